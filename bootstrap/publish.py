@@ -15,7 +15,7 @@ from cdc.lake.publish import current_path, write_pointer
 from cdc.lake.shard_write import ShardWrite
 from cdc.lake.shards import ShardTimeline, identity_of, shared_path
 from cdc.run import keep_name
-from cdc.run.published_generation import require_no_shards
+from cdc.run.published_generation import known_commit, require_no_shards
 from cdc.runtime.failpoints import crash
 from cdc.store.quarantine import Quarantine
 from schemas.errors import TributaryError
@@ -150,6 +150,7 @@ def _joined(
                 lambda _: lease.check(),
                 replaces=True,
                 size=_snapshot_size(attempt),
+                known=known_commit(context.store.get(record.table)),
             )
         )
     crash("shards.after_join")

@@ -156,3 +156,16 @@ def onboard_again(table: object, *, without_data: bool = False) -> str:
     """
     option = " --delete-data" if without_data else ""
     return f"run `tributary offboard {table}{option}`, then `tributary onboard {table}`"
+
+
+def onboard_shards_again(table: object) -> str:
+    """Return the instruction to build a shared lake table from nothing, for a remedy.
+
+    While some of its shards are on the plan, no shard's rows can be removed from a lake table that
+    is not whole. So all of its shards are taken off the plan before the table is deleted.
+
+    Args:
+        table: The shared lake table.
+    """
+    again = onboard_again(table, without_data=True)
+    return f"run `tributary offboard {table}`, which takes all its shards off the plan; {again}"

@@ -342,21 +342,29 @@ def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: 
     from cdc.lake.publish import delete_path
     from cdc.lake.shards import shared_path
     from cdc.run import drop_name
+    from cdc.run.published_generation import known_commit
 
     path = shared_path(services.spark, shard)
     shared = services.run_context.shared(path)
-    settings = services.config.table_settings(record.table)
-    shared.remove(shard, settings, lambda _: lease.check())
-    with shared.hold_lease():
-        others = (one for one in services.store.tables() if one.table != record.table)
-        if any(is_beside(one, shard) and one.state is not State.RETIRED for one in others):
-            return
-        if record.attempt is not None:
-            shown = replace(record.attempt, path=path, shard=shard.name)
-            drop_name(services.spark, services.config, replace(record, attempt=shown))
-        # Remove the pointer first: a pointer to a removed table would look like a lost table.
-        for what in (f"{shard.base_path}/{POINTER}", path):
-            delete_path(services.spark, what)
+
+    def delete_if_last() -> bool:
+        with shared.hold_lease():
+            others = (one for one in services.store.tables() if one.table != record.table)
+            if any(is_beside(one, shard) and one.state is not State.RETIRED for one in others):
+                return False
+            if record.attempt is not None:
+                shown = replace(record.attempt, path=path, shard=shard.name)
+                drop_name(services.spark, services.config, replace(record, attempt=shown))
+            # Remove the pointer first: a pointer to a removed table would look like a lost table.
+            for what in (f"{shard.base_path}/{POINTER}", path):
+                delete_path(services.spark, what)
+            return True
+
+    # A table that is deleted takes no commit before, so it can be deleted if it is not whole.
+    if not delete_if_last():
+        settings, known = services.config.table_settings(record.table), known_commit(record)
+        shared.remove(shard, settings, lambda _: lease.check(), known=known)
+        delete_if_last()
 
 
 def _now() -> datetime:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
+from cdc.errors import LakeError
 from cdc.lake.data_files import all_files, file_system, files_of, instant_of, literal, paths_of
 from cdc.lake.storage_errors import storage_error
 from cdc.runtime.spark import java_reason
@@ -29,6 +30,63 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc.lake.timeline import Timeline
+
+
+class WholeCommits:
+    """The newest commit of each lake table whose data files this process has written or checked.
+
+    All writers of a process share one object, so each commit is checked once per process. Safe to
+    share among threads.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[str, str] = {}  # the instant by the table's path
+        self._all: dict[str, str] = {}  # the same, if the files of all commits were checked
+
+    def note(self, path: str, instant: str) -> None:
+        """Note that this process has just written the files of a lake table's newest commit."""
+        self._newest[path] = instant
+
+    def require(
+        self,
+        spark: SparkSession,
+        timeline: Timeline,
+        table: object,
+        *,
+        otherwise: str,
+        lacks_commits: bool = False,
+    ) -> None:
+        """Refuse to write to a lake table whose data files differ from its commits.
+
+        The files of the newest commit are checked, unless this process has written or checked them.
+
+        Args:
+            spark: The session whose file systems are used.
+            timeline: The table's commits.
+            table: The table that an error names.
+            otherwise: The instruction that helps if files are gone for good.
+            lacks_commits: Whether the lake lacks a commit that the state store knows. If so, the
+                files of all commits are checked.
+
+        Raises:
+            LakeError: The files and the commits differ, or cannot be read. The next call checks
+                them again, so that the table continues once a restore has finished.
+        """
+        at, checked = timeline.newest_instant(), self._all if lacks_commits else self._newest
+        if at is None or checked.get(timeline.path) == at:
+            return
+        look = any_difference if lacks_commits else newest_difference
+        if (found := look(spark, timeline)) is not None:
+            raise LakeError(
+                f"the files of table {table} in the lake are not of one moment: {found}, in"
+                f" {timeline.path}",
+                remedy="Was the lake copied while it was written, or is it a replica that still"
+                " lacks files? Finish the restore, or restore all files as of one moment; the next"
+                f" try then continues. If the files are gone for good, {otherwise}.",
+                table=table,
+                path=timeline.path,
+            )
+        self._newest[timeline.path] = checked[timeline.path] = at
 
 
 def newest_difference(spark: SparkSession, timeline: Timeline) -> str | None:

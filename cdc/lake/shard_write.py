@@ -6,19 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, LakeError, onboard_again, onboard_shards_again
 from cdc.lake.commit import CommitRecord, ShardAccount, SharedState
 from schemas.errors import SchemaError
 from schemas.table import Column, Shard, TableId, TableSchema
 from schemas.widening import merged_types
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from cdc.config import TableSettings
     from cdc.lake.guard import Guard
     from cdc.lake.index import SnapshotSize
-    from cdc.lake.timeline import Committed
+    from cdc.lake.restored_files import WholeCommits
+    from cdc.lake.timeline import Committed, Timeline
 
 
 @dataclass
@@ -36,6 +37,8 @@ class ShardWrite:
         replaces: Whether the rows replace all rows of the shard.
         size: Planned size of the shard's copy. If this write creates the shared table, the size
             decides Hudi's index. None if the shared table must exist already.
+        known: Instant of the shard's newest commit that the state store knows. None if there is
+            none, or if the caller has compared it with the lake.
     """
 
     shard: Shard
@@ -46,6 +49,7 @@ class ShardWrite:
     guard: Guard
     replaces: bool = False
     size: SnapshotSize | None = None
+    known: str | None = None
     instant: str | None = field(default=None, init=False)
     error: Exception | None = field(default=None, init=False)
 
@@ -157,6 +161,35 @@ def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAcc
             )
 
 
+def require_whole(
+    whole: WholeCommits,
+    spark: SparkSession,
+    timeline: Timeline,
+    wanted: Sequence[ShardWrite],
+    entries: Mapping[str, ShardAccount],
+) -> None:
+    """Refuse the requests if the shared table's files are not of one moment.
+
+    Args:
+        whole: The commits whose files this process has checked.
+        spark: The session whose file systems are used.
+        timeline: The shared table's commits.
+        wanted: The requests.
+        entries: The accounts of all shards in the newest commit.
+
+    Raises:
+        LakeError: The files and the commits differ, or cannot be read.
+    """
+    at, shared = {name: one.instant or "" for name, one in entries.items()}, wanted[0].shard.of
+    whole.require(
+        spark,
+        timeline,
+        shared,
+        otherwise=onboard_shards_again(shared),
+        lacks_commits=any((one.known or "") > at.get(one.shard.name, "") for one in wanted),
+    )
+
+
 def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount]) -> TableSettings:
     """Return the settings of the shared table.
 
@@ -191,3 +224,13 @@ def schema_of(wanted: ShardWrite, types: Mapping[str, str]) -> TableSchema:
 def _table(shard: Shard) -> TableId:
     schema, _, name = shard.of.rpartition(".")
     return TableId("lake", schema or "shared", name)
+
+
+def not_there(wanted: ShardWrite, path: str) -> LakeError:
+    """Return the error of a request to a shared table whose files are gone."""
+    return LakeError(
+        f"there is no lake table at {path}, which shard {wanted.shard.name} of"
+        f" {wanted.shard.of} was written to",
+        remedy=f"Restore it; or {onboard_again(wanted.shard.of, without_data=True)}.",
+        path=path,
+    )

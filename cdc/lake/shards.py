@@ -23,17 +23,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc.errors import FencedError, LakeError, LeaseHeldError, onboard_again
+from cdc.errors import FencedError, LakeError, LeaseHeldError
 from cdc.lake.commit import CommitRecord, SharedState
 from cdc.lake.layout import LakeLayout, column
 from cdc.lake.options import check_overrides
 from cdc.lake.publish import attempt_path, current_path, delete_path
+from cdc.lake.restored_files import WholeCommits
 from cdc.lake.shard_write import (
     ShardWrite,
     carried,
+    not_there,
     record_of,
     require_one_key,
     require_one_layout,
+    require_whole,
     schema_before,
     schema_of,
     settings_of,
@@ -127,9 +130,17 @@ class SharedTable:
         spark: Returns the session of the calling thread.
         leases: Leases that let one process commit at a time.
         path: Base path of the Hudi table.
+        whole: The commits whose files the process has checked; None begins with none.
     """
 
-    def __init__(self, spark: Callable[[], SparkSession], leases: Leases, path: str) -> None:
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        leases: Leases,
+        path: str,
+        whole: WholeCommits | None = None,
+    ) -> None:
+        self._whole = WholeCommits() if whole is None else whole
         self._spark = spark
         self._leases = leases
         self.path = path
@@ -200,11 +211,13 @@ class SharedTable:
                         if not one.done:  # an interrupt ends this thread
                             one.error = _ended_batch_error(self.path)
 
-    def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> None:
+    def remove(
+        self, shard: Shard, settings: TableSettings, guard: Guard, *, known: str | None = None
+    ) -> None:
         """Remove a shard and its rows from the shared table, if the table has the shard.
 
         The partition columns and the delete mode in ``settings`` are ignored: those of the existing
-        table apply.
+        table apply. The arguments are those of `ShardWrite`.
         """
         spark = self._spark()
         timeline = Timeline(spark, self.path)
@@ -219,7 +232,9 @@ class SharedTable:
         )
         columns = LakeLayout(schema).input_columns
         none = spark.range(0).select(*(F.lit(None).cast(k).alias(n) for n, k in columns))
-        self.write(ShardWrite(shard, schema, settings, none, None, guard, replaces=True))
+        self.write(
+            ShardWrite(shard, schema, settings, none, None, guard, replaces=True, known=known)
+        )
 
     def _commit_all(self, wanted: Sequence[ShardWrite]) -> None:
         """Commit the shards' requests.
@@ -264,15 +279,16 @@ class SharedTable:
             timeline = Timeline(spark, self.path)
             if not timeline.exists:
                 if current_path(wanted[0].shard.base_path, spark) is not None:
-                    raise _not_there(wanted[0], self.path)
+                    raise not_there(wanted[0], self.path)
                 delete_path(spark, self.path)  # what a killed process left of its first commit
             latest = timeline.latest()
             entries = carried(latest)
+            require_whole(self._whole, spark, timeline, wanted, entries)
             before = types_before(latest)
             types = types_of(before, wanted)
             require_one_layout(wanted)
             settings = settings_of(wanted, entries)
-            lake = LakeTable(spark, self.path, schema_of(wanted[0], types), settings)
+            lake = LakeTable(spark, self.path, schema_of(wanted[0], types), settings, self._whole)
             require_one_key(wanted, entries)
 
             def only_ours(now: Timeline) -> None:
@@ -323,7 +339,7 @@ class SharedTable:
         first = wanted[0]
         if new:
             if first.size is None:
-                raise _not_there(first, self.path)
+                raise not_there(first, self.path)
             return lake.fill(rows, commit, guard, first.size)
         if not first.replaces:
             return lake.upsert(rows, commit, guard)
@@ -477,14 +493,5 @@ def _ended_batch_error(path: str) -> LakeError:
     return LakeError(
         f"the process was ended while it committed to the lake table at {path}",
         remedy="Run again; it starts from the newest commit.",
-        path=path,
-    )
-
-
-def _not_there(wanted: ShardWrite, path: str) -> LakeError:
-    return LakeError(
-        f"there is no lake table at {path}, which shard {wanted.shard.name} of"
-        f" {wanted.shard.of} was written to",
-        remedy=f"Restore it; or {onboard_again(wanted.shard.of, without_data=True)}.",
         path=path,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from cdc.errors import LostHistoryError
+from cdc.errors import LakeError, LostHistoryError
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.index import IndexLayout
 from cdc.lake.instants import time_of
@@ -276,10 +276,23 @@ class Timeline:
         return self._read[instant]
 
     def _committed(self, time: str, instant: Any) -> Committed | None:
-        """Return a completed commit as `Committed`; None if its metadata has no commit record."""
-        metadata = self._metadata(time, instant)
+        """Return a completed commit as `Committed`; None for a clustering, which has no record.
+
+        Raises:
+            LakeError: The commit's file cannot be read or is empty, or another program has written
+                the commit.
+        """
+        try:
+            metadata = self._metadata(time, instant)
+        except Py4JJavaError as error:
+            what = f"commit {time} of the lake table at {self.path} cannot be read"
+            raise storage_error(what, java_reason(error), path=self.path) from error
         text = metadata.getMetadata(COMMIT_KEY)
         if text is None:
+            # Hudi reads an empty file as a commit without operation, files and replaced files.
+            operation = str(metadata.getOperationType())
+            if operation != "CLUSTER":
+                raise _unknown_commit(self.path, f"{time}.{instant.getAction()}", operation)
             return None
         index = metadata.getMetadata(INDEX_KEY)
         return Committed(
@@ -342,6 +355,30 @@ class Timeline:
                 path=self.path,
             )
         return committed
+
+
+def _unknown_commit(path: str, file: str, operation: str) -> LakeError:
+    """Return the error for a completed commit that is neither of Tributary nor a clustering.
+
+    Args:
+        path: Base path of the Hudi table.
+        file: Name of the commit's file in the timeline.
+        operation: Hudi's name of the operation; UNKNOWN if the file is empty.
+    """
+    found = (
+        "is empty or lacks its contents"
+        if operation == "UNKNOWN"
+        else f"is of another program: it is a commit of {operation} without Tributary's record"
+    )
+    return LakeError(
+        f"{path}/.hoodie/{file} {found}",
+        remedy="A machine that loses its power can leave a new file empty. Restore this file, or"
+        " the whole table as of one moment; the next try then continues. If it is gone for good,"
+        " build the table again: `tributary resync`; for a table that shards share, run `tributary"
+        " offboard` for all of them, then `tributary offboard --delete-data` and `tributary"
+        " onboard`.",
+        path=path,
+    )
 
 
 def _copied_twice(path: str, chunk: Committed) -> LostHistoryError:

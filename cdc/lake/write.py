@@ -20,6 +20,7 @@ from cdc.lake.instants import ahead_of_clock
 from cdc.lake.late_files import delete_unnamed, may_come_late
 from cdc.lake.layout import LakeLayout, column
 from cdc.lake.options import NO_REPEATED_TASKS, check_overrides, require_keyed, table_options
+from cdc.lake.restored_files import WholeCommits
 from cdc.lake.storage_errors import known_remedy
 from cdc.lake.table_services import CLUSTERING_KEY, Retention
 from cdc.lake.timeline import Committed, Timeline
@@ -81,6 +82,8 @@ class LakeTable:
         path: Base path of the Hudi table, which the first write creates.
         schema: The table's current columns in the source.
         settings: The table's settings.
+        whole: The commits whose files the process has checked. None checks the table's newest
+            commit before this object's first write.
 
     Raises:
         ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
@@ -89,13 +92,19 @@ class LakeTable:
     """
 
     def __init__(
-        self, spark: SparkSession, path: str, schema: TableSchema, settings: TableSettings
+        self,
+        spark: SparkSession,
+        path: str,
+        schema: TableSchema,
+        settings: TableSettings,
+        whole: WholeCommits | None = None,
     ) -> None:
         self._spark = spark
         self.path = path
         self._settings = settings
         self._overrides = check_overrides(schema.table, settings.hudi)
         self.layout = layout_of(schema, settings)
+        self._whole = WholeCommits() if whole is None else whole
         self._commits: frozenset[str] = frozenset()
 
     def bulk_insert(
@@ -297,7 +306,14 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def _guard(self, timeline: Timeline, commit: CommitRecord, guard: Guard) -> CommitGuard:
-        """Return the guard of a new commit; ``timeline`` was read before the commit began."""
+        """Return the guard of a new commit; refuse it if the table's files are not of one moment.
+
+        Args:
+            timeline: The table's commits, read before the new commit began.
+            commit: The new commit's record.
+            guard: The caller's check.
+        """
+        self._whole.require(self._spark, timeline, commit.table, otherwise=copy_again(commit.table))
         return CommitGuard(
             self._spark,
             self.path,
@@ -357,6 +373,7 @@ class LakeTable:
                     self.path,
                     java_reason(error),
                 )
+                self._whole.note(self.path, done.instant)
                 return done.instant
             if (verdict := guard.verdict(timeline)) is not None:
                 raise verdict from error
@@ -381,6 +398,7 @@ class LakeTable:
                 path=self.path,
             )
         self._commits = guard.began | {instant}
+        self._whole.note(self.path, instant)
         return instant
 
     def _delete_unnamed(self, timeline: Timeline) -> None:

@@ -187,7 +187,6 @@ class BatchWriter:
             gaps = left_out.will_lack_records(batch)
             record = self._commit_record(batch, previous, left_out)
             applied = self._commit(batch, record, guard, gaps=gaps, beyond=_reached_place(previous))
-            self._context.served.note_commit(self._lake.path, applied.instant)
             left_out.drop_applied(batch)
             return applied
         finally:

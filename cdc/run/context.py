@@ -15,6 +15,7 @@ from cdc.capture.onboarded_names import capture_of, require_as_onboarded
 from cdc.config.secret_files import SecretFiles
 from cdc.debezium import Definitions
 from cdc.errors import ConfigError, ConnectError, StateError, onboard_again
+from cdc.lake.restored_files import WholeCommits
 from cdc.lake.shards import TURN_S, ShardTable, SharedTable, timeline_of
 from cdc.lake.write import FollowedTable, LakeTable
 from cdc.run.comparison import SettingsDigests, settings_digests
@@ -99,6 +100,8 @@ class RunContext:
     """The idle tables that the last look at idle tables could not check."""
     served: Served = field(default_factory=Served, init=False, repr=False)
     """The pointers that this process has read."""
+    whole: WholeCommits = field(default_factory=WholeCommits, init=False, repr=False)
+    """The commits whose files this process has written or checked."""
     _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
     _copy_sessions: dict[str, CopySessions] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
@@ -235,13 +238,13 @@ class RunContext:
             ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
             SchemaError: The table's columns do not make valid lake rows.
         """
-        return LakeTable(self.spark, _attempt(record).path, schema, settings)
+        return LakeTable(self.spark, _attempt(record).path, schema, settings, self.whole)
 
     def shared(self, path: str) -> SharedTable:
         """Return this process's only writer of a lake table that shards share."""
         with self._lock:
             if path not in self._shared:
-                self._shared[path] = SharedTable(lambda: self.spark, self.leases, path)
+                self._shared[path] = SharedTable(lambda: self.spark, self.leases, path, self.whole)
             return self._shared[path]
 
     def copy_sessions(self, source: str) -> CopySessions:

@@ -17,9 +17,9 @@ from cdc.errors import (
     copy_again,
     copy_lost,
     onboard_again,
+    onboard_shards_again,
 )
 from cdc.lake.publish import folder_exists, has_commit, read_pointer
-from cdc.lake.restored_files import any_difference, newest_difference
 from cdc.store.table_state import State
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ class Served:
 
     def __init__(self) -> None:
         self._agreed: dict[TableId, tuple[int, str]] = {}
-        self._whole: dict[str, str] = {}  # by path, the instant of the newest commit known as whole
         self._nothing_to_remove: dict[TableId, Pointer] = {}
         self._lock = threading.Lock()  # workers note pointers while the main thread removes
         self.with_former: dict[TableId, Pointer] = {}
@@ -89,15 +88,6 @@ class Served:
     def note_agreement(self, record: TableRecord) -> None:
         """Note for later runs that the record agrees with the lake's newest commit."""
         self._agreed[record.table] = _version(record)
-
-    def note_commit(self, path: str, instant: str) -> None:
-        """Note that this process has just written or checked the files of a lake table's commit."""
-        with self._lock:
-            self._whole[path] = instant
-
-    def knows_commit(self, path: str, instant: str) -> bool:
-        """Whether this process has written or checked the files of the newest commit."""
-        return self._whole.get(path) == instant
 
     def differing_from_lake(
         self, spark: Callable[[], SparkSession], records: Sequence[TableRecord]
@@ -206,7 +196,7 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
 def require_files(
     context: RunContext, record: TableRecord, timeline: Timeline, newest: Committed
 ) -> None:
-    """Refuse a run of a table whose data files in the lake differ from its commits.
+    """Refuse to read or write a table whose data files in the lake differ from its commits.
 
     Which files are checked depends on the newest commit:
 
@@ -227,25 +217,15 @@ def require_files(
         LakeError: The files and the commits differ, or cannot be read. The next run checks them
             again, so that the table continues once a restore has finished.
     """
-    served, known = context.served, record.last_commit
-    at, found = timeline.newest_instant() or newest.instant, None
-    if known is not None and known.instant > newest.instant:
-        found = any_difference(context.spark, timeline)
-    elif not served.knows_commit(timeline.path, at):
-        found = newest_difference(context.spark, timeline)
-    if found is not None:
-        again = onboard_again(record.shard.of) if record.shard else copy_again(record.table)
-        raise LakeError(
-            f"the files of table {record.table} in the lake are not of one moment: {found}, in"
-            f" {timeline.path}",
-            remedy="Was the lake copied while it was written, or is it a replica that still lacks"
-            " files? Finish the restore, or restore all files as of one moment; the next try then"
-            f" continues. If the files are gone for good, {again}.",
-            table=record.table,
-            path=timeline.path,
-        )
-    served.note_commit(timeline.path, at)
-    served.note_agreement(record)
+    known, table = record.last_commit, record.table
+    context.whole.require(
+        context.spark,
+        timeline,
+        table,
+        otherwise=onboard_shards_again(record.shard.of) if record.shard else copy_again(table),
+        lacks_commits=known is not None and known.instant > newest.instant,
+    )
+    context.served.note_agreement(record)
 
 
 def require_folder(spark: SparkSession, record: TableRecord) -> None:
@@ -310,6 +290,16 @@ def _folder(record: TableRecord) -> str:
 def _joined(record: TableRecord) -> Shard | None:
     """Return a table's shard if its rows are in the shared table, else None."""
     return record.shard if record.attempt is not None and record.attempt.shard is not None else None
+
+
+def known_commit(record: TableRecord | None) -> str | None:
+    """Return the instant of a shard's newest commit in the shared table that its record names.
+
+    None if there is no record, or if the shard's rows are not in the shared table.
+    """
+    if record is None or _joined(record) is None or record.last_commit is None:
+        return None
+    return record.last_commit.instant
 
 
 def _has_newest(spark: SparkSession, record: TableRecord) -> bool:

@@ -25,7 +25,7 @@ from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.comparison import compare
 from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import follow
-from cdc.run.published_generation import check_serving, no_offsets, require_folder
+from cdc.run.published_generation import check_serving, no_offsets, require_files, require_folder
 from cdc.run.quarantining import require_listed
 from cdc.run.truncates import Truncates
 from cdc.sources.source_facts import Look
@@ -84,11 +84,13 @@ class _QuarantineReplay:
         """Apply the quarantined records from offset ``first`` on; None applies all of them."""
         attempt = self._attempt()
         check_serving(self._context.spark, self._record)
-        latest = self._context.timeline(attempt).latest_offsets()
+        timeline = self._context.timeline(attempt)
+        latest = timeline.latest_offsets()
         if latest is None or latest.record.attempt != str(attempt.id):
             require_folder(self._context.spark, self._record)
             raise no_offsets(self._record, f"no commit under {attempt.path} belongs to its attempt")
         require_listed(self._context.store, latest.record)
+        require_files(self._context, self._record, timeline, latest)
         start = self._first_offsets(attempt, latest, first)
         piece = Range(start, dict(latest.record.offsets))
         self._require_history(attempt, latest, start)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
 import stamina
 
-from cdc.errors import DecodeError, LostHistoryError, PausedByPolicyError, StateError
+from cdc.errors import DecodeError, LakeError, LostHistoryError, PausedByPolicyError, StateError
 from cdc.run import RunResult, replay_table, run_tables
 from cdc.run.batch import Replayed
 from cdc.store.kept_schemas import KeptSchemas
@@ -58,6 +59,11 @@ def kept(orders: Orders) -> list[Quarantined]:
     attempt = orders.replication.record(orders.name).attempt
     assert attempt is not None
     return Quarantine(orders.replication.store).list([str(attempt.id)])
+
+
+def newest_file(orders: Orders) -> Path:
+    folder = Path(orders.timeline.path.removeprefix("file://"))
+    return max(folder.rglob("*.parquet"), key=lambda file: file.stem.rpartition("_")[2])
 
 
 def replay(orders: Orders, **options: Any) -> Replayed:
@@ -180,7 +186,9 @@ def test_a_record_that_is_too_large_to_be_kept_stops_the_table(
 
 @pytest.mark.breadth
 @settings(on_bad_message="quarantine")
-def test_a_replay_lets_the_last_change_of_each_key_win(orders: Orders, shared: Replication) -> None:
+def test_a_replay_lets_the_last_change_of_each_key_win(
+    orders: Orders, shared: Replication, tmp_path: Path
+) -> None:
     orders.execute(
         "INSERT INTO T VALUES (1, 'one', 'b', 1)",
         "INSERT INTO T VALUES (2, 'two', 'b', 2)",
@@ -211,6 +219,11 @@ def test_a_replay_lets_the_last_change_of_each_key_win(orders: Orders, shared: R
     restore(lost, orders)
     # It writes the catalog's row of the column, which is noted in a commit of its own.
     orders.execute("GRANT SELECT (note) ON T TO PUBLIC")
+    file = newest_file(orders)
+    away = file.rename(tmp_path / file.name)
+    with pytest.raises(LakeError, match=f"not of one moment: .*{file.name}"):
+        replay(orders)
+    away.rename(file)
     done = replay(orders)
     assert (done.records, done.left_out) == (3, ())
     assert kept(orders) == []

@@ -170,6 +170,31 @@ def test_a_shared_table_that_is_gone_is_made_anew_as_it_says(person: Person) -> 
     person.done("verify", first, second)
 
 
+def test_a_shared_table_whose_files_are_gone_is_made_anew_as_it_says(person: Person) -> None:
+    shop = person.shop
+    shop.tables = SHARDED
+    person.configure()
+    first, second = created(shop, "orders_1", "orders_2")
+    person.done("onboard", first, second)
+    for number in (1, 2):
+        statements = (f"UPDATE {name} SET v = {number}" for name in ("orders_1", "orders_2"))
+        shop.database.execute(*statements)
+        for name in ("orders_1", "orders_2"):
+            shop.settle(name)
+        if number == 1:
+            person.done("run")
+            shared = local_folder(person.done("path", first).documents[0]["path"])
+            assert shared is not None
+            max(shared.rglob("*.parquet"), key=lambda file: file.stem.rpartition("_")[2]).unlink()
+    failed = person.run("run")
+    assert {person.state("orders_1"), person.state("orders_2")} == {State.FAILED}
+    told = failed.remedy
+    assert told.startswith("Was the lake copied while it was written")
+    assert person.refused("resync", first).remedy == told, "it would hide that a file is missing"
+    person.follow(told)
+    person.done("verify", first, second)
+
+
 def test_settings_that_make_another_table_of_a_shard_are_set_back_or_followed(
     person: Person, tmp_path: Path
 ) -> None:

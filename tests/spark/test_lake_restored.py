@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.errors import LakeError
-from cdc.lake.restored_files import any_difference, newest_difference
+from cdc.lake import table_services
+from cdc.lake.commit import COMMIT_KEY
+from cdc.lake.restored_files import WholeCommits, any_difference, newest_difference
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.run.commits import commit_summary
@@ -22,7 +26,19 @@ from cdc.run.published_generation import Served, require_files
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import TableRecord
 from tests.records import table_record
-from tests.spark.lake import CLUSTERED, ORDERS, TABLE, change, content, insert, lake, schema
+from tests.spark.lake import (
+    CLUSTERED,
+    ORDERS,
+    TABLE,
+    accept,
+    change,
+    content,
+    insert,
+    lake,
+    record,
+    rows,
+    schema,
+)
 
 BY_REGION = schema("id", id="bigint", name="string", region="string")
 
@@ -106,15 +122,14 @@ def test_a_run_checks_the_files_of_a_commit_that_another_process_wrote(
     table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
     insert(spark, table, (1, "one"), (2, "two"))
     change(spark, table, 3, ("u", 2, (1, "1")))
-    served = Served()
+    whole = WholeCommits()
 
-    def run(record: TableRecord, served: Served) -> None:
+    def run(record: TableRecord, whole: WholeCommits) -> None:
         timeline = Timeline(spark, table.path)
         newest = timeline.latest_offsets()
         assert newest is not None
-        require_files(
-            cast("Any", SimpleNamespace(spark=spark, served=served)), record, timeline, newest
-        )
+        context = SimpleNamespace(spark=spark, served=Served(), whole=whole)
+        require_files(cast("Any", context), record, timeline, newest)
 
     newest = table.timeline().latest_offsets()
     assert newest is not None
@@ -123,24 +138,97 @@ def test_a_run_checks_the_files_of_a_commit_that_another_process_wrote(
         table_record(table=TABLE, attempt=Attempt(UUID(int=1), now, table.path), version=1),
         last_commit=commit_summary(newest),
     )
-    run(record, served)
+    run(record, whole)
 
     (*_, file) = files(table)
     away = file.rename(tmp_path / file.name)
-    run(record, served)  # this process has checked the commit
+    run(record, whole)  # this process has checked the commit
     with pytest.raises(LakeError, match=f"orders in the lake are not of one moment: .*{file.name}"):
-        run(record, Served())
+        run(record, WholeCommits())
     away.rename(file)
-    run(record, Served())
+    run(record, WholeCommits())
 
     # The store knows a commit that the lake lacks, so all files are checked.
     later = replace(commit_summary(newest), instant=f"9{newest.instant[1:]}")
     other = file.with_name(file.name.replace(newest.instant, later.instant))
     shutil.copy(file, other)
     with pytest.raises(LakeError, match=r"is of commit \d+, which the lake does not have"):
-        run(replace(record, last_commit=later), Served())
+        run(replace(record, last_commit=later), WholeCommits())
     other.unlink()
-    run(replace(record, last_commit=later), Served())
+    run(replace(record, last_commit=later), WholeCommits())
+
+
+def test_no_writer_commits_to_a_table_whose_newest_commit_lacks_a_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A replay, a join of a shard and whatever writes next, too: all check before they commit."""
+    table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
+    insert(spark, table, (1, "one"), (2, "two"))
+    change(spark, table, 3, ("u", 2, (1, "1")))
+    (*_, file) = files(table)
+    other = lake(spark, tmp_path / "t", ORDERS, index="bloom")  # in another process
+    away = file.rename(tmp_path / file.name)
+    one = rows(spark, other, [("u", 4, (2, "2"))])
+    before = commit_files(other)
+    for write in (
+        partial(other.upsert, one),
+        partial(other.insert, one),
+        partial(other.overwrite, one),
+        other.empty_commit,
+    ):
+        with pytest.raises(
+            LakeError, match=f"orders in the lake are not of one moment: .*{file.name}"
+        ):
+            write(record(offsets={0: 5}), accept)
+    assert commit_files(other) == before
+
+    away.rename(file)
+    change(spark, other, 5, ("u", 4, (2, "2")))
+    assert (2, "2") in content(other)
+
+
+@pytest.mark.parametrize("action", ["commit", "replacecommit"])
+def test_a_commit_whose_file_a_power_cut_left_empty_is_refused(
+    spark: SparkSession, tmp_path: Path, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi takes it for a commit without files: rows would be read again, or be there twice."""
+    monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
+    table = lake(spark, tmp_path / "t", ORDERS, index="bloom", hudi=CLUSTERED)
+    insert(spark, table, (1, "one"), (2, "two"))
+    change(spark, table, 3, ("u", 2, (1, "1")))
+    if action == "replacecommit":
+        assert table.keep_up(lambda: None)
+    assert content(table) == [(1, "1"), (2, "two")]
+    (*_, file) = (one for one in commit_files(table) if one.suffix == f".{action}")
+    whole = file.read_bytes()
+
+    for cut in (b"", b"\0" * len(whole)):
+        file.write_bytes(cut)
+        checksum = file.with_name(f".{file.name}.crc")
+        checksum.unlink(missing_ok=True)
+        for look in (Timeline.latest_offsets, Timeline.latest, Timeline.commits):
+            with pytest.raises(LakeError, match=file.name if not cut else file.stem):
+                look(Timeline(spark, table.path))
+        with pytest.raises(LakeError, match=file.stem):
+            change(spark, table, 4, ("c", 3, (3, "three")))
+
+    file.write_bytes(whole)
+    change(spark, table, 4, ("c", 3, (3, "three")))
+    assert content(table) == [(1, "1"), (2, "two"), (3, "three")]
+
+
+def test_a_commit_of_another_program_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
+    insert(spark, table, (1, "one"))
+    change(spark, table, 3, ("u", 2, (1, "1")))
+    (*_, file) = (one for one in commit_files(table) if one.suffix == ".commit")
+    written = json.loads(file.read_bytes())
+    del written["extraMetadata"][COMMIT_KEY]
+    file.write_text(json.dumps(written))
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+    with pytest.raises(LakeError, match=r"is of another program: it is a commit of UPSERT"):
+        table.timeline().latest_offsets()
 
 
 @pytest.mark.breadth

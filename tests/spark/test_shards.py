@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.config import TableSettings
-from cdc.errors import FencedError, StateError
+from cdc.errors import FencedError, LakeError, StateError
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.shard_write import ShardWrite
@@ -64,6 +65,7 @@ def joined(
     attempt: str = "a",
     end: int = 1,
     size: Any = ONE_COMMIT,
+    known: str | None = None,
 ) -> None:
     """Bring a copy in, as its publication does."""
     copied = rows(spark, table, [("r", -1, row) for row in values])
@@ -71,7 +73,7 @@ def joined(
     shared.write(
         ShardWrite(
             table._shard, table.layout.schema, table._settings, copied, commit, accept,
-            replaces=True, size=size,
+            replaces=True, size=size, known=known,
         )
     )  # fmt: skip
 
@@ -259,6 +261,42 @@ def test_what_fails_after_a_commit_is_no_failure_of_its_shard(
         f"commit {instant} of {shared.path} is complete; a step after it failed: the lease"
         in caplog.text
     )
+
+
+def test_no_shard_joins_or_leaves_a_table_that_is_not_of_one_moment(
+    spark: SparkSession, shared: SharedTable, tmp_path: Path
+) -> None:
+    """A commit of one shard would hide from the others that their files are missing."""
+    eu, us = part(spark, shared, "eu"), part(spark, shared, "us")
+    joined(spark, shared, eu, [(1, "a")])
+    joined(spark, shared, us, [(1, "x")])
+    timeline = tmp_path / "t" / ".hoodie"
+    shutil.copytree(timeline, tmp_path / "early")
+    known = changed(spark, us, 9, ("u", 7, (1, "xx")))
+    (file,) = (tmp_path / "t").rglob(f"*_{known}.parquet")
+
+    def restarted() -> SharedTable:
+        return SharedTable(lambda: in_this_thread(spark), shared._leases, shared.path)
+
+    away = file.rename(tmp_path / file.name)
+    before = Timeline(spark, shared.path).completed_instants()
+    with pytest.raises(LakeError, match=f"sales.orders in the lake are not of .*{file.name}"):
+        joined(spark, restarted(), eu, [(1, "copied")], attempt="b")
+    with pytest.raises(LakeError, match=f"sales.orders in the lake are not of .*{file.name}"):
+        restarted().remove(shard("eu"), TableSettings(), accept)
+    assert Timeline(spark, shared.path).completed_instants() == before
+    away.rename(file)
+
+    # The lake has the files of a commit that it lacks.
+    shutil.rmtree(timeline)
+    shutil.copytree(tmp_path / "early", timeline)
+    with pytest.raises(LakeError, match=f"{file.name} is of commit {known}, which the lake does"):
+        joined(spark, restarted(), us, [(1, "copied")], attempt="b", known=known)
+    with pytest.raises(LakeError, match=f"{file.name} is of commit {known}, which the lake does"):
+        restarted().remove(shard("us"), TableSettings(), accept, known=known)
+    file.unlink()
+    joined(spark, restarted(), us, [(1, "copied")], attempt="b", known=known)
+    assert (content(eu), content(us)) == ([(1, "a")], [(1, "copied")])
 
 
 @pytest.mark.breadth
