@@ -11,13 +11,18 @@ from typing import Any
 from urllib.parse import unquote
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError
 
 from cdc.config.value_types import is_sensitive
 from cdc.errors import StateError
 from cdc.store.timeouts import Connection as BoundedConnection
-from cdc.store.timeouts import connect_args, idle_limit
+from cdc.store.timeouts import (
+    connect_args,
+    idle_limit_of_session,
+    idle_limit_of_transaction,
+    takes_no_writes,
+)
 from schemas.redaction import keep_secret
 
 BUSY_TIMEOUT_S = 30
@@ -62,8 +67,11 @@ def open_engine(url: str) -> Engine:
         sa.event.listen(engine, "connect", _in_utc)
     if engine.driver == "psycopg":
         sa.event.listen(engine, "do_connect", _bound_new_connection)
-    if (statement := idle_limit(parsed)) is not None:
+    if (statement := idle_limit_of_session(parsed)) is not None:
         sa.event.listen(engine, "connect", _setting(statement))
+    if (statement := idle_limit_of_transaction(parsed)) is not None:
+        sa.event.listen(engine, "begin", _beginning(statement))
+    sa.event.listen(engine, "handle_error", _drop_read_only)
     return engine
 
 
@@ -77,9 +85,27 @@ def _setting(statement: str) -> Callable[[Any, object], None]:
     def run(connection: Any, _record: object) -> None:
         with connection.cursor() as cursor:
             cursor.execute(statement)
-        connection.commit()  # PostgreSQL would undo it with the transaction
 
     return run
+
+
+def _beginning(statement: str) -> Callable[[Connection], None]:
+    """Return a listener that executes an SQL statement at the beginning of each transaction."""
+
+    def run(connection: Connection) -> None:
+        connection.exec_driver_sql(statement)
+
+    return run
+
+
+def _drop_read_only(failed: ExceptionContext) -> None:
+    """Drop all pooled connections if one is to a server that takes no writes.
+
+    Such a server answers the check of an idle connection, so its connections would be used again
+    and again. New ones reach the server that the host's name stands for now.
+    """
+    if takes_no_writes(failed.original_exception):
+        failed.is_disconnect = True
 
 
 def _in_utc(connection: Any, _record: object) -> None:

@@ -20,6 +20,12 @@ A machine that lost its power or its network closes no connection. Until the ser
 can take two hours, the transaction would keep the rows that it has locked, such as a lease.
 """
 
+_READ_ONLY = "25006"
+"""PostgreSQL's SQLSTATE of a write in a read-only transaction."""
+_READ_ONLY_IN_MYSQL = frozenset({1290, 1792, 1836})
+"""MySQL's and MariaDB's errors for a write: by read_only, in a read-only transaction, and in
+read-only mode."""
+
 Result = TypeVar("Result")
 
 
@@ -63,14 +69,16 @@ def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
 
 
 def connect_args(url: URL) -> dict[str, Any]:
-    """Return the time-outs of the state store's connections as arguments of the database's driver.
+    """Return the arguments of the database's driver for the state store's connections.
 
-    A time-out that the URL sets is left out.
+    They are the time-outs. For PostgreSQL, they also turn prepared statements off, which fail at
+    random behind a pooler that gives each transaction another session of the server. An argument
+    that the URL sets is left out.
     """
     connecting = {"connect_timeout": CONNECT_LIMIT_S}
     answering = {"read_timeout": ANSWER_LIMIT_S, "write_timeout": ANSWER_LIMIT_S}
     known: dict[str, dict[str, Any]] = {
-        "psycopg": connecting,
+        "psycopg": {**connecting, "prepare_threshold": None},
         "pymysql": {**connecting, **answering},
         "mysqldb": {**connecting, **answering},
     }
@@ -78,15 +86,38 @@ def connect_args(url: URL) -> dict[str, Any]:
     return {name: limit for name, limit in wanted.items() if name not in url.query}
 
 
-def idle_limit(url: URL) -> str | None:
-    """Return the SQL that makes the server end sessions whose transaction is idle too long.
+def idle_limit_of_session(url: URL) -> str | None:
+    """Return the SQL that makes the server end a session whose transaction is idle too long.
 
     MySQL has no such setting. The SQL for MySQL makes the server end every idle session, and the
-    connection pool then opens a new one. The result is None for databases other than PostgreSQL,
-    MySQL and MariaDB.
+    connection pool then opens a new one. The result is None for databases other than MySQL and
+    MariaDB.
     """
     return {
-        "postgresql": f"SET idle_in_transaction_session_timeout = '{IDLE_LIMIT_S}s'",
         "mysql": f"SET SESSION wait_timeout = {IDLE_LIMIT_S}",
         "mariadb": f"SET SESSION idle_transaction_timeout = {IDLE_LIMIT_S}",
     }.get(url.get_backend_name())
+
+
+def idle_limit_of_transaction(url: URL) -> str | None:
+    """Return the SQL that begins a transaction which the server ends if it is idle too long.
+
+    PostgreSQL can set the limit for one transaction. A setting of the session would stay in a
+    session of the server that a pooler gives to other clients next. The result is None for other
+    databases.
+    """
+    if url.get_backend_name() != "postgresql":
+        return None
+    return f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_LIMIT_S}s'"
+
+
+def takes_no_writes(error: BaseException) -> bool:
+    """Whether the state store's server has refused a statement because it is read-only.
+
+    It is another server than before if the host's name has moved to another one in a failover.
+
+    Args:
+        error: The driver's error.
+    """
+    number = error.args[0] if error.args else None
+    return getattr(error, "sqlstate", None) == _READ_ONLY or number in _READ_ONLY_IN_MYSQL

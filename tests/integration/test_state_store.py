@@ -34,7 +34,7 @@ from stack.ports import HOST
 from stack.roles import ADMIN
 from tests.integration.rigs.mysql import had, mysql_stack_of, own_mysql_database
 from tests.integration.rigs.postgres import Database
-from tests.integration.rigs.proxy import Proxy
+from tests.integration.rigs.proxy import Pooler, Proxy
 from tests.records import table_record
 
 TABLE = TableId("shop", 'we"ird', "Orders")
@@ -279,4 +279,41 @@ def test_a_server_that_does_not_answer_is_an_error_in_time(
         fails(lambda: store.put(replace(kept, failures=1)))  # by one of the pool, then a new one
         proxy.go_on()
         assert store.get(TABLE) == kept
+        store.close()
+
+
+def test_a_connection_to_a_server_that_takes_no_writes_is_dropped(url: str) -> None:
+    """After a failover by DNS, pooled connections are to the former primary, which answers."""
+    store = Store(url)
+    kept = store.put(record())
+    what = "CHARACTERISTICS AS TRANSACTION" if url.startswith("postgresql") else "TRANSACTION"
+    with store.transaction() as connection:
+        connection.exec_driver_sql(f"SET SESSION {what} READ ONLY")
+    with pytest.raises(StateError, match=r"(?i)read[- ]only"):
+        store.put(replace(kept, failures=1))
+    assert store.put(replace(kept, failures=1)).failures == 1
+    store.close()
+
+
+def test_nothing_of_the_store_stays_in_a_session_that_a_pooler_gives_to_another_client(
+    database: Database,
+) -> None:
+    changed = (
+        "SELECT name, setting FROM pg_settings WHERE source = 'session'"
+        " AND name NOT IN ('transaction_isolation', 'transaction_read_only')"
+    )
+    with Pooler(database.dsn()) as pooler:
+        store = Store(pooler.url)
+        kept = store.put(record())
+        for _ in range(8):
+            kept = store.put(kept)
+        with store.transaction() as connection:
+            (limit,) = connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").one()
+            session = connection.connection.dbapi_connection
+        assert limit == "30s"
+        assert session is not None
+        assert session.execute(changed).fetchall() == []
+        names = session.execute("SELECT name FROM pg_prepared_statements").fetchall()
+        assert names == []
+        session.rollback()
         store.close()
