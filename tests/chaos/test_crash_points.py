@@ -50,8 +50,13 @@ ONE_OF_EACH_KIND = frozenset(
 
 def each(points: list[str]) -> list[Any]:
     """All points; those that are not of a kind of their own run in `make test-all`."""
-    marks = {point: () if point in ONE_OF_EACH_KIND else pytest.mark.breadth for point in points}
-    return [pytest.param(point, marks=mark) for point, mark in marks.items()]
+    frequent = [point for point in points if point in ONE_OF_EACH_KIND]
+    return [*frequent, *rarer([point for point in points if point not in frequent])]
+
+
+def rarer(points: list[str]) -> list[Any]:
+    """These points, in `make test-all` only."""
+    return [pytest.param(point, marks=pytest.mark.breadth) for point in points]
 
 
 ONBOARD_POINTS = [name for name in FAILPOINTS if name.startswith("onboard.")]
@@ -231,7 +236,7 @@ def test_resync_killed_at_each_point_and_repeated(
     project.execute(f"delete from {running} where id >= 10001")
 
 
-@pytest.mark.parametrize("point", each([*MOVE_POINTS, *RESYNC_POINTS]))
+@pytest.mark.parametrize("point", [*each(MOVE_POINTS), *rarer(RESYNC_POINTS)])
 def test_move_killed_at_each_point_and_repeated(
     point: str, database: OwnDatabase, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -57,7 +57,7 @@ def interrupted(person: Person, monkeypatch: pytest.MonkeyPatch, at: str) -> Non
             person.done("move", person.shop.database.label("orders"))
 
 
-@for_each_kind(POSTGRES, MARIADB)
+@for_each_kind(POSTGRES)
 def test_a_table_moves_to_another_tier_and_back_while_it_is_written_to(person: Person) -> None:
     shop = person.shop
     orders, lines = (shop.database.label(name) for name in ("orders", "lines_"))
@@ -106,7 +106,7 @@ def test_a_table_moves_to_another_tier_and_back_while_it_is_written_to(person: P
     person.done("verify", orders, lines)
 
 
-@for_each_kind(POSTGRES)
+@for_each_kind()
 def test_a_move_that_is_called_off_or_turned_leaves_no_capture_behind(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +130,7 @@ def test_a_move_that_is_called_off_or_turned_leaves_no_capture_behind(
         person.done("verify", orders)
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("database", [POSTGRES], indirect=True)
 def test_a_table_whose_capture_is_dead_moves_to_one_that_works(person: Person) -> None:
     """Runs have marked it, or have not yet; readers see the former commits until the copy."""
