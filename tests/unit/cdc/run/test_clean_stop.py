@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from cdc.config.secret_files import SecretFiles
 from cdc.run import cycle, run_continuously
 from cdc.run.context import RunResult
 from cdc.run.published_settings import PublishedSettings
@@ -30,6 +31,7 @@ class Gone:
             spark=SimpleNamespace(parallel_tables=1), pool_shares={}, lake=None
         )
         self.published_settings = PublishedSettings()
+        self.secret_files = SecretFiles()
 
     @property
     def spark(self) -> Any:
