@@ -3,9 +3,10 @@
 PostgreSQL's connector looks up the type of a column by the type's name. For each name, it caches
 the first type that it has found since it started. If the name is later given to another type (DROP
 TYPE, then CREATE TYPE), the connector still uses the cached type. Then an event can have NULL or a
-wrong value, or the connector fails. The source's catalog has only the present type of each name. So
-each look compares the types with those of the last look, and stores the types that a name had
-before.
+wrong value, or the connector fails. If the cached type is an enum that lacks a label, the connector
+reads the table's definition again at each event with this label, and `cdc.run.later_definitions`
+cannot find these events. The source's catalog has only the present type of each name. So each look
+compares the types with those of the last look, and stores the types that a name had before.
 
 Such a former type counts until the connector has started again and has read the types again. If
 Tributary restarts the connector before a copy, it knows when that has happened. After any other
@@ -92,13 +93,15 @@ class Mistakes:
     """
 
     def __init__(self, types: Names, former: Former) -> None:
-        self._types, self._former = types, former
-        self._renamed = {one.oid for of in former.values() for many in of.values() for one in many}
+        self._types, self._former = types, _without_present(types, former)
+        self._renamed = {
+            one.oid for of in self._former.values() for many in of.values() for one in many
+        }
         self._named = {
             one.oid: (name, schema, one)
             for name, of in types.items()
             for schema, one in of.items()
-            if one.form != ROW and (name in former or one.oid in self._renamed)
+            if one.form != ROW and (name in self._former or one.oid in self._renamed)
         }
 
     @property
@@ -141,6 +144,20 @@ class Mistakes:
         if oid in self._renamed:
             found += self._types[name].values()
         return [one for one in found if one.oid != oid]
+
+
+def _without_present(types: Names, former: Former) -> Former:
+    """Return the former types of each name without those that still have it, with other labels."""
+
+    def gone(name: str, schema: str, many: tuple[NamedType, ...]) -> tuple[NamedType, ...]:
+        now = types.get(name, {}).get(schema)
+        return tuple(one for one in many if now is None or one.oid != now.oid)
+
+    found = {
+        name: {schema: left for schema, many in of.items() if (left := gone(name, schema, many))}
+        for name, of in former.items()
+    }
+    return {name: of for name, of in found.items() if of}
 
 
 class TypeLooks:

@@ -8,8 +8,12 @@ the current catalog. The event can be older than this definition. They can diffe
   table again, the connector assigns a row's values to the columns by their order.
 
 If the connector has read a definition in this way, the event's schema has an enum label that no
-earlier schema of the table has. There is one exception: Debezium never knows the labels of a domain
-over an enum, so it reads the definition at each event.
+earlier schema of the table has. There are two exceptions, in which Debezium never knows a label, so
+it reads the definition at each event with this label:
+
+- The label is of a domain over an enum.
+- The enum was created under the name of another enum, which lacks the label. Such a table is not
+  followed until a copy has restarted the connector (`cdc.capture.type_looks`).
 """
 
 from __future__ import annotations

@@ -30,7 +30,10 @@ class NamedTypes(Protocol):
     """A source's user-defined types, by their names."""
 
     def digest(self) -> str:
-        """Return a digest of the names and object ids of all types, from one cheap query."""
+        """Return a digest of all types, from one cheap query.
+
+        It covers their names, their object ids, and the labels of enums.
+        """
 
     def read(self) -> tuple[str, Names]:
         """Return a digest of the source's types, and the types: ``types[name][schema]``."""

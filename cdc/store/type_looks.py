@@ -31,8 +31,9 @@ class NamedType(Part):
     Args:
         oid: The type's object id, which no later type gets.
         form: How the connector reads the type's values, for example ``text`` or ``row``. The
-            connector reads the values of two types in the same way if their forms are equal. Empty
-            if the connector reads no other type in the same way.
+            connector reads the values of two types in the same way if their forms are equal. The
+            form of an enum has a digest of its labels. Empty if the connector reads no other type
+            in the same way.
     """
 
     oid: int

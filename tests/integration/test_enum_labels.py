@@ -138,6 +138,39 @@ def test_no_row_behind_a_new_label_gets_another_columns_value(shop: Bootstrappin
         shop.assert_equal(name, columns)
 
 
+def test_an_enum_recreated_under_its_name_leaves_no_value_in_another_column(
+    shop: Bootstrapping,
+) -> None:
+    """Until it restarts, the connector keeps the labels of the first type that had the name."""
+    execute = shop.database.execute
+    execute(
+        "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+        "CREATE TABLE users (id int PRIMARY KEY, m mood, a text, b text)",
+        "INSERT INTO users VALUES (1, 'sad', 'x', 'p'), (2, 'ok', 'y', 'r')",
+    )
+    shop.add("users")
+    shop.bootstrap("users")
+    execute("UPDATE users SET m = 'ok' WHERE id = 1")
+    assert errors(shop) == {}
+    execute(
+        "ALTER TYPE mood RENAME TO mood_old",
+        "CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')",
+        "ALTER TABLE users ALTER m TYPE mood USING m::text::mood",
+        "DROP TYPE mood_old",
+    )
+    assert errors(shop) == {"users": "SchemaChangeError"}
+    shop.bootstrap("users")
+    for label in ("sad", "ok"):
+        execute(f"UPDATE users SET m = '{label}' WHERE id = 1")
+        assert errors(shop) == {}
+    execute(
+        "BEGIN; UPDATE users SET m = 'happy' WHERE a = 'x'; UPDATE users SET b = 'q' WHERE id = 2;"
+        " ALTER TABLE users DROP COLUMN a, ADD COLUMN c text; COMMIT"
+    )
+    assert errors(shop) == {}
+    shop.assert_equal("users", ("id", "m", "b", "c"))
+
+
 def test_no_row_of_an_append_table_gets_another_columns_value(
     database: Database, spark: SparkSession, tmp_path: Path
 ) -> None:

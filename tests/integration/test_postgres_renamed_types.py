@@ -96,17 +96,21 @@ MISTAKEN = {
         "other.N",
     ),
 }
+# The values arrive, but the connector may read the table again at each of them.
+REREAD = {
+    "another_enum": Case(
+        (ENUM,), ("ALTER TYPE N RENAME TO N_2", "CREATE TYPE N AS ENUM ('a', 'd')"), "'d'", "d"
+    ),
+    "enum_of_text": Case(("CREATE DOMAIN N AS text",), ("DROP DOMAIN N", ENUM), "'a'", "a"),
+    "text_of_enum": Case((ENUM,), ("DROP TYPE N", "CREATE DOMAIN N AS varchar"), "'c'", "c"),
+}
 RIGHT = {
     "new": Case((), ("CREATE DOMAIN N AS text",), "'a'", "a"),
     "new_enum": Case((), (ENUM,), "'a'", "a"),
     "labelled": Case((ENUM,), ("ALTER TYPE N ADD VALUE 'c'",), "'c'", "c"),
     "relabelled": Case((ENUM,), ("ALTER TYPE N RENAME VALUE 'b' TO 'c'",), "'c'", "c"),
     "renamed": Case(("CREATE DOMAIN N AS int",), ("ALTER DOMAIN N RENAME TO N_2",), "7", 7, "N_2"),
-    "another_enum": Case(
-        (ENUM,), ("ALTER TYPE N RENAME TO N_2", "CREATE TYPE N AS ENUM ('a', 'd')"), "'d'", "d"
-    ),
-    "enum_of_text": Case(("CREATE DOMAIN N AS text",), ("DROP DOMAIN N", ENUM), "'a'", "a"),
-    "text_of_enum": Case((ENUM,), ("DROP TYPE N", "CREATE DOMAIN N AS varchar"), "'c'", "c"),
+    "enum_again": Case((ENUM,), ("DROP TYPE N", ENUM), "'a'", "a"),
     "longer": Case(
         ("CREATE DOMAIN N AS numeric(10, 2)",),
         ("DROP DOMAIN N", "CREATE DOMAIN N AS numeric(12, 4)"),
@@ -133,7 +137,7 @@ RIGHT = {
 def test_what_arrives_for_types_of_a_name_that_another_one_had(
     database: Database, tmp_path: Path
 ) -> None:
-    cases = {**MISTAKEN, **RIGHT}
+    cases = {**MISTAKEN, **REREAD, **RIGHT}
 
     def named(name: str, text: str) -> str:
         return re.sub(r"\bN(?=\b|_)", f"n_{name}", text)
@@ -167,7 +171,7 @@ def test_what_arrives_for_types_of_a_name_that_another_one_had(
     }
     assert wrong == {*MISTAKEN}, arrived
     assert found is not None
-    columns = {f"{database.name}:public.t_{name}": {"c"} for name in MISTAKEN}
+    columns = {f"{database.name}:public.t_{name}": {"c"} for name in (*MISTAKEN, *REREAD)}
     assert {table: {*of} for table, of in found.mistaken.items()} == columns
 
 

@@ -2,6 +2,9 @@
 
 `cdc.capture.type_looks` explains the lookup. The types of temporary tables are left out, since the
 connector ignores them.
+
+The connector reads the values of two enums alike only if both have the same labels: at a label that
+it does not know, it reads the table's definition again (`cdc.run.later_definitions`).
 """
 
 from __future__ import annotations
@@ -21,14 +24,20 @@ WHERE t.oid >= 16384 AND n.nspname !~ '^pg_(toast|temp)'
 _DIGEST = f"""
 SELECT pg_catalog.count(*) || ' ' || coalesce(pg_catalog.sum(pg_catalog.hashtextextended(
     pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(t.typname), t.oid::int8)), 0)
+    || ' ' || (SELECT coalesce(pg_catalog.sum(pg_catalog.hashtextextended(
+                   l.enumlabel::text, l.enumtypid::int8)), 0)
+               FROM pg_catalog.pg_enum l)
 {_FROM}
-"""
+"""  # noqa: S608 - SQL of our own
 
-# The connector reads the values of a domain as its base type's, and those of enums as text.
+# The connector reads the values of a domain as its base type's.
 _TYPES = f"""
 SELECT t.typname, n.nspname, t.oid,
-       CASE WHEN t.typtype = 'e' OR t.typbasetype IN ('text'::regtype, 'varchar'::regtype)
-            THEN 'text'
+       CASE WHEN t.typtype = 'e'
+            THEN (SELECT 'enum ' || pg_catalog.md5(coalesce(pg_catalog.string_agg(
+                      pg_catalog.quote_literal(l.enumlabel::text), ' ' ORDER BY l.enumlabel), ''))
+                  FROM pg_catalog.pg_enum l WHERE l.enumtypid = t.oid)
+            WHEN t.typbasetype IN ('text'::regtype, 'varchar'::regtype) THEN 'text'
             WHEN t.typtype = 'd' THEN t.typbasetype::text
             WHEN t.typtype = 'c' THEN 'row'
             ELSE '' END
@@ -62,7 +71,7 @@ class UserTypes:
         self._connections = connections
 
     def digest(self) -> str:
-        """Return a digest of the names and object ids of PostgreSQL's user-defined types."""
+        """Return a digest of PostgreSQL's user-defined types: names, object ids and labels."""
         with self._connections.open("admin") as session:
             return _digest(session)
 

@@ -29,6 +29,8 @@ NAMES = CaptureNames("shop", "default", "p", "s", "c", "shop", "postgres")
 AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
 INT, TEXT, OTHER = NamedType(1, "23"), NamedType(2, "text"), NamedType(3, "23")
 TABLE = NamedType(9, ROW)
+ENUM = NamedType(4, "enum of a, b")
+WIDER = replace(ENUM, form="enum of a, b, c")
 
 
 def mistaken(
@@ -79,6 +81,10 @@ def test_only_the_newest_names_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
         (INT, OTHER, True, True),
         (TABLE, TEXT, False, True),
         (NamedType(7), NamedType(8), False, True),
+        (ENUM, replace(ENUM, oid=5), False, False),
+        (ENUM, replace(WIDER, oid=5), False, True),
+        (ENUM, TEXT, False, True),
+        (TEXT, ENUM, False, True),
     ],
 )
 def test_types_that_are_read_alike_are_not_mistaken(
@@ -103,6 +109,17 @@ def test_a_type_that_had_another_name_is_taken_for_another_of_its_new_one() -> N
     former, now = {"b": {"public": (TEXT,)}}, {"a": {"public": TEXT, "app": INT}}
     assert mistaken(now, former) == {2: True}
     assert mistaken({"a": {"public": TEXT}}, former) == {}
+
+
+def test_another_label_of_an_enum_is_no_other_type_until_the_enum_is_recreated() -> None:
+    former = changed({"a": {"public": ENUM}}, {"a": {"public": WIDER}}, {})
+    assert former == {"a": {"public": (ENUM,)}}
+    assert mistaken({"a": {"public": WIDER}}, former) == {}
+    there = {"a": {"public": WIDER, "app": INT}}
+    assert mistaken(there, former, schema="elsewhere") == {}, "both names mean what they meant"
+    recreated = {"a": {"public": replace(WIDER, oid=5)}}
+    former = changed({"a": {"public": WIDER}}, recreated, former)
+    assert mistaken(recreated, former) == {5: True}, "the connector may know the first labels only"
 
 
 class Types:
