@@ -18,7 +18,7 @@ from bootstrap.chunks import SINGLE_WAVE_BYTES, at_most, chunk_count, cut_chunks
 from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
-from bootstrap.standstill import require_same_server, unspoiled
+from bootstrap.standstill import require_same_order, require_same_server, unspoiled
 from cdc.errors import (
     FencedError,
     LakeError,
@@ -150,7 +150,7 @@ class Copying:
                 _log.warning("the primary of %s is read, not a replica", self.source.name)
             for warning in view.warnings:
                 _log.warning("%s: %s", self._name, warning)
-            self._note_plan(chunks, view)
+            self._note_plan(chunks, view, copy)
             crash("bootstrap.after_view")
             # A label that the view's rows have is in this catalog. So if it is renamed while chunks
             # are read, the next check knows its former name.
@@ -319,21 +319,29 @@ class Copying:
         boundaries = self.source.sample_boundaries(copy.table, copy.schema.key, count, size=size)
         return cut_chunks(at_most(boundaries, count) if self._at_once else boundaries)
 
-    def _note_plan(self, chunks: Sequence[Chunk], view: View) -> None:
-        """Record the copy's planned chunks and its first view."""
-        if self._attempt.chunks and not self._one_view:
-            return
-        self._note_facts(
-            chunks=tuple(chunks),
-            view=CopyView(
+    def _note_plan(self, chunks: Sequence[Chunk], view: View, copy: SnapshotCopy) -> None:
+        """Record the copy's planned chunks and its first view.
+
+        Raises:
+            AttemptSpoiledError: The source sorts the key in another way than when the chunks were
+                planned.
+        """
+        order = self.source.key_order(copy.table, copy.schema.key) if len(chunks) > 1 else ""
+        known = bool(self._attempt.chunks) and not self._one_view
+        planned = self._attempt
+        if not known:
+            opened = CopyView(
                 snapshot=view.snapshot_id,
                 upper_bound=str(view.upper_bound),
                 opened_at=view.opened_at,
                 on_replica=view.on_replica,
                 system_identifier=view.marker.system_identifier,
                 timeline=view.marker.timeline,
-            ),
-        )
+            )
+            planned = replace(planned, chunks=tuple(chunks), key_order=order or "", view=opened)
+        require_same_order(self.record, planned, order)
+        if not known:
+            self.record = self.save(planned)
 
     def _waves(
         self, chunks: Sequence[Chunk], done: Collection[int] = ()

@@ -100,6 +100,33 @@ def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) ->
         )
 
 
+def require_same_order(record: TableRecord, attempt: Attempt, now: str | None) -> None:
+    """Check that the source sorts the table's key as it did when the attempt's chunks were planned.
+
+    A chunk is a range of keys. By another order, a row of a chunk that is left to copy can be in a
+    chunk that was copied, so that no chunk would bring it. The fingerprint shows another collation,
+    but not another version of the library.
+
+    Args:
+        record: The table's record.
+        attempt: The attempt, with its planned chunks.
+        now: The result of the source's `key_order` under the view that is now open.
+
+    Raises:
+        AttemptSpoiledError: The attempt has several chunks. The source sorts the key by another
+            version of a library, or its servers or indexes sort it differently.
+    """
+    if len(attempt.chunks) > 1 and (now is None or now != attempt.key_order):
+        found = "not certain" if now is None else now or "by no library"
+        raise AttemptSpoiledError(
+            f"source {record.table.source} sorts the key of table {record.table} in another way"
+            f" since its copy was cut into ranges (was {attempt.key_order or 'by no library'}; is"
+            f" {found})",
+            remedy="Nothing to do: the copy begins again.",
+            table=record.table,
+        )
+
+
 def require_same_server(record: TableRecord, marker: Marker) -> None:
     """Check that the primary is still the server on which O was recorded and the view was opened.
 

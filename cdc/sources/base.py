@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import LogPosition
+from cdc.sources.key_ranges import KeyRanges
 from cdc.sources.missed_changes import MissedChanges
 from cdc.sources.named_types import TypeReader
 from cdc.sources.partition_files import PartitionFiles
 from cdc.sources.source_facts import (
-    Boundaries,
     Check,
     KeyRange,
     LogHealth,
@@ -24,7 +24,6 @@ from cdc.sources.source_facts import (
     SnapshotQuery,
     SourceTable,
     StoredValue,
-    TableSize,
     TableStats,
 )
 from cdc.sources.views import View
@@ -241,7 +240,7 @@ class Replay(Protocol):
         """
 
 
-class SnapshotReader(Protocol):
+class SnapshotReader(KeyRanges, Protocol):
     """Views of a source, and the queries by which tables are read under a view."""
 
     @property
@@ -332,23 +331,6 @@ class SnapshotReader(Protocol):
 
         Raises:
             ReplicaError: The replica may have other rows than the primary.
-        """
-
-    def size(self, table: SourceTable) -> TableSize:
-        """Return an estimate of the source table's current number of rows and bytes."""
-
-    def sample_boundaries(
-        self,
-        table: SourceTable,
-        key: Sequence[str],
-        chunks: int,
-        *,
-        size: TableSize | None = None,
-    ) -> Boundaries:
-        """Return keys that cut the source table into up to ``chunks`` ranges of about equal size.
-
-        Any keys give disjoint ranges that cover the table. So the keys need not be read under the
-        view. They are read from the replica if the source has one.
         """
 
     def snapshot_query(

@@ -87,6 +87,9 @@ class Attempt(Part):
         x0: x0 as text, the transaction id before which every transaction has ended. For MySQL and
             MariaDB, the id of a marker: only transactions before it can be captured in part.
         chunks: The planned chunks; empty before they are planned.
+        key_order: By which versions of libraries the source sorted the key's text when the first
+            view of ``chunks`` opened. Empty before that, if there is only one chunk, or if no
+            library sorts the key.
         view: The first view of the copy; None before it opens.
         fingerprint: The table's fingerprint at the last check that found the copy valid. The first
             run after the copy compares the current catalog with it. Later runs replace it.
@@ -123,6 +126,7 @@ class Attempt(Part):
     marker_id: UUID | None = None
     x0: str | None = None
     chunks: tuple[Chunk, ...] = ()
+    key_order: str = ""
     view: CopyView | None = None
     fingerprint: Fingerprint | None = None
     settings_digest: str | None = None

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
-from tests.integration.rigs.bootstrapping import fill_wide
+from bootstrap import copying
+from cdc.sources.postgres import key_order
+from tests.integration.rigs.bootstrapping import Bootstrapping, fill_wide
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project
+from tests.integration.rigs.running import spark as spark
 
 ROWS = 10_000
 LARGE_ROWS = int(os.environ.get("TRIBUTARY_LARGE_ROWS", "400000"))
@@ -21,6 +27,12 @@ LARGE_ROWS = int(os.environ.get("TRIBUTARY_LARGE_ROWS", "400000"))
 @pytest.fixture
 def project(database: Database, tmp_path: Path) -> Project:
     return Project.create(tmp_path, database)
+
+
+@pytest.fixture
+def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Bootstrapping]:
+    with closing(Bootstrapping(database, spark, tmp_path)) as opened:
+        yield opened
 
 
 @pytest.mark.breadth
@@ -58,3 +70,33 @@ def test_a_table_of_3_gib_with_a_driver_of_1_gib(database: Database, project: Pr
         assert size[0] >= 3 * 1024**3
     done = project.run("onboard", "public.large", "--output", "json", timeout=3600).expect(0)
     assert done.json["tables"][0]["rows"] == LARGE_ROWS
+
+
+@pytest.mark.breadth
+def test_a_key_that_sorts_otherwise_meanwhile_begins_the_copy_again(
+    shop: Bootstrapping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another library's order, rows that are left can be in chunks that were copied."""
+    for name in ("orders", "parts"):
+        shop.database.execute(
+            f'CREATE TABLE {name} (code text COLLATE "und-x-icu" PRIMARY KEY, v int)',
+            f"INSERT INTO {name} SELECT 'k' || g, g FROM generate_series(1, 5000) g",
+        )
+    shop.add("orders", "parts")
+    shop.configure(public__orders={"chunk_rows": 500}, public__parts={"chunk_rows": 500})
+    monkeypatch.setattr(copying, "SINGLE_WAVE_BYTES", 0)
+
+    def interrupted(point: str) -> None:
+        if point == "bootstrap.after_chunk_commit":
+            raise KeyboardInterrupt
+
+    for name in ("orders", "parts"):
+        with monkeypatch.context() as patch:
+            patch.setattr(copying, "crash", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                shop.bootstrap(name)
+    assert shop.bootstrap("orders").rows < 5000, "the copy continues"
+    newer = key_order.LibraryVersion("999", recorded=None)
+    monkeypatch.setattr(key_order, "versions", lambda *_: {"code": newer})
+    assert shop.bootstrap("parts").rows == 5000, "not one row of the former copy was kept"
+    shop.catch_up_and_compare("parts", "code", "v")

@@ -342,6 +342,10 @@ class MysqlSource:
         with opened as session:
             return boundaries.zero_dates(session, table, key)
 
+    def key_order(self, table: SourceTable, key: Sequence[str]) -> str:
+        """Return an empty string, since MySQL and MariaDB bring the rules of their collations."""
+        return ""
+
     def sample_boundaries(
         self,
         table: SourceTable,

@@ -67,6 +67,7 @@ class LibraryVersion(NamedTuple):
     recorded: str | None
 
 
+_STARTED = "SELECT pg_catalog.pg_postmaster_start_time()::text"
 REBUILD = (
     "Rebuild the indexes of such columns with REINDEX, and then run ALTER DATABASE (or COLLATION)"
     " REFRESH VERSION."
@@ -103,12 +104,13 @@ def outdated_collations(session: Session) -> list[str]:
     return sorted(str(row[0]) for row in session.execute(query, ()).fetchall())
 
 
-def differs(
+def key_order(
     connections: Connections, table: SourceTable, key: Sequence[str], *, has_replica: bool
-) -> bool:
-    """Whether a PostgreSQL index can order a key's values differently from the server.
+) -> str | None:
+    """Return by which library versions a PostgreSQL source sorts a key's text.
 
-    If so, the function logs a warning with the reason.
+    The result is empty if the key has no text. It is None if an index can order a key's values
+    differently from the server. Then the function logs a warning with the reason.
 
     There are two reasons. An index can be older than the server's library that compares text: it is
     then sorted by an earlier version of the library. Or the replica, whose indexes are copies of
@@ -117,8 +119,9 @@ def differs(
     """
     with connections.open("snapshot") as session:
         ours = versions(session, table, key)
+        row = session.execute(_STARTED).fetchone()
     if not ours:
-        return False
+        return ""
     reasons = []
     if old := outdated_versions(ours):
         reasons.append(
@@ -134,8 +137,23 @@ def differs(
                 " of their libraries; run both on the same libc and ICU"
             )
     if reasons:
-        _log.warning("table %s is read as one chunk: %s", table.table, "; ".join(reasons))
-    return bool(reasons)
+        _log.warning("table %s can only be read as one chunk: %s", table.table, "; ".join(reasons))
+        return None
+    return described(ours, started=str(row[0]) if row else "")
+
+
+def described(found: Mapping[str, LibraryVersion], *, started: str) -> str:
+    """Return the library versions that sort PostgreSQL columns, as text to be compared.
+
+    Args:
+        found: The versions on one server, by column.
+        started: When the server started. It stands for a version that is unknown, since a server
+            keeps its libraries until it stops.
+    """
+    return ", ".join(
+        f"{name}: {version.actual or f'unknown, server started {started}'}"
+        for name, version in sorted(found.items())
+    )
 
 
 def differing_versions(

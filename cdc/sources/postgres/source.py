@@ -330,6 +330,14 @@ class PostgresSource:
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
         """Return None, since the lake can represent every value of a PostgreSQL key."""
 
+    def key_order(self, table: SourceTable, key: Sequence[str]) -> str | None:
+        """Return the library versions by which PostgreSQL sorts a key's text.
+
+        The result is None if an index can sort the key differently from the server (see
+        `cdc.sources.postgres.key_order`).
+        """
+        return key_order.key_order(self._connections, table, key, has_replica=self.has_replica)
+
     def sample_boundaries(
         self,
         table: SourceTable,
@@ -343,9 +351,7 @@ class PostgresSource:
         No keys are returned if an index can sort them differently from the server (see
         `key_order`).
         """
-        if chunks > 1 and key_order.differs(
-            self._connections, table, key, has_replica=self.has_replica
-        ):
+        if chunks > 1 and self.key_order(table, key) is None:
             chunks = 1
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
         with opened as session:

@@ -10,11 +10,12 @@ from typing import Any, cast
 import pytest
 
 from bootstrap.errors import AttemptSpoiledError
-from bootstrap.standstill import unspoiled
+from bootstrap.standstill import require_same_order, unspoiled
 from cdc.config import TableSettings
-from cdc.store.attempt import Attempt
+from cdc.store.attempt import Attempt, Chunk
 from schemas.fingerprint import Fingerprint
 from schemas.table import Column
+from tests.records import table_record
 from tests.unit.schemas.catalogs import FACTS, LAKE, column
 
 COLUMNS = tuple(Column(name, kind, kind) for name, kind in LAKE.items())
@@ -85,3 +86,33 @@ def test_any_other_change_of_partitions_spoils_a_copy(
 ) -> None:
     with pytest.raises(AttemptSpoiledError, match="was changed while it was copied"):
         looked(settings, facts)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "known", "now", "spoiled"),
+    [
+        (2, "code: 2.36", "code: 2.36", False),
+        (2, "", "", False),
+        (1, "code: 2.36", None, False),
+        (2, "code: 2.36", "code: 2.31", True),
+        (2, "code: 2.36", None, True),
+        (2, "", "code: 2.36", True),
+        (2, "", None, True),
+    ],
+)
+def test_chunks_of_another_order_are_not_continued(
+    chunks: int, known: str, now: str | None, spoiled: bool
+) -> None:
+    attempt = Attempt(
+        uuid.uuid4(),
+        datetime.now(timezone.utc),
+        "/lake",
+        chunks=tuple(Chunk(number, None, None, 1, 1) for number in range(chunks)),
+        key_order=known,
+    )
+    record = table_record(attempt=attempt)
+    if not spoiled:
+        require_same_order(record, attempt, now)
+        return
+    with pytest.raises(AttemptSpoiledError, match="sorts the key of table"):
+        require_same_order(record, attempt, now)

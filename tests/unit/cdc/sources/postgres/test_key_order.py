@@ -6,6 +6,7 @@ import pytest
 
 from cdc.sources.postgres.key_order import (
     LibraryVersion,
+    described,
     differing_versions,
     outdated_versions,
 )
@@ -48,3 +49,19 @@ def test_an_index_that_is_older_than_its_library_is_named(
     actual: str | None, recorded: str | None, told: list[str]
 ) -> None:
     assert outdated_versions({"a": LibraryVersion(actual, recorded)}) == told
+
+
+def test_an_order_that_can_be_another_one_has_another_text() -> None:
+    known = LibraryVersion("2.36", "2.36")
+    orders = [
+        described({"a": one, "b": known}, started=started)
+        for one, started in (
+            (known, "noon"),
+            (known._replace(actual="2.31"), "noon"),
+            (known._replace(actual=None), "noon"),
+            (known._replace(actual=None), "one"),
+        )
+    ]
+    assert len({*orders}) == len(orders)
+    known_again = described({"b": known._replace(recorded=None), "a": known}, started="one")
+    assert known_again == orders[0], "a restart is no change while the version is known"

@@ -1,0 +1,37 @@
+"""The protocol that cuts a source table into ranges of its key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from cdc.sources.source_facts import Boundaries, SourceTable, TableSize
+
+
+class KeyRanges(Protocol):
+    """Cuts a source table into ranges of its key that are about equal in size."""
+
+    def size(self, table: SourceTable) -> TableSize:
+        """Return an estimate of the source table's current number of rows and bytes."""
+
+    def key_order(self, table: SourceTable, key: Sequence[str]) -> str | None:
+        """Return by which versions of libraries the source sorts a key's text.
+
+        Ranges of the key that were read at two moments can lack rows or contain rows twice if the
+        results of these moments differ. The result is empty if no library sorts the key. It is None
+        if an index can sort the key differently from the server, so that ranges are never certain.
+        """
+
+    def sample_boundaries(
+        self,
+        table: SourceTable,
+        key: Sequence[str],
+        chunks: int,
+        *,
+        size: TableSize | None = None,
+    ) -> Boundaries:
+        """Return keys that cut the source table into up to ``chunks`` ranges of about equal size.
+
+        Any keys give disjoint ranges that cover the table. So the keys need not be read under the
+        view. They are read from the replica if the source has one.
+        """
