@@ -1,7 +1,7 @@
 """Compares the end of a source's log with the end that was recorded before.
 
 A look is one such comparison for a capture. It also records the log's present end, which is the
-look's mark.
+look's mark. On PostgreSQL, it compares what the capture's slot has decoded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LogLooks:
     def compare(self, names: CaptureNames, capture: SourceCapture) -> Continuity | None:
         """Compare the end of a source's log with the mark of the capture's last look.
 
-        The result is None for a kind of source whose log is not compared.
+        The result is None if the log cannot be compared.
 
         Raises:
             TributaryError: The source, Kafka or the registry does not answer, or the state store
@@ -87,6 +87,6 @@ class LogLooks:
             return
         if found.lost is not None:
             Losses(self._store).note(
-                str(names.resource), f"the log of source {names.source} {found.lost}"
+                str(names.resource), f"{capture.log_health().title} {found.lost}"
             )
         self.leave(names, found)

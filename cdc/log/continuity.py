@@ -11,10 +11,13 @@ class LogMark:
     """The end of a server's log at one moment.
 
     Args:
-        server: The server's id. The servers that replicate from this server have other ids.
+        server: The server's id. The servers that replicate from this server have other ids. For
+            PostgreSQL, also its timeline.
         file: Name of the log's newest file, read after `executed`. So every file with a higher
-            number begins after the position `executed`.
-        executed: The position up to which the server had executed transactions, as a string.
+            number begins after the position `executed`. For PostgreSQL, the time since which the
+            server counts what the slot has decoded.
+        executed: The position up to which the server had executed transactions, as a string. For
+            PostgreSQL, the number of transactions and of bytes that the slot has decoded.
     """
 
     server: str

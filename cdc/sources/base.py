@@ -428,8 +428,7 @@ class SourceCapture(Protocol):
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
         """Compare the source's log with an earlier mark.
 
-        The result is None if the log cannot be compared. It is also None for a source whose
-        `log_health` shows each loss without a comparison.
+        The result is None if the log cannot be compared.
 
         Args:
             earlier: The mark that an earlier call returned; None without an earlier call.

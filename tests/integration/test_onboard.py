@@ -23,7 +23,7 @@ from operate.status import TableStatus, status
 from operate.table_outcome import unfinished
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.running import spark as spark
-from tests.integration.rigs.shop import Shop, succeeded
+from tests.integration.rigs.shop import Shop, run_without_error, succeeded
 from tests.integration.rigs.shop import cold as cold
 from tests.integration.rigs.shop import shop as shop
 
@@ -93,6 +93,37 @@ def test_a_slot_made_anew_behind_the_connector_stops_its_tables(shop: Shop) -> N
     healed = status(shop.services, []).captures[0]
     assert healed.problem is None
     assert healed.silent_s is not None
+
+
+@pytest.mark.breadth
+def test_a_slot_that_a_connector_without_its_position_made_anew_stops_its_tables(
+    shop: Shop,
+) -> None:
+    """As if another Connect cluster took over after the slot was dropped."""
+    shop.create("orders", 100)
+    succeeded(shop.onboard("orders"))
+    shop.database.execute(*(f"UPDATE orders SET v = 1 WHERE id = {n}" for n in range(1, 101)))
+    shop.settle("orders")
+    run_without_error(shop)
+    run_without_error(shop)
+    capture = shop.services.capture(shop.table("orders"))
+    kept, connect = shop.services.source(shop.database.name).capture(capture), shop.services.connect
+    config = connect.connector(capture.connector)
+    assert config is not None
+    connect.delete(capture.connector)
+    kept.kept_log.drop()
+    shop.database.execute("UPDATE orders SET v = 2 WHERE id = 1")
+    connect.put_connector(capture.connector, config)
+    wait_until(lambda: kept.kept_log.reader() is not None, "the connector has made a slot", 60)
+    shop.database.execute("UPDATE orders SET v = 3 WHERE id = 2")
+    shop.settle("orders")
+
+    (result,) = shop.run()
+    assert result.state is State.NEEDS_BOOTSTRAP, shop.verify("orders")
+    assert "was recreated" in (shop.record("orders").reason or "")
+    succeeded(bootstrap(shop.services, [shop.table("orders")]))
+    run_without_error(shop)
+    assert shop.verify("orders").equal
 
 
 @pytest.mark.breadth

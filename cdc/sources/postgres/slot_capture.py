@@ -8,7 +8,14 @@ from cdc.debezium import CaptureNames
 from cdc.errors import CaptureError
 from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import Lsn
-from cdc.sources.postgres import fingerprint, logins, other_publications, primary, publication
+from cdc.sources.postgres import (
+    fingerprint,
+    logins,
+    other_publications,
+    primary,
+    publication,
+    slot_continuity,
+)
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.servers import Role
@@ -165,8 +172,11 @@ class PostgresCapture:
         return [publication.removing(name, table)]
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Return None, since a PostgreSQL slot shows the loss of its log without a comparison."""
-        return None
+        """Compare what PostgreSQL's slot has decoded with an earlier mark.
+
+        The result is None if the slot does not exist, which its `log_health` shows.
+        """
+        return slot_continuity.continuity(self._connections, self._slot, earlier)
 
     def unreadable(self) -> str | None:
         """Return a problem if the slot exists without its publication; None otherwise.

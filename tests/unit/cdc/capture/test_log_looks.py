@@ -32,11 +32,13 @@ def test_a_loss_that_another_copy_counts_meanwhile_is_counted_once(
         if earlier == NOW:
             return Continuity(NOW, NOW, None)
         if parallel:
-            losses.note("capture", "the log of source shop lacks transactions 0-1-7")
+            losses.note("capture", "the binlog of source shop lacks transactions 0-1-7")
             marks.move("capture", BEFORE, NOW)
         return Continuity(earlier, NOW, "lacks transactions 0-1-7")
 
-    source = SimpleNamespace(capture=lambda _: SimpleNamespace(continuity=continuity))
+    health = SimpleNamespace(title="the binlog of source shop")
+    capture = SimpleNamespace(continuity=continuity, log_health=lambda: health)
+    source = SimpleNamespace(capture=lambda _: capture)
     names = SimpleNamespace(resource="capture", source="shop")
     for _ in range(2):
         looks.follow(cast("Any", names), cast("Any", source))

@@ -1,0 +1,75 @@
+"""Finds out whether a replication slot was dropped and created again under the same name.
+
+PostgreSQL keeps no time at which a slot was created, and a connector without a stored position
+creates a missing slot itself. But the server counts what each slot has decoded, and a new slot's
+counts begin at 0. So if a count is smaller than at the previous look, the slot is another one, and
+what was written between the two slots is in no event.
+
+The counts can also begin at 0 because the server crashed or because somebody has reset them. The
+server shows both as the time of a reset. If this time has changed, nothing is compared.
+"""
+
+from __future__ import annotations
+
+from cdc.log.continuity import Continuity, LogMark
+from cdc.sources.postgres import primary
+from cdc.sources.postgres.connection import Connections
+
+# A crash discards all statistics, and so also changes the reset time of `pg_stat_bgwriter`.
+_COUNTS = """
+SELECT pg_catalog.concat_ws(
+           '/', extract(epoch FROM shared.stats_reset), extract(epoch FROM slot.stats_reset)),
+       slot.total_txns, slot.total_bytes
+FROM pg_catalog.pg_stat_replication_slots slot, pg_catalog.pg_stat_bgwriter shared
+WHERE slot.slot_name = %s
+"""
+
+
+def continuity(connections: Connections, slot: str, earlier: LogMark | None) -> Continuity | None:
+    """Compare what a PostgreSQL slot has decoded with an earlier mark.
+
+    Args:
+        connections: Opens sessions.
+        slot: The slot's name.
+        earlier: The mark that an earlier call returned; None without an earlier call.
+
+    Returns:
+        The comparison; None if there is no such slot.
+    """
+    with connections.open("admin") as session:
+        server = primary.identity(session)
+        row = session.execute(_COUNTS, (slot,)).fetchone()
+    if row is None:
+        return None
+    since, transactions, size = row
+    mark = LogMark(
+        f"{server.system_identifier}/{server.timeline}", str(since), f"{transactions} {size}"
+    )
+    lost = None if earlier is None else recreated(earlier, mark)
+    return Continuity(earlier, mark, lost)
+
+
+def recreated(earlier: LogMark, now: LogMark) -> str | None:
+    """Return a message if the slot is another one than at an earlier look.
+
+    The result is None if the counts show no other slot, or if they cannot be compared.
+
+    Args:
+        earlier: The mark of the earlier look.
+        now: The present mark.
+    """
+    if (earlier.server, earlier.file) != (now.server, now.file):
+        return None
+    before, present = _counts(earlier), _counts(now)
+    if all(has >= had for had, has in zip(before, present, strict=True)):
+        return None
+    return (
+        f"was recreated: it has decoded {present[0]} transactions ({present[1]} bytes), and at the"
+        f" last look {before[0]} transactions ({before[1]} bytes). What was written between the two"
+        " slots is in no event"
+    )
+
+
+def _counts(mark: LogMark) -> tuple[int, int]:
+    transactions, size = mark.executed.split()
+    return int(transactions), int(size)
