@@ -200,6 +200,32 @@ def test_a_stream_whose_checkpoint_is_archived_fails_and_begins_with_a_new_one(
 
 
 @pytest.mark.breadth
+def test_what_was_read_of_a_former_generation_is_no_place_in_the_next_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    former = lake(spark, tmp_path / "attempt=1", ORDERS)
+    insert(spark, former, *COPIED)
+    kept = tmp_path / "checkpoint"
+    assert streamed(spark, former, kept) == COPIED
+    before_the_copy = newest(former)
+    successor = lake(spark, tmp_path / "attempt=2", ORDERS)
+    # The copy has a change that the former generation does not get any more.
+    insert(spark, successor, *[(key, "new" if key == 1 else name) for key, name in COPIED])
+    change(spark, former, 3, ("u", 2, (2, "changed")))
+    assert streamed(spark, former, kept) == [(2, "changed")]
+    after_the_copy = newest(former)
+    change(spark, successor, 4, ("u", 2, (2, "changed")), ("u", 3, (3, "later")))
+
+    whole = dict(content(successor))
+    assert len(whole) == len(COPIED)
+    assert since(spark, successor, before_the_copy) == whole, "each row, as all are new"
+    assert since(spark, successor, after_the_copy) == {2: "changed", 3: "later"}, "not row 1"
+    with pytest.raises(StreamingQueryException, match="Unable to find completion time"):
+        streamed(spark, successor, kept)
+    assert streamed(spark, successor, tmp_path / "another") == content(successor)
+
+
+@pytest.mark.breadth
 @pytest.mark.parametrize("handle", [None, "org.apache.hudi.io.HoodieWriteMergeHandle"])
 def test_hudis_cdc_mode_is_right_but_not_with_the_merge_handle_of_our_tables(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handle: str | None
