@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.integration.rigs.hdfs import ADMIN, FILES, Hdfs, own_hdfs
@@ -88,6 +90,87 @@ def test_a_name_node_that_is_away_stops_a_run_by_name_and_loses_nothing(
     project.run("retry", ORDERS)
     project.run("run").expect(0)
     project.run("verify", ORDERS).expect(0)
+
+
+def test_a_name_node_that_dies_amid_a_commit_stops_the_table_by_name_and_loses_nothing(
+    project: Project, hdfs: Hdfs
+) -> None:
+    onboarded(project)
+    said = stopped_amid_a_commit(project, hdfs, lambda: hdfs.kill("namenode"))
+    assert "The store does not answer" in said
+    hdfs.restart("namenode")
+    assert_goes_on(project)
+
+
+def test_rights_that_are_taken_amid_a_commit_stop_the_table_by_name_and_lose_nothing(
+    project: Project, hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
+    hdfs.administer(FILES, "-mkdir", "/lake")
+    hdfs.administer(FILES, "-chown", "somebody", "/lake")
+    onboarded(project)
+    said = stopped_amid_a_commit(
+        project, hdfs, lambda: hdfs.administer(FILES, "-chown", "-R", "nobody", "/lake")
+    )
+    assert "Give the user that Tributary has on HDFS the right to write" in said
+    hdfs.administer(FILES, "-chown", "-R", "somebody", "/lake")
+    assert_goes_on(project)
+
+
+def onboarded(project: Project) -> None:
+    project.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, v int)",
+        "INSERT INTO orders SELECT g, g FROM generate_series(1, 500) g",
+    )
+    project.run("onboard", ORDERS).expect(0)
+
+
+def stopped_amid_a_commit(project: Project, hdfs: Hdfs, fault: Callable[[], None]) -> str:
+    """Let a run fail by a fault that comes amid its commit; returns what the run printed.
+
+    The run is suspended from its first data file on until the fault is there.
+    """
+    files, commits = hdfs.data_files(), hdfs.commits()
+    assert files
+    assert commits
+    project.execute("UPDATE orders SET v = -1 WHERE id <= 10", "DELETE FROM orders WHERE id = 11")
+    log = project.folder / "run.log"
+    process = project.start("run", log=log)
+    try:
+        while hdfs.data_files() <= files:
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.01)
+        signal_all(process, signal.SIGSTOP)
+        assert hdfs.commits() <= commits, "the commit was quicker than this test"
+        fault()
+        signal_all(process, signal.SIGCONT)
+        assert process.wait(BOUND_S) in {1, 3}
+    finally:
+        signal_all(process, signal.SIGKILL)
+        process.wait(30)
+    assert hdfs.commits() <= commits
+    said = " ".join(log.read_text().split())
+    assert ORDERS in said
+    return said
+
+
+def signal_all(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Signal a command and the JVM that it has started, as far as they are there."""
+    try:
+        parent = psutil.Process(process.pid)
+        for one in (parent, *parent.children(recursive=True)):
+            one.send_signal(number)
+    except psutil.NoSuchProcess:
+        return
+
+
+def assert_goes_on(project: Project) -> None:
+    """The next run has all changes, those of the failed one and later ones."""
+    project.execute("INSERT INTO orders VALUES (501, 501)")
+    project.run("retry", ORDERS)
+    project.run("run").expect(0)
+    verified = project.run("verify", ORDERS, "--output", "json").expect(0)
+    assert '"rows_compared": 500' in verified.stdout, verified.stdout
 
 
 def test_check_says_what_hdfs_lacks_and_is_content_once_it_has_it(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.ports import HOST, choose
+from stack.process import ServerProcess
 from stack.servers import wait_ready
 from tests.integration.rigs.hadoop import Node, Servers, started, write_settings
 from tests.integration.rigs.object_store import move_lake
@@ -30,10 +31,12 @@ class Hdfs:
     Args:
         url: Its URL, without a path.
         servers: Name node and data node, each with its process.
+        blocks: Folder of the data node's blocks.
     """
 
     url: str
     servers: Servers
+    blocks: Path
 
     def move(self, project: Project) -> None:
         """Put a project's lake here."""
@@ -52,12 +55,34 @@ class Hdfs:
             timeout=_PROGRAM_LIMIT_S,
         )
 
+    def kill(self, name: str) -> None:
+        """Kill a node, as a crash does."""
+        self._server(name)[1].kill()
+
     def restart(self, name: str) -> None:
-        """Kill a node, as a crash does, and start it again."""
-        ((node, process),) = [one for one in self.servers if one[0].name == name]
-        process.kill()
+        """Kill a node and start it again."""
+        self.kill(name)
+        node, process = self._server(name)
         process.start(node.command())
         wait_ready(node, process)
+
+    def _server(self, name: str) -> tuple[Node, ServerProcess]:
+        (found,) = [one for one in self.servers if one[0].name == name]
+        return found
+
+    def data_files(self) -> set[str]:
+        """The names of the blocks with which files of rows begin, also of files in writing."""
+        return {name for name, content in self._blocks() if content.startswith(b"PAR1")}
+
+    def commits(self) -> set[str]:
+        """The names of the blocks of complete commits."""
+        return {name for name, content in self._blocks() if b"tributary.commit" in content}
+
+    def _blocks(self) -> Iterator[tuple[str, bytes]]:
+        for path in self.blocks.rglob("blk_*"):
+            if path.suffix != ".meta":
+                with contextlib.suppress(FileNotFoundError):  # moved once it is whole
+                    yield path.name, path.read_bytes()
 
 
 @contextlib.contextmanager
@@ -85,7 +110,7 @@ def own_hdfs(folder: Path) -> Iterator[Hdfs]:
         timeout=_PROGRAM_LIMIT_S,
     )
     with started(nodes, folder) as servers:
-        yield Hdfs(url, servers)
+        yield Hdfs(url, servers, folder / "blocks")
 
 
 def _settings(folder: Path, ports: Mapping[str, int]) -> dict[str, str]:
