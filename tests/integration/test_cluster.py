@@ -15,11 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from stack.object_store import BUCKET
 from stack.ports import HOST
 from tests.integration.rigs.captured import wait_until
-from tests.integration.rigs.cluster import DEFAULTS, EXECUTOR, Cluster, own_cluster
+from tests.integration.rigs.cluster import (
+    DEFAULTS,
+    EXECUTOR,
+    Cluster,
+    own_cluster,
+    refusal_of_spark,
+)
 from tests.integration.rigs.command_lines import watched_command_lines
 from tests.integration.rigs.packed import call, installed, unpacked
 from tests.integration.rigs.postgres import Database
@@ -106,6 +113,9 @@ def test_a_cluster_without_room_is_named_before_a_table_is_touched(
     error = json.loads(refused.stdout.splitlines()[-1])
     assert "started no executor within 15 s (spark.start_timeout_s)" in str(error)
     assert "Check that the cluster has cores and memory free" in str(error)
+    found = refusal_of_spark(project)
+    assert "started no executor within 15 s (spark.start_timeout_s)" in found["detail"]
+    assert "Check that the cluster has cores and memory free" in found["remedy"]
     assert project.run("status", "--output", "json").json["tables"] == []
     assert database.rows("SELECT pubname FROM pg_publication") == []
     cluster.serve(project, database.dsn(), {})
@@ -185,10 +195,20 @@ def test_a_package_in_another_folder_serves_the_cluster_with_what_was_packed(
 def test_a_master_that_is_away_or_silent_is_named_in_time(
     project: Project, cluster: Cluster, database: Database
 ) -> None:
+    cluster.serve(project, database.dsn(), {"spark.submit.deployMode": "cluster"})
+    refused = project.run("check").expect(1)
+    assert f"error Spark: Spark did not start on {cluster.url}" in words(refused)
+    assert "not supported for python applications on standalone clusters" in refused.stderr
+
     cluster.serve(project, database.dsn(), {}, start_timeout_s=30)
+    document = yaml.safe_load(project.file.read_text())
+    document["catalog"] = {"metastore": f"thrift://{HOST}:1"}  # `check` asks it by Spark
+    project.file.write_text(yaml.safe_dump(document))
     master = cluster.servers["master"]
     master.kill()
     assert_named_in_time(project, cluster, 30)
+    del document["catalog"]
+    project.file.write_text(yaml.safe_dump(document))
     cluster.serve(project, database.dsn(), {}, start_timeout_s=1)  # a JVM needs longer to start
     with socket.create_server((HOST, cluster.port)):  # takes connections, and says nothing
         assert_named_in_time(project, cluster, 1)
@@ -202,11 +222,14 @@ def test_a_master_that_is_away_or_silent_is_named_in_time(
 def assert_named_in_time(project: Project, cluster: Cluster, limit_s: int) -> None:
     refused = project.run("onboard", ORDERS, "--output", "json", timeout=200).expect(1)
     error = json.loads(refused.stdout.splitlines()[-1])
-    within = f"within {limit_s} s (spark.start_timeout_s)"
-    assert f"Spark did not start on {cluster.url} {within}" in str(error)
+    named = f"Spark did not start on {cluster.url} within {limit_s} s (spark.start_timeout_s)"
+    assert named in str(error)
     assert "Check that spark.master names" in str(error)
     assert "Traceback" not in refused.stderr, refused.stderr
     assert "\tat " not in refused.stdout, "the stack of a Java error"
+    found = refusal_of_spark(project)
+    assert named in found["detail"]
+    assert "Check that spark.master names" in found["remedy"]
 
 
 def with_another_python(folder: Path) -> Path:

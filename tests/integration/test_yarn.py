@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.cluster import refusal_of_spark
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project, Ran
 from tests.integration.rigs.yarn import Yarn, own_yarn
@@ -65,6 +66,7 @@ def test_cluster_mode_and_a_resource_manager_that_is_away_are_named(
     refused = project.run("run", "--output", "json").expect(1)
     assert "Spark did not start on yarn" in words(refused)
     assert "Cluster deploy mode is not applicable to Spark shells" in refused.stderr
+    assert "Spark did not start on yarn" in refusal_of_spark(project)["detail"]
 
     yarn.serve(project, database.dsn(), {}, start_timeout_s=30)
     yarn.servers[0][1].kill()
@@ -72,6 +74,9 @@ def test_cluster_mode_and_a_resource_manager_that_is_away_are_named(
     error = json.loads(refused.stdout.splitlines()[-1])
     assert "Spark did not start on yarn within 30 s (spark.start_timeout_s)" in str(error)
     assert "Check that spark.master names" in str(error)
+    found = refusal_of_spark(project)
+    assert "Spark did not start on yarn within 30 s (spark.start_timeout_s)" in found["detail"]
+    assert "Check that spark.master names" in found["remedy"]
 
 
 def words(ran: Ran) -> str:

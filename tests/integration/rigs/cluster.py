@@ -122,6 +122,14 @@ class Cluster:
         project.file.write_text(yaml.safe_dump(document))
 
 
+def refusal_of_spark(project: Project) -> dict[str, Any]:
+    """The one error that `check` finds, which is Spark's."""
+    found = project.run("check", "--output", "json", timeout=200).expect(1).json
+    (error,) = [one for one in found["checks"] if one["status"] == "error"]
+    assert (error["name"], found["errors"]) == ("Spark", 1)
+    return dict(error)
+
+
 def _is_data(path: str, folder: Path) -> bool:
     return path.endswith(".parquet") and Path(path).is_relative_to(folder)
 
