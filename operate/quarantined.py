@@ -50,7 +50,7 @@ def one(services: Services, table: TableId, offset: int, *, partition: int = 0) 
 
 
 def replay(services: Services, table: TableId, *, first: int | None = None) -> Outcome:
-    """Apply the quarantined records again if possible, and all changes after the first of them.
+    """Apply the quarantined records again if possible, and the later changes of their rows.
 
     A record that still cannot be applied stays in quarantine, and a note names it.
 
@@ -72,7 +72,7 @@ def replay(services: Services, table: TableId, *, first: int | None = None) -> O
     ]
     return Outcome(
         table,
-        f"replayed {done.records:,} records, and {done.applied.events:,} changes since the first",
+        f"replayed {done.records:,} records, and read {done.applied.events:,} changes since then",
         state,
         details={
             "replayed": done.records,

@@ -64,6 +64,8 @@ TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]
 
 _FIRST, _LAST = "0001-01-01", "9999-12-31"
 _EXACT_FROM, _EXACT_TO = "1900-01-01", "2040-01-01"
+_SHOWN = 60
+"""Number of a refused value's characters in an error, as for the value of an event."""
 
 
 @dataclass(frozen=True)
@@ -343,14 +345,16 @@ def _failure(place: _Place, why: str, as_type: str) -> str:
 
     The SQL casts a string that contains ``why``, and the cast fails. PostgreSQL has no other way to
     raise an error, unless a function is installed in the source. The string also contains the
-    value, so the planner cannot evaluate the cast too early.
+    value, of which a long text is cut, so the planner cannot evaluate the cast too early.
 
     Args:
         place: The column with the value.
         why: Why the value is refused, as the end of the error's message.
         as_type: The PostgreSQL type of the SQL's result.
     """
-    shown = "'***' || left({column}::text, 0)" if place.hidden else "{column}::text"
+    shown = f"left({{column}}::text, {_SHOWN})"
+    if place.hidden:
+        shown = "'***' || left({column}::text, 0)"
     return f"('{place.name} holds ' || {shown} || ', {why}')::{as_type}"
 
 

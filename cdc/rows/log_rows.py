@@ -98,7 +98,9 @@ class ReachedPlace:
         return cls(int(transaction), furthest, last, int(order))
 
 
-def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> ReachedPlace | None:
+def reached(
+    changes: DataFrame, before: ReachedPlace | None, table: TableId, *, again: bool = False
+) -> ReachedPlace | None:
     """Return the place in the binlog that a batch of an append table has reached.
 
     This function runs up to three small queries over the batch, which the caller has persisted.
@@ -107,6 +109,8 @@ def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> 
         changes: The batch in the normal form of `cdc.rows.decode`.
         before: The place that the earlier batches have reached.
         table: The table, for the error.
+        again: Whether earlier batches have already read events of this batch, as in a replay. The
+            place of ``before`` may then be after the batch's first event.
 
     Raises:
         LostHistoryError: The places of a transaction's events are not in the order of the events'
@@ -114,7 +118,7 @@ def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> 
     """
     events = changes.filter(F.col(PROBLEM).isNull() & F.col(POSITION).isNotNull())
     events = events.select(TRANSACTION, OFFSET, POSITION, ORDER)
-    _prove_places(events, before, table)
+    _prove_places(events, None if again else before, table)
     found = events.agg(F.max_by(F.struct(TRANSACTION, POSITION, ORDER), OFFSET)).first()
     if found is None or found[0] is None:
         return before

@@ -15,6 +15,7 @@ from cdc.rows.columns import MISSING, MOVED, OFFSET, OP, STALE, TRANSACTION
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import RecordProblem, fill, fold
 from cdc.rows.log_rows import ReachedPlace, inserted, reached
+from cdc.rows.replayed import replayed
 from cdc.rows.semantic_types import quoted
 from cdc.rows.visibility import Reading
 from cdc.run import plan
@@ -22,7 +23,7 @@ from cdc.run.batch_reading import Batch, BatchReader, HeldFrames
 from cdc.run.former_labels import FormerLabels
 from cdc.run.later_definitions import LaterDefinitions
 from cdc.run.pending_columns import LateColumns
-from cdc.run.quarantining import LeftOut
+from cdc.run.quarantining import LeftOut, Place
 from cdc.run.source_lookup import Asked
 from cdc.runtime.failpoints import crash
 
@@ -193,10 +194,12 @@ class BatchWriter:
             self._held.drop_all()
 
     def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
-        """Apply a range of the topic again, now including the range's quarantined records.
+        """Apply the quarantined records of a range of the topic that can be decoded now.
 
-        All changes since the first quarantined record are folded again. So the last change of each
-        key wins, and a quarantined record never replaces a later change.
+        All changes of these records' keys are folded again, from the start of the range on. So the
+        last change of each key wins, and a quarantined record never replaces a later change. Rows
+        with other keys stay as they are, unless a quarantined TRUNCATE is applied: then all rows
+        are replaced by those that the range has after the TRUNCATE.
 
         Args:
             piece: The range from a quarantined record to the lake's offsets.
@@ -223,16 +226,17 @@ class BatchWriter:
             lost = [problem for place, problem in left.items() if place not in within]
             if lost or left.keys() == within:
                 raise self._reader.unreadable((lost or list(batch.left_out))[0], len(left), 0)
-            gaps = left_out.will_lack_records(batch)
+            gaps, places = left_out.will_lack_records(batch), within - left.keys()
             record = replace(
-                self._commit_record(batch, previous, left_out),
-                counts={"replayed": len(within) - len(left)},
-                truncated=self._decided_truncate(batch, previous, within - left.keys()),
+                self._commit_record(batch, previous, left_out, again=True),
+                counts={"replayed": len(places)},
+                truncated=self._decided_truncate(batch, previous, places),
             )
-            applied = self._commit(batch, record, guard, gaps=gaps, again=True)
+            only = places if record.truncated == previous.truncated else ()
+            applied = self._commit(batch, record, guard, gaps=gaps, only=only)
             crash("quarantine.after_replay")
             left_out.drop_applied(batch)
-            return Replayed(applied, len(within) - len(left), batch.left_out)
+            return Replayed(applied, len(places), batch.left_out)
         finally:
             self._held.drop_all()
 
@@ -305,7 +309,7 @@ class BatchWriter:
         *,
         gaps: bool,
         beyond: ReachedPlace | None = None,
-        again: bool = False,
+        only: Collection[Place] = (),
     ) -> Applied:
         """Apply a batch of a run in one commit.
 
@@ -315,28 +319,33 @@ class BatchWriter:
             guard: Called just before the commit completes. It raises an error to refuse the commit.
             gaps: Whether the lake can lack earlier changes of rows that the batch changes.
             beyond: The place in the binlog that earlier batches of an append table have reached.
-            again: Whether the lake can already have some of the batch's rows.
+            only: Partition and offset of the quarantined records whose keys are written; empty for
+                a batch whose changes are all written. The lake has already applied every TRUNCATE
+                that counts for these records. A replay of an append table writes all of its rows.
         """
-        summary = batch.summary
+        summary, changes = batch.summary, batch.changes
         truncated = _within(commit.truncated, batch.piece)
-        changing = ("c", "r") if self._lake.layout.is_log else ("c", "r", "u", "d")
+        is_log = self._lake.layout.is_log
+        emptied = truncated is not None and (is_log or not only)
+        changing = ("c", "r") if is_log else ("c", "r", "u", "d")
         rows_changed = any(summary.counts.get(op) for op in changing)
+        if only and not is_log:
+            later = [place for place in only if truncated is None or place[1] > truncated]
+            changes = replayed(changes, later, self._schema)
+            rows_changed = rows_changed and not changes.isEmpty()
         crash("run.before_commit")
-        if not rows_changed and truncated is None:
+        if not rows_changed and not emptied:
             instant = self._lake.empty_commit(commit, guard)
             return Applied(commit, instant, summary.events)
-        if self._lake.layout.is_log:
+        if is_log:
             rows = inserted(
-                batch.changes,
-                after_offset=truncated,
-                from_binlog=self._from_binlog,
-                beyond=beyond,
+                changes, after_offset=truncated, from_binlog=self._from_binlog, beyond=beyond
             )
-            write = self._lake.upsert if again else self._lake.insert
-            instant = (write if truncated is None else self._lake.overwrite)(rows, commit, guard)
+            write = self._lake.upsert if only else self._lake.insert
+            instant = (self._lake.overwrite if emptied else write)(rows, commit, guard)
             return Applied(commit, instant, summary.events)
         rows = fold(
-            batch.changes,
+            changes,
             self._schema,
             unavailable=summary.unavailable,
             soft_delete=self._keeps_deleted and bool(summary.counts.get("d")),
@@ -344,9 +353,9 @@ class BatchWriter:
             gaps=gaps,
         )
         if summary.unavailable or (self._keeps_deleted and summary.counts.get("d")):
-            rows = self._filled(rows, from_lake=truncated is None)
+            rows = self._filled(rows, from_lake=not emptied)
         rows = rows.drop(MISSING, STALE, MOVED, TRANSACTION)
-        if truncated is None:
+        if not emptied:
             instant = self._lake.upsert(rows, commit, guard)
         else:
             left = rows if self._keeps_deleted else rows.filter(F.col(OP) != "d")
@@ -354,7 +363,7 @@ class BatchWriter:
         return Applied(commit, instant, summary.events)
 
     def _commit_record(
-        self, batch: Batch, previous: CommitRecord, left_out: LeftOut
+        self, batch: Batch, previous: CommitRecord, left_out: LeftOut, *, again: bool = False
     ) -> CommitRecord:
         piece, summary = batch.piece, batch.summary
         counts = dict(summary.counts)
@@ -375,7 +384,7 @@ class BatchWriter:
             topic=self._topic,
             topic_id=previous.topic_id,
             position=self._position(previous.position, summary.position),
-            last_event=self._last_event(batch, previous),
+            last_event=self._last_event(batch, previous, again=again),
             truncated=previous.truncated if truncated is None else truncated,
             # A table that lacks a change is complete only up to that change.
             watermark=previous.watermark if left_out.will_lack_records(batch) else reached,
@@ -452,14 +461,15 @@ class BatchWriter:
             return found or previous
         return str(source.position(found).joined(source.position(previous)))
 
-    def _last_event(self, batch: Batch, previous: CommitRecord) -> str | None:
+    def _last_event(self, batch: Batch, previous: CommitRecord, *, again: bool) -> str | None:
         """Return the string form of the place in the binlog that an append table's batch reached.
 
         None for any other table, and for a source without a binlog.
         """
         if not (self._from_binlog and self._lake.layout.is_log):
             return None
-        found = reached(batch.changes, _reached_place(previous), self._schema.table)
+        place, table = _reached_place(previous), self._schema.table
+        found = reached(batch.changes, place, table, again=again)
         return None if found is None else str(found)
 
 

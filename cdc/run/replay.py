@@ -2,9 +2,10 @@
 
 A quarantined record cannot be applied alone: the lake can already have a later change of its key,
 and a later delete leaves no trace in the lake. So a replay reads the topic again, from the first
-quarantined record to the lake's offsets, and folds all records of this range as one batch. The last
-change of each key wins, so it is harmless that most of these changes are applied a second time. If
-the topic no longer has the whole range, the replay applies nothing.
+quarantined record to the lake's offsets, and folds all changes of the quarantined records' keys in
+this range as one batch. The last change of each key wins, so it is harmless that some of these
+changes are applied a second time. If the topic no longer has the whole range, the replay applies
+nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _log = logging.getLogger(__name__)
 def replay_table(
     context: RunContext, record: TableRecord, *, first: int | None = None, lease_wait_s: float = 0.0
 ) -> Replayed:
-    """Apply a table's quarantined records, together with all later records, in one commit.
+    """Apply a table's quarantined records, and later changes of their rows, in one commit.
 
     Args:
         context: The runs' context.

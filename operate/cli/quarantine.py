@@ -101,7 +101,7 @@ def replay(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Apply the quarantined records that can be read now, and all later changes of the topic.
+    """Apply the quarantined records that can be read now, and all later changes of their rows.
 
     If the topic no longer has all changes after the first of these records, the command fails.
     """

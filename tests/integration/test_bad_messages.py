@@ -381,6 +381,28 @@ def test_a_replay_reads_events_from_before_a_column_was_added(orders: Orders) ->
     assert orders.lake("id", "note", "x") == [(1, "one", 5), (2, "two", 23)]
 
 
+def replayed_behind_a_dropped_column(orders: Orders) -> list[tuple[Any, ...]]:
+    """The lake's keys and bodies after a replay, between other changes, of row 3's insert."""
+    orders.execute(
+        "INSERT INTO T VALUES (1, 'one', 'b1', 1)", "INSERT INTO T VALUES (3, 'three', 'b3', 3)"
+    )
+    assert orders.run().error is None
+    lost = lose(orders)
+    produce(orders, lost.write(events(orders)[1][1]))
+    orders.execute("INSERT INTO T VALUES (2, 'two', 'b2', 2)")
+    assert orders.run().counts == {"c": 1, "quarantined": 1}
+    orders.execute("ALTER TABLE T DROP COLUMN body")
+    assert orders.run().error is None
+    restore(lost, orders)
+    assert replay(orders).records == 1
+    return orders.lake("id", "body")
+
+
+@settings(on_bad_message="quarantine")
+def test_a_replay_leaves_other_rows_as_they_are(orders: Orders) -> None:
+    assert replayed_behind_a_dropped_column(orders) == [(1, "b1"), (2, "b2"), (3, None)]
+
+
 @settings(on_bad_message="quarantine")
 def test_known_schemas_are_enough_while_the_registry_is_down(
     orders: Orders, shared: Replication

@@ -320,10 +320,14 @@ def test_a_rewrite_of_a_table_without_events_is_noticed(orders: Orders) -> None:
 def test_a_dropped_column_is_null_from_then_on(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1), (2, 'a', 'b', 2)")
     orders.run()
-    orders.execute("ALTER TABLE T DROP COLUMN body", "UPDATE T SET note = 'c' WHERE id = 2")
+    orders.execute(
+        "INSERT INTO T VALUES (3, 'a', 'b', 3)",
+        "ALTER TABLE T DROP COLUMN body",
+        "UPDATE T SET note = 'c' WHERE id = 2",
+    )
     assert orders.run().error is None
     orders.assert_equal(("id", "note", "price"))
-    assert orders.lake("id", "body") == [(1, "b"), (2, None)]
+    assert orders.lake("id", "body") == [(1, "b"), (2, None), (3, None)]
 
 
 @pytest.mark.breadth

@@ -12,6 +12,7 @@ from cdc.rows.columns import MISSING, MOVED, OFFSET, STALE, TRANSACTION
 from cdc.rows.decode import UNKNOWN_SCHEMA, decode
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import fill, fold, problems, summarize
+from cdc.rows.replayed import replayed
 from cdc.rows.visibility import Reading, is_not_visible
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic
@@ -214,6 +215,19 @@ def test_a_soft_delete_keeps_the_last_values(spark: SparkSession, topic: Topic) 
     }
 
 
+def test_a_deleted_row_that_got_its_key_in_the_batch_lacks_its_unchanged_value(
+    spark: SparkSession, topic: Topic
+) -> None:
+    """The lake's row of the former key, which is kept, too, has it."""
+    topic.delete(id=1)
+    topic.insert(**row(2, "n", PLACEHOLDER, 5))
+    topic.delete(id=2)
+    assert folded(spark, topic, soft_delete=True) == {
+        1: ("d", (None, None, None), ["note", "body", "qty"], False),
+        2: ("d", ("n", None, 5), ["body"], True),
+    }
+
+
 def test_changes_before_a_truncate_are_left_out(spark: SparkSession, topic: Topic) -> None:
     topic.insert(**row(1, "a", "x"))
     topic.event("t")
@@ -223,6 +237,29 @@ def test_changes_before_a_truncate_are_left_out(spark: SparkSession, topic: Topi
     summary = summarize(changes(spark, topic))
     assert (summary.first_truncate, summary.last_truncate) == (101, last)
     assert set(folded(spark, topic, after_offset=last)) == {3}
+
+
+def test_a_replay_applies_the_changes_of_its_records_keys_only(
+    spark: SparkSession, topic: Topic
+) -> None:
+    topic.insert(**row(1, "a", "x"))
+    lost = topic.insert(**row(2, "b", "y"))
+    topic.update(**row(1, "c", "x"))
+    truncated = topic.event("t")
+    gone = topic.delete(id=3)
+    topic.update(**row(2, "d", "z"))
+    topic.update(**row(4, "e", "z"))
+    batch = changes(spark, topic)
+
+    def found(*offsets: int) -> list[tuple[int, str]]:
+        rows = replayed(batch, [(0, offset) for offset in offsets], SCHEMA)
+        assert rows.columns == batch.columns
+        return sorted((one["id"], one["_cdc_op"]) for one in rows.select("id", "_cdc_op").collect())
+
+    assert found(lost) == [(2, "c"), (2, "u")]
+    assert found(lost, gone) == [(2, "c"), (2, "u"), (3, "d")]
+    assert found(truncated) == found(gone + 1) == found() == []
+    assert replayed(batch, [(1, lost)], SCHEMA).isEmpty(), "the offset of another partition"
 
 
 def test_the_summary_of_a_batch(spark: SparkSession, topic: Topic) -> None:

@@ -163,6 +163,22 @@ def test_a_connector_that_goes_on_amid_a_transaction_counts_anew(spark: SparkSes
         assert found == once, ends
 
 
+def test_a_replay_reads_what_its_transaction_had_sent_before(spark: SparkSession) -> None:
+    """Its range begins behind the connector's first start, or amid what is sent again."""
+    events = Binlog()
+    events.register(1, {"kind": STRING, "n": "int"})
+    for readings in ((1, 2, 3), (4, 5), (1, 2)):
+        events.begin("0-1-7", 400)
+        events.row = readings[0]
+        for n in readings:
+            events.insert(kind="a", n=n)
+    frame = decoded(spark, events).cache()
+    for start, end in ((102, 105), (106, 107)):
+        place = reached(frame.where(f"_cdc_offset < {end}"), None, LOG.table)
+        again = frame.where(f"_cdc_offset >= {start} AND _cdc_offset < {end}")
+        assert reached(again, place, LOG.table, again=True) == place
+
+
 def test_events_without_places_of_their_own_are_refused(spark: SparkSession) -> None:
     """Those of a compressed transaction, and of one whose places began anew behind 4 GiB."""
     for places in ((400, 400, 400), (400, 500, 100)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,7 @@ from cdc.sources.servers import (
     Servers,
     connected,
 )
+from schemas.type_rule import remedy_for_unfit_value
 from schemas.types_postgres import PRINTED, ZONED
 
 Session = psycopg.Connection[tuple[Any, ...]]
@@ -185,6 +187,8 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
 
     def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
         """Convert a statement's error in PostgreSQL to a `SourceError` with a remedy."""
+        if unfit := unfit_value(_one_line(error)):
+            return unfit
         kind: type[SourceError] = SourceError
         if is_recovery_conflict(str(error)):
             kind = SnapshotLostError
@@ -212,6 +216,25 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             role=role,
             sqlstate=error.sqlstate,
         )
+
+
+_UNFIT = re.compile(r"\"(column ([^\n]+) of [^\n]+? holds [^\n]+?)\"(?:\s|$)")
+
+
+def unfit_value(text: str, **context: Any) -> PermanentError | None:
+    """Return the typed error of a query that read a value which the lake cannot hold.
+
+    Args:
+        text: The error message of psycopg or pgjdbc.
+        context: The context of the typed error.
+
+    Returns:
+        The error, or None if the query failed for another reason.
+    """
+    found = _UNFIT.search(text)
+    if found is None:
+        return None
+    return PermanentError(found[1], remedy=remedy_for_unfit_value(found[2]), **context)
 
 
 CONFLICT_REMEDY = (

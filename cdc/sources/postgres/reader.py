@@ -11,13 +11,12 @@ from psycopg import sql
 from cdc.config import Endpoint
 from cdc.errors import PermanentError, ReplicaError, SourceError
 from cdc.rows.columns import ROW
-from cdc.sources.postgres.connection import Connections
+from cdc.sources.postgres.connection import Connections, unfit_value
 from cdc.sources.selection import rules
 from cdc.sources.servers import APPLICATION, CONNECT_TIMEOUT_S
 from cdc.sources.source_facts import KeyRange, SnapshotQuery, SourceTable
 from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
-from schemas.type_rule import remedy_for_unfit_value
 from schemas.types_postgres import PRINTED, ZONED
 
 LOCK_TIMEOUT_S = 30
@@ -211,13 +210,8 @@ def explain_failure(table: TableId, text: str) -> SourceError:
             " during the copy, sends sessions to another server.",
             table=table,
         )
-    value = re.search(r"\"(column ([^\n]+) of [^\n]+? holds [^\n]+?)\"(?:\s|$)", text)
-    if value:
-        return PermanentError(
-            value[1],
-            remedy=remedy_for_unfit_value(value[2]),
-            table=table,
-        )
+    if unfit := unfit_value(text, table=table):
+        return unfit
     lines = [line.strip() for line in text.splitlines() if "PSQLException" in line]
     if lines and (denied := _DENIED.search(lines[-1])):
         return PermanentError(
