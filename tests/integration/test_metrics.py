@@ -1,0 +1,184 @@
+"""What Prometheus sees of a table from its first copy on, beside what `status` says."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cdc.config import load
+from cdc.connect import ConnectClient
+from stack.ports import HOST, choose
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.project import Project
+
+pytestmark = pytest.mark.breadth
+
+ORDERS = "public.orders"
+_END_S = 90.0
+
+
+class Scraped:
+    """One scrape, asked by a metric's name and by the labels that matter."""
+
+    def __init__(self, text: str) -> None:
+        self._samples = [
+            sample for family in text_string_to_metric_families(text) for sample in family.samples
+        ]
+
+    def get(self, name: str, **labels: str) -> float | None:
+        """The value of the one series; None if there is none."""
+        found = [
+            one.value
+            for one in self._samples
+            if one.name == f"tributary_{name}" and labels.items() <= one.labels.items()
+        ]
+        assert len(found) < 2, (name, labels)
+        return found[0] if found else None
+
+
+def scrape(port: int) -> Scraped | None:
+    """What a server of metrics answers; None while nothing listens."""
+    try:
+        with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=15) as answer:
+            return Scraped(answer.read().decode())
+    except urllib.error.URLError:
+        return None
+
+
+@contextmanager
+def started(project: Project, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command for a block; it does not outlive that."""
+    process = project.start(*arguments, log=log)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(30)
+
+
+@pytest.mark.timeout(900)
+def test_metrics_say_what_status_says_and_what_goes_away(
+    database: Database, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY, v int)")
+    database.load("orders", ((n, 0) for n in range(1, 51)))
+    project = Project.create(tmp_path, database)
+    project.run("onboard", ORDERS).expect(0)
+    project.run("verify", ORDERS).expect(0)
+    port, log = choose(["metrics"])["metrics"], tmp_path / "run.log"
+    arguments = ("run", "--continuous", "--interval", "1", "--metrics-port", str(port))
+    with started(project, log, *arguments) as run:
+        follows_a_table(project, port)
+        refuses_a_port_in_use(project, port)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(_END_S) == 0, log.read_text()
+    assert scrape(port) is None, "the listener ends with the run"
+    writes_a_file(project)
+    with started(project, log, "metrics", "serve", "--port", str(port), "--cache", "0"):
+        shows_a_connector_that_goes_away(project, port)
+
+
+def follows_a_table(project: Project, port: int) -> None:
+    """The listener inside a run: the values of an update, and those of `status`."""
+    labels = {"source": project.database.name, "table": str(project.table("orders"))}
+
+    def updated() -> bool:
+        seen = scrape(port)
+        return seen is not None and seen.get("table_run_records", operation="u", **labels) == 3
+
+    project.execute("UPDATE orders SET v = 1 WHERE id < 4")
+    wait_until(updated, "the run's changes in the metrics", 180)
+    found, document = scrape(port), project.run("status", "--output", "json").expect(0).json
+    assert found is not None
+    (table,), (capture,) = document["tables"], document["captures"]
+    assert found.get("scrape_success") == 1
+    for service in ("state_store", "kafka", "connect", "source"):
+        assert found.get("up", service=service) == 1
+    assert found.get("table_state", state=table["state"], **labels) == 1
+    assert found.get("table_state", state="failed", **labels) == 0
+    assert found.get("table_commit_timestamp_seconds", **labels) == moment(table["last_commit"])
+    assert found.get("table_events_behind", **labels) == table["events_behind"] == 0
+    assert found.get("table_freshness_target_seconds", **labels) == table["freshness_target_s"]
+    assert found.get("table_late", **labels) == int(table["late"])
+    complete = found.get("table_complete_timestamp_seconds", **labels)
+    assert complete is not None
+    assert abs(moment(table["watermark"]) - complete) < 120, "heartbeats went on meanwhile"
+    verified = table["verified"]
+    assert verified["equal"] is True
+    assert found.get("table_verify_success_timestamp_seconds", **labels) == moment(verified["at"])
+    assert found.get("table_lost", **labels) is None
+    assert capture["connector"] == "running"
+    assert found.get("connector_up") == found.get("connector_state", state="running") == 1
+    assert found.get("connector_tasks", state="running") == 1
+    assert found.get("heartbeat_timestamp_seconds") is not None
+    assert found.get("slot_active") == int(capture["log"]["active"]) == 1
+    retained = found.get("log_retained_bytes")
+    assert retained is not None
+    assert abs(retained - capture["log"]["retained_bytes"]) < 64 * 1024 * 1024
+    assert found.get("capture_problem") == 0
+    assert found.get("tier_events_behind", tier="default") == 0
+    assert found.get("tier_load_ratio", tier="default") is not None
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def refuses_a_port_in_use(project: Project, port: int) -> None:
+    refused = project.run("metrics", "serve", "--port", str(port)).expect(1)
+    assert f"metrics cannot be served at {HOST}:{port}: Address already in use" in refused.stderr
+    assert "What to do: Choose another port with --port" in refused.stderr
+
+
+def writes_a_file(project: Project) -> None:
+    file = project.folder / "tributary.prom"
+    written = project.run("metrics", "--textfile", str(file)).expect(0)
+    assert f"Wrote {file}" in written.stdout
+    found = Scraped(file.read_text())
+    assert found.get("connector_up") == 1
+    assert found.get("table_state", state="incremental", table=str(project.table("orders"))) == 1
+
+
+def shows_a_connector_that_goes_away(project: Project, port: int) -> None:
+    """A task that is stopped, and then a connector that is deleted."""
+    connect = ConnectClient(load(project.file).connect)
+    (name,) = (one for one in connect.names() if project.database.name in one)
+
+    def seen(**wanted: float | None) -> bool:
+        found = scrape(port)
+        states = ("running", "paused", "missing")
+        return found is not None and all(
+            found.get("connector_state", state=state) == wanted.get(state, 0) for state in states
+        )
+
+    wait_until(lambda: seen(running=1), "the connector that runs", 60)
+    connect.pause(name)
+    wait_until(lambda: seen(paused=1), "the connector that is paused", 60)
+    paused = scrape(port)
+    assert paused is not None
+    assert paused.get("connector_up") == 0
+    assert paused.get("connector_tasks", state="running") == 0
+    connect.delete(name)
+    wait_until(lambda: seen(missing=1), "the connector that is missing", 60)
+    wait_until(lambda: value(port, "slot_active") == 0, "the slot that nobody reads", 60)
+    gone = scrape(port)
+    assert gone is not None
+    assert (gone.get("connector_up"), gone.get("capture_problem")) == (0, 1)
+    assert gone.get("up", service="connect") == 1, "Connect itself answers"
+    assert gone.get("table_state", state="incremental") == 1
+
+
+def value(port: int, name: str) -> float | None:
+    found = scrape(port)
+    return None if found is None else found.get(name)
