@@ -117,6 +117,12 @@ class StateConfig(Section):
         return expand(self.url)
 
 
+_CLIENT_MODE = (
+    "can only be client: the driver is the process that runs the command, and Spark refuses any"
+    " other mode for it; run the command on the machine that is to have the driver"
+)
+
+
 class SparkConfig(Section):
     """The settings of the Spark session."""
 
@@ -143,16 +149,21 @@ class SparkConfig(Section):
         return self.master == "local" or self.master.startswith("local[")
 
     def conflicts(self) -> list[Conflict]:
-        """Return the settings of Spark that hold a secret, as (key path, problem).
+        """Return the settings of Spark that hold a secret or cannot work, as (key path, problem).
 
-        Every user of the machine could read such a setting on the command line of Spark's JVM.
+        Every user of the machine could read a secret on the command line of Spark's JVM.
         """
+        modes: list[Conflict] = [
+            (("conf", key), _CLIENT_MODE)
+            for key, value in self.conf.items()
+            if key == "spark.submit.deployMode" and value != "client"
+        ]
         reason = (
             "is a secret that every user of the machine could read on the command line of Spark's"
             " JVM; put it into the cluster's spark-defaults.conf, or a Hadoop setting into"
             " lake.hadoop"
         )
-        return [
+        return modes + [
             (("conf", key), reason)
             for key in self.conf
             if is_sensitive(key) and not key.startswith(HADOOP_PREFIX)

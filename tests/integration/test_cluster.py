@@ -195,11 +195,6 @@ def test_a_package_in_another_folder_serves_the_cluster_with_what_was_packed(
 def test_a_master_that_is_away_or_silent_is_named_in_time(
     project: Project, cluster: Cluster, database: Database
 ) -> None:
-    cluster.serve(project, database.dsn(), {"spark.submit.deployMode": "cluster"})
-    refused = project.run("check").expect(1)
-    assert f"error Spark: Spark did not start on {cluster.url}" in words(refused)
-    assert "not supported for python applications on standalone clusters" in refused.stderr
-
     cluster.serve(project, database.dsn(), {}, start_timeout_s=30)
     document = yaml.safe_load(project.file.read_text())
     document["catalog"] = {"metastore": f"thrift://{HOST}:1"}  # `check` asks it by Spark

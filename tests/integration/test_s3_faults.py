@@ -14,7 +14,7 @@ from cdc.runtime.java import find_java
 from tests.integration.rigs.certificates import make_certificates
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project
-from tests.integration.rigs.s3 import S3
+from tests.integration.rigs.s3 import CANARY, S3
 from tests.integration.rigs.s3 import s3 as s3
 from tests.integration.rigs.s3_gate import AWAY, BUSY, FORBIDDEN, Gate, Refusal, Request, gate
 
@@ -104,6 +104,24 @@ def test_a_store_that_refuses_amid_a_commit_stops_the_table_by_name_and_loses_no
     project.run("retry", ORDERS)
     project.run("run").expect(0)
     assert_equal(project, 498)
+
+
+def test_keys_of_the_environment_sign_each_request(
+    project: Project, before: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = yaml.safe_load(project.file.read_text())
+    for name in ("access", "secret"):
+        del document["lake"]["hadoop"][f"fs.s3a.{name}.key"]
+    project.file.write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    project.run("onboard", ORDERS).expect(0)
+    change(project, 1)
+    project.run("run").expect(0)
+    assert_equal(project, 499)
+    signed = [one.headers.get("authorization", "none") for one in before.requests]
+    assert signed
+    assert all("Credential=of-the-environment/" in one for one in signed), set(signed)
 
 
 def test_tls_encryption_and_temporary_credentials_reach_the_store(

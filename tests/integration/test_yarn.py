@@ -59,15 +59,9 @@ def test_a_table_is_copied_followed_and_verified_by_containers_of_yarn(
     assert yarn.figures()["AggregateContainersAllocated"] >= 8, "Spark's master and executors"
 
 
-def test_cluster_mode_and_a_resource_manager_that_is_away_are_named(
+def test_a_resource_manager_that_is_away_is_named(
     project: Project, yarn: Yarn, database: Database
 ) -> None:
-    yarn.serve(project, database.dsn(), {"spark.submit.deployMode": "cluster"})
-    refused = project.run("run", "--output", "json").expect(1)
-    assert "Spark did not start on yarn" in words(refused)
-    assert "Cluster deploy mode is not applicable to Spark shells" in refused.stderr
-    assert "Spark did not start on yarn" in refusal_of_spark(project)["detail"]
-
     yarn.serve(project, database.dsn(), {}, start_timeout_s=30)
     yarn.servers[0][1].kill()
     refused = project.run("run", "--output", "json", timeout=200).expect(1)

@@ -30,6 +30,16 @@ def test_a_collector_of_the_users_own_is_the_only_one(collector: str) -> None:
     assert options.endswith(f"-Xss4m {collector}")
 
 
+def test_the_driver_runs_where_the_command_does() -> None:
+    mode = "spark.submit.deployMode"
+    assert SparkConfig(master="yarn", conf={mode: "client"}).conflicts() == []
+    ((path, reason),) = SparkConfig(master="yarn", conf={mode: "cluster"}).conflicts()
+    assert path == ("conf", mode)
+    assert "run the command on the machine that is to have the driver" in reason
+    with pytest.raises(ConfigError, match=r'conf."spark.submit.deployMode": can only be client'):
+        read(changed(("spark", "conf"), {mode: "cluster"}))
+
+
 def test_a_second_attempt_of_a_task_is_never_asked_for() -> None:
     assert settings()["spark.speculation"] == "false", "also against spark-defaults.conf"
     with pytest.raises(LakeError, match=r"spark\.conf may not change spark\.speculation"):
