@@ -65,7 +65,9 @@ class Cluster:
 
     def state(self) -> dict[str, Any]:
         """What the master says of its workers and applications."""
-        found: dict[str, Any] = httpx.get(f"http://{HOST}:{self.page}/json/", timeout=10).json()
+        answer = httpx.get(f"http://{HOST}:{self.page}/json/", timeout=10)
+        answer.raise_for_status()  # a master that starts has no such page yet
+        found: dict[str, Any] = answer.json()
         return found
 
     def wait_complete(self) -> None:
