@@ -41,7 +41,6 @@ ONE_OF_EACH_KIND = frozenset(
     {
         "bootstrap.after_chunk_commit",
         "resync.after_swap",
-        "move.after_leave",
         "run.in_commit",
     }
 )
@@ -236,7 +235,7 @@ def test_resync_killed_at_each_point_and_repeated(
     project.execute(f"delete from {running} where id >= 10001")
 
 
-@pytest.mark.parametrize("point", [*each(MOVE_POINTS), *rarer(RESYNC_POINTS)])
+@pytest.mark.parametrize("point", rarer([*MOVE_POINTS, *RESYNC_POINTS]))
 def test_move_killed_at_each_point_and_repeated(
     point: str, database: OwnDatabase, spark: SparkSession, tmp_path: Path
 ) -> None:
