@@ -93,7 +93,7 @@ def test_a_batch_waits_for_a_catalog_that_shows_its_transactions(orders: Orders)
         ),
         (
             ("ALTER TABLE T DROP COLUMN note", "ALTER TABLE T ADD COLUMN note text"),
-            "of that name that was dropped",
+            "of a column 'note' that was dropped",
         ),
         (("ALTER TABLE T DROP CONSTRAINT %_pkey, ADD PRIMARY KEY (id, price)",), "its key changed"),
     ],
