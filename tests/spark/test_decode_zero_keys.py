@@ -31,8 +31,7 @@ def problems(spark: SparkSession, topic: Topic, kind: str, *, own_key: bool = Fa
 ZERO = (
     None,
     "a value that may replace another one (a zero date, a character that the connector does not"
-    " know, TRUE of a column declared as BOOLEAN, or an interval of 0 for an infinite one) in key"
-    " column d",
+    " know, or an interval of 0 for an infinite one) in key column d",
 )
 
 
