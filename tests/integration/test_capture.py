@@ -359,5 +359,6 @@ def test_what_is_in_kafka_is_what_committed(captured: Captured) -> None:
     assert event.after == {"id": 2}
     assert event.value is not None
     previous, own = json.loads(event.value["source"]["sequence"])
-    assert previous is None, "the connector had seen no commit before"
+    # A heartbeat can have been the connector's first commit.
+    assert previous is None or int(previous) < int(own)
     assert int(own) == event.value["source"]["lsn"]
