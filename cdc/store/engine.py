@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISREG
@@ -11,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import sqlalchemy as sa
+import stamina
 from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -181,6 +183,11 @@ def _close_to_others(file: Path) -> None:
                 path.chmod(0o600)
 
 
+def _is_locked(error: Exception) -> bool:
+    """Whether an error means that another connection to the SQLite file holds a lock on it."""
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+
+
 def _sqlite(url: URL) -> Engine:
     """Return a SQLite state store's engine; create its file, closed to other users."""
     if (file := _file(url)) is not None:
@@ -198,7 +205,13 @@ def _sqlite(url: URL) -> Engine:
     def configure(connection: Any, _record: object) -> None:
         # The listener below begins transactions; the driver must not begin its own.
         connection.isolation_level = None
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        # SQLite's busy timeout does not wait for a process that makes the file's tables meanwhile.
+        for attempt in stamina.retry_context(
+            on=_is_locked, attempts=None, timeout=BUSY_TIMEOUT_S, wait_initial=0.02, wait_max=0.5
+        ):
+            with attempt:
+                connection.execute("PRAGMA journal_mode = WAL").close()
+        for pragma in ("synchronous = FULL", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @sa.event.listens_for(engine, "begin")

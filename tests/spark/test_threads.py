@@ -9,15 +9,19 @@ from threading import Barrier
 from typing import Any, TypeVar, cast
 
 import pytest
+import yaml
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdc.config import parse
 from cdc.rows.decode import decode
 from cdc.rows.event_plan import EventRules
 from cdc.run import RunContext
+from cdc.runtime.progress import NullProgress
 from operate.context import Services
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import DECIMAL, PLACEHOLDER, STRING, ZONED, Topic
+from tests.unit.cdc.configuration import minimal
 
 T = TypeVar("T")
 TABLES = 4
@@ -27,7 +31,7 @@ TABLES = 4
 def context(request: pytest.FixtureRequest, spark: SparkSession) -> Any:
     """What gives the session to a run's threads, and to those of the commands."""
     if request.param == "commands":
-        return Services(cast(Any, None), cast(Any, None), spark=spark)
+        return Services(parse(yaml.safe_dump(minimal())), NullProgress(), spark=spark)
     rest = dict.fromkeys(
         ("config", "store", "kafka", "registry", "sources", "leases", "progress", "run_id")
     )

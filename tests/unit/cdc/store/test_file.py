@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +30,19 @@ def usual_umask() -> Iterator[None]:
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_new_store_waits_for_another_process_that_makes_its_tables(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE of_another (x)")
+    ends = threading.Timer(0.3, other.execute, ["COMMIT"])
+    ends.start()
+    store = Store(f"sqlite:///{file}")
+    assert store.tables() == []
+    ends.join()
+    other.close()
 
 
 @pytest.mark.parametrize("url", ["sqlite:///{}", "sqlite:///file:{}?uri=true"])

@@ -49,6 +49,13 @@ Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 @pytest.fixture(autouse=True)
+def now() -> None:
+    """A test's time: tables would be late if the file was imported long before the test."""
+    global NOW
+    NOW = datetime.now(timezone.utc).replace(microsecond=0)
+
+
+@pytest.fixture(autouse=True)
 def once() -> Iterator[None]:
     """Clients do not try again in threads that outlive a test: tests of other files forbid that.
 
