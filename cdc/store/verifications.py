@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -72,8 +72,19 @@ class Verifications:
         Raises:
             StateError: The state store cannot be used, or a stored document is not a result.
         """
+        return self._read(sa.select(verification_rows))
+
+    def of(self, table: TableId) -> VerifyRecord | None:
+        """Return the newest result of one table; None if there is none.
+
+        Raises:
+            StateError: The state store cannot be used, or the stored document is not a result.
+        """
+        return self._read(sa.select(verification_rows).where(*_row_of(table))).get(table)
+
+    def _read(self, query: sa.Select[Any]) -> dict[TableId, VerifyRecord]:
         with self._store.transaction() as connection:
-            rows = connection.execute(sa.select(verification_rows)).all()
+            rows = connection.execute(query).all()
         found = {}
         for row in rows:
             table = TableId(row.source, row.schema_name, row.table_name)
@@ -87,15 +98,23 @@ class Verifications:
         Raises:
             StateError: The state store cannot be used.
         """
-        key = {"source": table.source, "schema_name": table.schema, "table_name": table.name}
-        mine = [verification_rows.c[name] == value for name, value in key.items()]
         text = {"result": VERIFY_RECORDS.write(result)}
-        again = sa.update(verification_rows).where(*mine).values(**text)
+        again = sa.update(verification_rows).where(*_row_of(table)).values(**text)
         for _ in range(2):
             try:
                 with self._store.transaction() as connection:
                     if connection.execute(again).rowcount != 1:
-                        connection.execute(sa.insert(verification_rows).values(**key, **text))
+                        connection.execute(
+                            sa.insert(verification_rows).values(**_key(table), **text)
+                        )
             except IntegrityError:  # another process has just stored the first result
                 continue
             return
+
+
+def _key(table: TableId) -> dict[str, str]:
+    return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
+
+
+def _row_of(table: TableId) -> list[sa.ColumnElement[bool]]:
+    return [verification_rows.c[name] == value for name, value in _key(table).items()]

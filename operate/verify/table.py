@@ -188,7 +188,7 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
 def _keep(services: Services, attempt: Attempt, found: Verification) -> None:
     """Store the result of ``verify``, without keys and values of rows."""
     kept, now = Verifications(services.store), services.store.now()
-    earlier = kept.all().get(found.table)
+    earlier = kept.of(found.table)
     same = earlier is not None and earlier.attempt == str(attempt.id)
     result = VerifyRecord(
         attempt=str(attempt.id),

@@ -35,6 +35,8 @@ def test_a_result_replaces_the_earlier_one_of_its_table(store: Store) -> None:
     worse = replace(EQUAL, differences={"missing": 1})
     kept.keep(ORDERS, worse)
     assert kept.all() == {ORDERS: worse, PARTS: EQUAL}
+    assert (kept.of(ORDERS), kept.of(PARTS)) == (worse, EQUAL)
+    assert kept.of(TableId("shop", "public", "none")) is None
     assert (EQUAL.equal, worse.equal) == (True, False)
 
 
