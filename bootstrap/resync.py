@@ -68,7 +68,7 @@ def resync_table(
         _forget_given_up(context, record)
         return bootstrap_table(context, connect, record, limits=limits)
     if record.state is State.PAUSED:
-        raise _left_alone(record)
+        raise _left_alone_error(record)
     to = to or record.captured
     build = _begun(context, record, to) or _begin_next_generation(context, record, to)
     built = bootstrap_table(context, connect, build, limits=limits)
@@ -141,7 +141,7 @@ def _take_place(
     with context.leases.hold(build.table, wait_s=limits.lease_s) as lease:
         former = context.store.get(build.table)
         if former is None or former.state in _LEFT_ALONE:
-            raise _left_alone(former or build)
+            raise _left_alone_error(former or build)
         _require_newest_settings(context, former)
         # The former generation has read at most up to the topic's stable end, and no run writes to
         # it now. A loss that stopped it is counted, so this run sees a loss from after the build's
@@ -200,7 +200,7 @@ def _require_newest_settings(context: RunContext, record: TableRecord) -> None:
     context.newest_settings(record)
 
 
-def _left_alone(record: TableRecord) -> BootstrapError:
+def _left_alone_error(record: TableRecord) -> BootstrapError:
     return BootstrapError(
         f"table {record.table} is {record.state.name}, and its generations are left as they are",
         remedy=f"Run `tributary resume {record.table}`, then this command again; it goes on.",

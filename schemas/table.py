@@ -99,7 +99,7 @@ def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
     while True:
         quoted = position < end and text[position] == '"'
         if quoted:
-            name, position = _quoted(text, position)
+            name, position = _read_quoted(text, position)
         else:
             start = position
             while position < end and text[position] not in ':."':
@@ -116,7 +116,7 @@ def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
         position += 1
 
 
-def _quoted(text: str, position: int) -> tuple[str, int]:
+def _read_quoted(text: str, position: int) -> tuple[str, int]:
     """Return the quoted name that begins at ``position``, and the position after the name.
 
     The name is returned without quotes. It is empty if the closing quote is missing.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.signs_of_life import lost_connection
 from cdc.connect import failures
-from cdc.debezium import after_truncate, silence
+from cdc.debezium import after_truncate, silence_remedy
 from cdc.errors import CaptureError, ConnectError, KafkaError, LeaseHeldError
 from cdc.store.connector_restarts import LIMIT, Restarts
 from schemas.redaction import redact
@@ -110,7 +110,7 @@ def explained(name: str, trace: str) -> FailedConnector:
 def disconnected(names: CaptureNames) -> FailedConnector:
     """Return the reason and the remedy for a connector that runs but has lost its connection."""
     reason = f"connector {names.connector} runs, but has lost its connection to the server"
-    remedy = f"{silence(names)} To restart it at once, {RETRY}."
+    remedy = f"{silence_remedy(names)} To restart it at once, {RETRY}."
     return FailedConnector(reason, remedy, runs=True, outage=True)
 
 

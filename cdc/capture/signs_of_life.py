@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture.evidence import SignsOfLife
-from cdc.debezium import came_lately, lost_after_s, silence, silence_bound_s
+from cdc.debezium import came_lately, lost_after_s, silence_bound_s, silence_remedy
 
 if TYPE_CHECKING:
     from cdc.config import Config
@@ -51,7 +51,7 @@ def signs(
     bound_s = silence_bound_s(interval_ms)
     age = None if beat is None else (datetime.now(timezone.utc) - beat).total_seconds()
     sends = came_lately(beat, bound_s) or flows(bound_s)
-    return SignsOfLife(names.heartbeat_topic, age, sends, silence(names))
+    return SignsOfLife(names.heartbeat_topic, age, sends, silence_remedy(names))
 
 
 def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> bool:

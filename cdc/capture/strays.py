@@ -5,8 +5,8 @@ schema was renamed (ALTER SCHEMA ... RENAME), it sends the table's changes to a 
 name. After the schema is renamed back, the connector still uses this topic, until it starts again
 or the table is altered.
 
-The catalog cannot show that a schema was renamed and back. The rename updates the schema's catalog
-row, but a GRANT updates this row in the same way.
+The catalog cannot show that a schema was renamed and then renamed back. The rename updates the
+schema's catalog row, but a GRANT updates this row in the same way.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from cdc.debezium.connector import (
     include_settings,
     lost_after_s,
     settings_changed_while_running,
-    silence,
+    silence_remedy,
     stored_position,
 )
 from cdc.debezium.definitions import (
@@ -65,8 +65,8 @@ __all__ = [
     "names",
     "parse_heartbeat",
     "settings_changed_while_running",
-    "silence",
     "silence_bound_s",
+    "silence_remedy",
     "stored_position",
     "topic_collisions",
     "topic_for",

@@ -89,9 +89,9 @@ def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list
     return KINDS[capture.kind].captured_tables(effective, capture.source)
 
 
-def silence(capture: CaptureNames) -> str:
+def silence_remedy(capture: CaptureNames) -> str:
     """Return the remedy for a connector that runs but sends no heartbeat."""
-    return KINDS[capture.kind].silence(capture)
+    return KINDS[capture.kind].silence_remedy(capture)
 
 
 def lost_after_s(capture: CaptureNames, interval_ms: int) -> float | None:

@@ -140,7 +140,7 @@ def wait_for_heartbeat(
             raise CaptureError(
                 f"connector {capture.connector} runs, but no heartbeat reached topic"
                 f" {capture.heartbeat_topic} within {timeout_s:.0f} s",
-                remedy=KINDS[capture.kind].silence(capture),
+                remedy=KINDS[capture.kind].silence_remedy(capture),
                 connector=capture.connector,
                 topic=capture.heartbeat_topic,
             )

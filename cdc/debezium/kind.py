@@ -203,7 +203,7 @@ class ConnectorKind(Protocol):
             ValueError: A value is malformed.
         """
 
-    def silence(self, capture: CaptureNames) -> str:
+    def silence_remedy(self, capture: CaptureNames) -> str:
         """Return the remedy for a connector that runs but sends no heartbeat."""
 
     def lost_after_s(self, interval_ms: int) -> float | None:

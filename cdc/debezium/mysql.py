@@ -261,7 +261,7 @@ class Mysql:
         """Return the server's identity and the number of heartbeats, from a heartbeat row."""
         return Beat(str(row["server"]), None, int(row["beats"]))
 
-    def silence(self, capture: CaptureNames) -> str:
+    def silence_remedy(self, capture: CaptureNames) -> str:
         """Return the remedy for a silent connector of MySQL or MariaDB."""
         return (
             "Check that the capture role may insert into and update tributary.heartbeat (`tributary"

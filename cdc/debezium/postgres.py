@@ -190,7 +190,7 @@ class Postgres:
         """Return the server's identity and timeline from a heartbeat row."""
         return Beat(row[field_name("system_identifier")], int(row["timeline"]), None)
 
-    def silence(self, capture: CaptureNames) -> str:
+    def silence_remedy(self, capture: CaptureNames) -> str:
         """Return the remedy for a silent connector of PostgreSQL."""
         publication, slot = capture.on_primary
         rights = "INSERT, DELETE" if capture.append else "INSERT, UPDATE"

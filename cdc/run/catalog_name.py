@@ -1,4 +1,4 @@
-"""Points a table's name in the catalog of names at the published generation."""
+"""Lets a table's name in the catalog of names refer to the published generation."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def class_path(jars: Sequence[Path], given: str = "") -> str:
     """Return the value of ``spark.driver.extraClassPath`` for these jars.
 
     Only classes of the class path can be in an archive. Spark's own jars come before the other
-    jars, since the Hudi bundle has other versions of some of Spark's classes. Spark appends folders
-    of configuration to the class path, so they do not make the archive invalid.
+    jars, since the Hudi bundle has other versions of some of Spark's classes. An archive stays
+    valid if folders are appended to the class path, as Spark does with folders of configuration.
 
     Args:
         jars: The jars of the lock file that the session needs.

@@ -263,8 +263,9 @@ def move(
     """Take tables to the tiers that tributary.yaml names for them, while they are written to.
 
     Edit `tier` in the settings of a table first. The table joins the capture of that tier, and is
-    copied beside the serving generation, which runs keep up to date until the copy is published.
-    Then the table leaves the former capture. After an interruption, the same command continues.
+    copied beside the serving generation. Until the copy is published, `run` keeps the serving
+    generation up to date. Then the table leaves the former capture.
+    After an interruption, the same command continues.
     """
     from operate.context import services
     from operate.discover import selected

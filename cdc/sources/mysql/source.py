@@ -343,7 +343,7 @@ class MysqlSource:
             return boundaries.zero_dates(session, table, key)
 
     def key_order(self, table: SourceTable, key: Sequence[str]) -> str:
-        """Return an empty string, since MySQL and MariaDB bring the rules of their collations."""
+        """Return an empty string: no library outside MySQL or MariaDB sorts their keys."""
         return ""
 
     def sample_boundaries(

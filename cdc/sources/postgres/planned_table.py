@@ -86,7 +86,7 @@ def after_statements(
         kind = number(text)
         return misread_types.others(session, table.table.schema, {kind}).get(kind, "")
 
-    def resolved(text: str) -> PostgresType:
+    def type_named(text: str) -> PostgresType:
         # The query selects a NULL of this type: the description of its result has the modifier.
         answer = session.execute(sql.SQL("SELECT NULL::{}").format(sql.SQL(text)))
         result = answer.pgresult
@@ -101,7 +101,7 @@ def after_statements(
         return frozenset(row[0] for row in rows if row[1])
 
     known = session.execute(_CONSTRAINTS, (table.number,)).fetchall()
-    lookups = Lookups(resolved, volatile, {row[0]: (row[1], row[2]) for row in known}, misread)
+    lookups = Lookups(type_named, volatile, {row[0]: (row[1], row[2]) for row in known}, misread)
     return planned(table, fingerprint, actions, lookups)
 
 
