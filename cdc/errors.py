@@ -96,7 +96,7 @@ class PositionError(TributaryError):
 
 
 class PausedByPolicyError(TributaryError):
-    """A change to which, by the table's settings, an operator must agree. Nothing was applied."""
+    """A table's settings require an operator's decision about a change. Nothing was applied."""
 
 
 class LakeError(TributaryError):
@@ -161,8 +161,8 @@ def onboard_again(table: object, *, without_data: bool = False) -> str:
 def onboard_shards_again(table: object) -> str:
     """Return the instruction to build a shared lake table from nothing, for a remedy.
 
-    While some of its shards are on the plan, no shard's rows can be removed from a lake table that
-    is not whole. So all of its shards are taken off the plan before the table is deleted.
+    Tributary refuses to remove only some shards' rows from a lake table with missing files. So all
+    of the lake table's shards are taken off the plan before the table is deleted.
 
     Args:
         table: The shared lake table.

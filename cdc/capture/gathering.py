@@ -235,8 +235,8 @@ class Captures:
     def _records(self, names: CaptureNames) -> list[TableRecord]:
         """Return the records of a capture's tables; one read of the store serves all captures.
 
-        A table that moves to another tier has two records: its own one, and in that tier the one of
-        its next generation.
+        A table that moves to another tier has two records: its own record in the former tier, and
+        its next generation's record in the new tier.
         """
         if self._plan is None:
             tables = self._context.store.tables()

@@ -231,7 +231,6 @@ def _of_catalog(column: SourceColumn) -> _Form:
 def _form(
     name: str, sizes: tuple[int, ...], charset: str, *, labels: tuple[str, ...], unsigned: bool
 ) -> _Form:
-    """Return the `_Form` of a type of MySQL or MariaDB."""
     if name in _INTEGERS:
         return _Form(name, unsigned=unsigned)
     if name in TEXTS:

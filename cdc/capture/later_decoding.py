@@ -1,7 +1,7 @@
 """Finds rows that a MySQL connector without GTIDs has decoded by a later definition of their table.
 
-`cdc.debezium.schema_history` explains how this happens. If the two definitions have as many
-columns, the values are in the wrong columns, or are misread, and the connector does not fail.
+`cdc.debezium.schema_history` explains how this happens. If the later definition has the same number
+of columns, the connector does not fail: it assigns values to the wrong columns, or misreads them.
 """
 
 from __future__ import annotations

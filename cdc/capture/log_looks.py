@@ -1,7 +1,8 @@
 """Compares the end of a source's log with the end that was recorded before.
 
-A look is one such comparison for a capture. It also records the log's present end, which is the
-look's mark. On PostgreSQL, it compares what the capture's slot has decoded.
+A look is one such comparison for a capture. Each look also records the present end of the log, as
+its mark. On PostgreSQL, the mark has the number of transactions and of bytes that the capture's
+slot has decoded.
 """
 
 from __future__ import annotations

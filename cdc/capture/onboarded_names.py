@@ -33,7 +33,7 @@ def capture_record(capture: CaptureNames) -> CaptureRecord:
 
 
 def captured_by(capture: CaptureNames, table: TableId) -> TierCapture:
-    """Return a capture and a table's topic of it, in the form that the table's record keeps."""
+    """Return a capture and its topic for a table, in the form that the table's record keeps."""
     return TierCapture(capture.tier, capture.topic(table), capture_record(capture))
 
 

@@ -58,7 +58,7 @@ class TopicFacts:
     high: Mapping[int, int] | None = None
 
     def is_covered(self, offsets: Mapping[int, int]) -> bool:
-        """Whether the topic has no record from the given offsets on, not even an uncommitted one.
+        """Whether all records of the topic, committed or not, are below the given offsets.
 
         The result is False if ``high`` was not read.
         """

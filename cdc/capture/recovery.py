@@ -38,8 +38,8 @@ class FailedConnector:
         reason: The failure, its cause, and the number of restarts so far.
         remedy: What to do.
         given_up: Whether the connector has had its last automatic restart.
-        runs: Whether Connect reports the connector and its tasks as running. If so, it has lost its
-            connection to the source.
+        runs: Whether Connect reports the connector and its tasks as running. If so, the failure is
+            a lost connection to the source.
         outage: Whether the connector cannot reach the source. Then the number of its restarts is
             not limited.
     """
@@ -122,8 +122,8 @@ class Recovery:
 
     Args:
         connect: Kafka Connect.
-        leases: The leases of captures. A restart needs the capture's lease, because the process
-            that holds it can have stopped the connector on purpose.
+        leases: The leases of captures. A restart needs the capture's lease, because another process
+            that holds this lease can have stopped the connector on purpose.
         store: The state store, which records the restarts.
         kafka: The cluster, whose records show whether a running connector has a connection.
         config: The configuration of the captures' sources.

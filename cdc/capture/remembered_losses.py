@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RememberedLossError(LostHistoryError):
-    """The state store counts a loss for a table or its capture since the table's O."""
+    """The state store has counted a loss for a table or its capture since the table's O."""
 
 
 def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None:
@@ -77,7 +77,7 @@ def check_losses(seen: Mapping[str, Loss], names: CaptureNames, record: TableRec
 def of_remembered_losses(
     seen: Mapping[str, Loss], names: CaptureNames, record: TableRecord
 ) -> Iterator[Finding]:
-    """Yield a finding if a loss is counted for which the next run will stop the table.
+    """Yield a finding if the next run will stop the table because of a counted loss.
 
     Args:
         seen: The counted losses, by scope.

@@ -90,8 +90,8 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
     """Return whether the new look must replace the previous look in the state store.
 
-    It must if the looks differ in their task or their doubts, or if the previous look is some
-    minutes old and a topic has grown since.
+    It must if the task or the doubts have changed. It also must if a topic has grown and the new
+    look is at least five minutes newer.
 
     Args:
         look: The new look.

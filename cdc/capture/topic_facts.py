@@ -124,7 +124,7 @@ def cut_off(
     idle: Iterable[TableRecord],
     topics: Mapping[str, TopicFacts | KafkaError],
 ) -> set[TableId]:
-    """Return the idle tables whose topics were truncated below the offset the lake has read up to.
+    """Return the idle tables whose topics were truncated below the lake's offset.
 
     Such a topic has got other records since then, and ends at the lake's offset again. So its end
     offset does not show the truncation.

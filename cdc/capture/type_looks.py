@@ -9,10 +9,10 @@ cannot find these events. The source's catalog has only the present type of each
 compares the types with those of the last look, and stores the types that a name had before.
 
 Such a former type counts until the connector has started again and has read the types again. If
-Tributary restarts the connector before a copy, it knows when that has happened. After any other
-restart, Tributary knows only that it happened before the first heartbeat of the new task. So a
-former type that a look found before this heartbeat counts until a second new task sends a
-heartbeat.
+Tributary itself restarts the connector before a copy, it knows when the connector has read them.
+After any other restart, Tributary knows only that the new task read the types before its first
+heartbeat, and this can have been before the name got another type. So the former type counts until
+a second new task sends a heartbeat.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Mistakes:
             oid: The type's object id, one of the `suspects`.
             table_schema: The schema of the column's table.
             array: Whether the column is an array of the type. The connector reads the values of
-                some types alike, so it does no harm to confuse these types. But it does harm to
-                confuse the types of their arrays.
+                some types alike, so it may confuse these types without harm, but not the types of
+                their arrays.
         """
         name, schema, own = self._named[oid]
         found = self._others(oid)
@@ -147,7 +147,7 @@ class Mistakes:
 
 
 def _without_present(types: Names, former: Former) -> Former:
-    """Return the former types of each name without those that still have it, with other labels."""
+    """Return the former types of each name, without earlier label lists of its present type."""
 
     def gone(name: str, schema: str, many: tuple[NamedType, ...]) -> tuple[NamedType, ...]:
         now = types.get(name, {}).get(schema)
@@ -254,9 +254,9 @@ class TypeLooks:
         return now
 
     def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
-        """Add the types that names have lost since the previous look to a look's former types.
+        """Return the new look; its former types include those that names lost since the last look.
 
-        The caller must read the present types before this call, which reads the newest heartbeat.
+        The call reads the newest heartbeat. The caller must read the present types before the call.
 
         Args:
             names: The capture.

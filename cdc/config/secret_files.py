@@ -1,7 +1,7 @@
 """Finds files with secrets and certificates that have changed since a process has read them.
 
 The clients of Kafka, Kafka Connect, the schema registry and the state store read their files once,
-when they are opened. After a rotation, a process that runs for long has the former contents. Its
+when they are opened. After a rotation, a long-running process still has the former contents. Its
 open connections last for a while, so a changed file alone is no fault.
 """
 

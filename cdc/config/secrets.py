@@ -66,7 +66,7 @@ class SecretRef:
         return value
 
     def read(self) -> str:
-        """Read and return the secret, without hiding it from errors and logs as ``resolve`` does.
+        """Read and return the secret. Unlike ``resolve``, do not remove it from errors and logs.
 
         Raises:
             SecretError: As for ``resolve``.
