@@ -254,7 +254,7 @@ class ConnectClient:
     def wake(self, name: str) -> bool:
         """Resume a connector if it is stopped or paused.
 
-        A connector stays stopped if the process of `put_connector` dies during the change. A later
+        A connector stays stopped if a process dies while it runs `put_connector`. A later
         `put_connector` with the same configuration does not resume the connector.
 
         Returns:
@@ -387,8 +387,8 @@ class ConnectClient:
         Args:
             name: The connector.
             what: The aim of the wait in words, for messages, for example ``to run``.
-            ready: Takes a status, or None if the connector does not exist; returns whether it is
-                the wanted one. An error that it raises ends the wait.
+            ready: Takes a status, or None if the connector does not exist; returns whether this is
+                the wanted status. An error that ``ready`` raises ends the wait.
             timeout_s: Limit for the wait, in seconds; ``connect.timeout_s`` if None.
             progress: Shows the wait.
 

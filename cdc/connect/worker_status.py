@@ -32,7 +32,7 @@ class Worker:
     exactly_once: bool | None
 
     def plugin(self, name: str) -> Plugin | None:
-        """Return the plugin with a Java class; None if the worker does not have it.
+        """Return a plugin by its Java class; None if the worker does not have the plugin.
 
         Args:
             name: The name of the Java class.

@@ -95,7 +95,7 @@ def silence_remedy(capture: CaptureNames) -> str:
 
 
 def lost_after_s(capture: CaptureNames, interval_ms: int) -> float | None:
-    """Return after how long without any record a running connector counts as disconnected.
+    """Return how long a running connector may send nothing before it counts as disconnected.
 
     Args:
         capture: The connector's names.

@@ -207,7 +207,7 @@ class ConnectorKind(Protocol):
         """Return the remedy for a connector that runs but sends no heartbeat."""
 
     def lost_after_s(self, interval_ms: int) -> float | None:
-        """Return after how long without any record a running connector counts as disconnected.
+        """Return how long a running connector may send nothing before it counts as disconnected.
 
         Args:
             interval_ms: Interval between two heartbeats, in milliseconds.

@@ -272,7 +272,7 @@ class Mysql:
         )
 
     def lost_after_s(self, interval_ms: int) -> float:
-        """Return after how many seconds without any record a connector counts as disconnected."""
+        """Return how many seconds a connector may send nothing before it counts as disconnected."""
         return _LOST_AFTER * _keep_alive_ms(interval_ms) / 1000
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:

@@ -136,7 +136,6 @@ def skipped_definition(
 
 
 def _read(record: KafkaRecord, source: str) -> Iterator[LearnedDefinition]:
-    """Yield the definitions in one record of a schema history."""
     try:
         event: Mapping[str, Any] = json.loads(record.value or b"{}")
         position = event.get("position") or {}

@@ -54,10 +54,10 @@ def sent_since(
 def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
     """Return the transactions since the last reset of each server's binlog, without duplicates.
 
-    After a reset of its binlog, or after it was restored to an earlier state, a server writes files
-    with the same names again. Then the file of a transaction has a lower number than the file of
-    the transaction before. The transactions from before the reset say nothing about the new files,
-    so they are left out.
+    A server writes files with the same names again after its binlog was reset, or after the server
+    was restored to an earlier state. Then the file of a transaction has a lower number than the
+    file of the previous transaction. The transactions from before the reset say nothing about the
+    new files, so they are left out.
 
     MariaDB's GTIDs identify a server by its server id. If another server takes over this id, the
     name of the server changes within a file. Then the transactions of the former server are left
@@ -85,8 +85,8 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 def tails(start: int, end: int) -> Iterator[int]:
     """Yield offsets at which to begin to read a topic, each earlier than the one before.
 
-    The last one is the topic's first offset or, in a longer topic, the offset 262,144 before its
-    end.
+    The last one is the topic's first offset. If the topic has more than 262,144 offsets, it is the
+    offset 262,144 before the topic's end.
 
     Args:
         start: The topic's first offset.

@@ -55,9 +55,9 @@ class SentChange:
         transaction: The transaction's id; None for a binlog, or if the event has none.
         key: The values of the key columns, by their names in Avro; empty if the record has no key.
         after: The row after the change, as in the event.
-        order: The sort key of the change in the order in which the connector sends changes; None if
-            the event has no such key. On PostgreSQL, its first number is 0 in the first transaction
-            of a task that started without a stored position.
+        order: A key that sorts changes as the connector sends them; None if the event has no such
+            key. On PostgreSQL, its first number is 0 in the first transaction of a task that
+            started without a stored position.
         number: The change's number in its transaction, from 1; None if the connector does not
             number changes.
         gtid: The GTID of the transaction; None for PostgreSQL, and if the server has no GTIDs.
@@ -240,7 +240,7 @@ class TaskEnds:
         return False if last == end else None
 
     def first_in_transaction(self, record: KafkaRecord, change: SentChange) -> bool:
-        """Return whether a change is in its transaction's first log record, but not its first row.
+        """Return whether a change is a later row of the first log record of its transaction.
 
         An example is the second row of a COPY that inserted several rows by one log record. The
         result is also True if the connector does not number the changes of a transaction.
@@ -348,9 +348,9 @@ def repeats(change: SentChange, after: SentChange) -> bool | None:
 
 
 def _ends_before(change: SentChange, after: SentChange) -> bool:
-    """Return whether the last commit before ``change`` is before ``after`` in PostgreSQL's log.
+    """Return whether ``after`` has a higher LSN than the last commit that precedes ``change``.
 
-    If so, ``after`` is in none of the transactions that were sent before that of ``change``.
+    If so, ``after`` is in no transaction that was sent earlier than the transaction of ``change``.
     """
     if change.order is None or after.order is None:
         return False
@@ -383,7 +383,7 @@ def _change(event: Any, key: Mapping[str, Any]) -> SentChange:
 
 
 def _after_file(file: str, row: tuple[int, int]) -> tuple[int, ...] | None:
-    """Return a row's sort key in the order of the binlog; None if the file name has no number.
+    """Return a key that sorts rows as the binlog does; None if the file name has no number.
 
     Args:
         file: The name of the binlog file.
@@ -394,7 +394,7 @@ def _after_file(file: str, row: tuple[int, int]) -> tuple[int, ...] | None:
 
 
 def _order(sequence: str | None) -> tuple[int, ...] | None:
-    """Return a change's sort key in the order in which PostgreSQL's connector sends changes.
+    """Return a key that sorts changes as PostgreSQL's connector sends them.
 
     The key consists of the LSN of the last commit before the change and the LSN of the change. The
     LSN of the change is not enough: the connector sends transactions in the order of their commits,

@@ -1,7 +1,7 @@
 """Reads the ends of transactions, which the connector of append tables reports in a topic.
 
-A row's position does not show where its transaction ends. If a transaction was open when a copy's
-view was opened, it can have rows before the view's position although it ends after this position.
+A row's position does not show where its transaction ends. A transaction that was in progress when
+a copy's view was opened can have rows before the view's position, and end after this position.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHANGE = "a change event"
 
 
 class TransactionReader:
-    """Reads to which transaction an event belongs, and which transactions ended up to a position.
+    """Reads an event's transaction, and which transactions ended at or before a position.
 
     Args:
         kafka: The cluster.

@@ -28,7 +28,7 @@ _LIMIT = 64 * 1024 * 1024
 
 @dataclass
 class _Ahead:
-    """A range of a topic's offsets, with its records, which were prefetched."""
+    """A range of a topic's offsets, and the prefetched records in this range."""
 
     start: int
     end: int

@@ -167,9 +167,10 @@ def truncated(
 ) -> dict[ReachedOffset, str | KafkaError | None]:
     """Find partitions that were truncated below an offset that they had reached.
 
-    The leader of each partition is asked for the end offset of the epoch that the partition was in
-    when it had reached the offset (OffsetForLeaderEpoch). If the partition was truncated below the
-    offset, this epoch ends below the offset, even if the partition has got other records since.
+    Each of ``logs`` names an offset, and the leader's epoch when the partition reached this offset.
+    The present leader is asked for the end offset of the epoch (OffsetForLeaderEpoch). If the
+    partition was truncated below the offset, the epoch ends below the offset, even if the partition
+    has got other records since.
 
     Args:
         client: The cluster.

@@ -69,7 +69,7 @@ class TopicLook:
 
 @dataclass(frozen=True)
 class Since:
-    """The first offset of a Kafka partition whose record was sent at or after some time.
+    """The offset of a Kafka partition's first record at or after some time.
 
     Args:
         offset: Offset of the first record sent at or after the time, committed or not. Without such
