@@ -110,7 +110,7 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
 
 
 def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Restore a name that is missing since a process was killed between the two renames."""
+    """Restore a name that is missing because a process was killed between the two renames."""
     if client.tableExists(entry.database, entry.name):
         return
     for suffix in (_NEXT, _FORMER):

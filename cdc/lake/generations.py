@@ -1,7 +1,7 @@
 """Classifies the folders of a table: serving, building, former, or abandoned.
 
-The class of a folder follows from the pointer for readers, and from the records in the state store,
-whose states show which attempts are in progress.
+The pointer for readers and the records in the state store decide the kind of a folder. A record's
+state shows whether its attempt is in progress.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ class Published(Part):
         published_at: Time of publication, aware UTC; by default the time now.
         continues: UUID of the attempt that wrote the previous generation. None if a reader of the
             previous generation's changes cannot continue with this generation's changes. A reader
-            can continue if runs applied changes to the previous generation until this generation
-            replaced it, no loss was found between the two copies, and both generations have the
-            same settings for rows. Then each difference between the two generations is an event in
-            the topic, unless the previous generation had wrong rows.
+            can continue on three conditions: runs applied changes to the previous generation until
+            this one replaced it; no loss was found between the two copies; both generations have
+            the same settings for rows. Then each difference between the two generations is an event
+            in the topic, unless the previous generation had wrong rows.
     """
 
     path: str

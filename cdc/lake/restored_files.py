@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class WholeCommits:
-    """The newest commit of each lake table whose data files this process has written or checked.
+    """By lake table, the newest commit whose data files this process has written or checked.
 
     All writers of a process share one object, so each commit is checked once per process. Safe to
     share among threads.

@@ -1,8 +1,8 @@
 """Hudi's settings for the services after a commit: cleaning, archiving and clustering.
 
-By these settings, Hudi itself starts none of these services, neither in a commit nor
-asynchronously. A service that writes to the timeline by itself would be a second writer.
-:mod:`cdc.lake.upkeep` runs the services under the table's lease.
+These settings stop Hudi from starting a service by itself, in a commit or asynchronously. A service
+that Hudi starts by itself would be a second writer of the timeline. :mod:`cdc.lake.upkeep` runs the
+services under the table's lease.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace each lake partition that ``rows`` has rows of; other partitions stay.
+        """Replace each lake partition for which ``rows`` has a row; other partitions stay.
 
         Arguments, result and errors are those of `upsert`.
         """
@@ -306,7 +306,7 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def _guard(self, timeline: Timeline, commit: CommitRecord, guard: Guard) -> CommitGuard:
-        """Return the guard of a new commit; refuse it if the table's files are not of one moment.
+        """Return a new commit's guard; refuse the commit if the table's files and commits differ.
 
         Args:
             timeline: The table's commits, read before the new commit began.
@@ -487,7 +487,7 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
 
 
 def live_rows(rows: DataFrame, layout: LakeLayout) -> DataFrame:
-    """Return the rows that stay in the lake: without deleted rows, unless deletes are soft."""
+    """Return the rows that stay in the lake: all in soft delete mode, else those not deleted."""
     return rows if layout.soft_delete else rows.filter(column(OP) != "d")
 
 
