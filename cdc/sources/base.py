@@ -406,7 +406,10 @@ class SourceCapture(Protocol):
 
     @property
     def kept_log(self) -> KeptLog | None:
-        """The log that is kept only for the capture; None if the source keeps its log anyway."""
+        """The log that the server keeps for the capture.
+
+        None if the server purges its log whether or not a capture has read it.
+        """
 
     def prepare(self) -> None:
         """Create the missing parts of schema ``tributary`` and of `sent_tables` on the source."""

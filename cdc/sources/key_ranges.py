@@ -15,11 +15,11 @@ class KeyRanges(Protocol):
         """Return an estimate of the source table's current number of rows and bytes."""
 
     def key_order(self, table: SourceTable, key: Sequence[str]) -> str | None:
-        """Return by which versions of libraries the source sorts a key's text.
+        """Return the versions of the libraries by which the source sorts a key's text.
 
-        Ranges of the key that were read at two moments can lack rows or contain rows twice if the
-        results of these moments differ. The result is empty if no library sorts the key. It is None
-        if an index can sort the key differently from the server, so that ranges are never certain.
+        If the versions change between the reads of two ranges, the ranges together can lack rows,
+        or contain rows twice. The result is empty if no library sorts the key. It is None if an
+        index can sort the key differently from the server, so that ranges are never certain.
         """
 
     def sample_boundaries(

@@ -1,4 +1,4 @@
-"""The protocol for queries of a source's tables that find changes which a connector left out."""
+"""The protocol to search a source's tables for changes that a connector left out."""
 
 from __future__ import annotations
 

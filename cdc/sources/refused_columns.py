@@ -14,7 +14,10 @@ RENAMED = (
     "then restart the connector of the source and tier in Kafka Connect (POST"
     " /connectors/NAME/restart?includeTasks=true), since it keeps the names of its last start"
 )
-"""The end of a remedy that renames a type for which the connector can mistake a column's type."""
+"""The end of a remedy that asks the operator to rename a type.
+
+The connector can mistake a column's type for this type, since both have the same name.
+"""
 
 
 def refusal(

@@ -85,9 +85,9 @@ class SourceColumn:
         depends_on: For a virtual generated column of MySQL or MariaDB: what its values depend on
             besides the row, for example the session's time zone. Empty if the values depend on the
             row alone.
-        misread_as: Name of another type, with its schema, for which the connector can mistake the
-            column's type. Both types have the same name in different schemas. After the mistake,
-            events lack the column's values. Empty if there is no such type.
+        misread_as: Schema and name of another type. The connector can mistake the column's type for
+            this type, since both have the same name in different schemas. After the mistake, events
+            lack the column's values. Empty if there is no such type.
     """
 
     name: str
@@ -225,9 +225,9 @@ class Look:
     Args:
         table: The table in the catalog.
         fingerprint: The table's fingerprint.
-        statements: The effects of the DDL statements that were executed after the look that the
-            lake follows. None until the statements are read. Always None for PostgreSQL, whose
-            catalog shows all effects.
+        statements: The effects of the DDL statements that were executed after the look whose
+            fingerprint the lake's newest commit records. None until the statements are read. Always
+            None for PostgreSQL, whose catalog shows all effects.
     """
 
     table: SourceTable
@@ -342,7 +342,7 @@ class LogHealth(Protocol):
             stored: The connector's position in the offsets of Kafka Connect. The caller must read
                 it after it has read this health. None if there is no such position, or if it is not
                 known.
-            recorded: A position up to which a lake table has all changes, so that they were
+            recorded: A position up to which a lake table has all changes. So these changes were
                 captured for certain.
         """
 
@@ -362,7 +362,7 @@ class LogHealth(Protocol):
 
 @dataclass(frozen=True)
 class NextInserted:
-    """The next row that was inserted by the transaction that inserted a given row.
+    """The row that a transaction inserted next after a given row of the same transaction.
 
     Args:
         known: Whether the source knows if there is such a row, and which one. It does not know if

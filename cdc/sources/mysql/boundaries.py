@@ -96,7 +96,7 @@ def _next(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the size in bytes of the largest row in a sample of a MySQL or MariaDB table.
+    """Sample a MySQL or MariaDB table; return the size in bytes of the largest sampled row.
 
     The size of a row is the sum of the sizes of its values as text. The result is None if the table
     is empty.

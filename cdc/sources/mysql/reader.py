@@ -142,8 +142,8 @@ def explain_failure(table: TableId, text: str, *, together: bool = False) -> Sou
     Args:
         table: The table.
         text: The message of Spark's exception.
-        together: Whether the view is exact: all its sessions opened it together, and no later
-            session can.
+        together: Whether the view is exact. Only the sessions that opened an exact view together
+            can read under it.
     """
     said = _FROM_SERVER.findall(text)
     reason = said[-1].strip() if said else text.strip()[:500]

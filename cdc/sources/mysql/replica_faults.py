@@ -45,9 +45,11 @@ _STRICT = {
 _SETTINGS = (*_STRICT, "replicate_rewrite_db")
 
 _UNCONFIRMED_S = {"mysql": 15.0, "mariadb": 0.0}
-"""Seconds for which a replica can have a transaction that its primary does not yet count as
-executed, by kind. MySQL counts it after the wait for an acknowledgement, by default at most 10 s;
-MariaDB counts it before it sends it."""
+"""How long a replica can have a transaction that its primary does not yet count as executed.
+
+In seconds, by the kind of the servers. MySQL sends a transaction, waits for an acknowledgement (by
+default 10 s at most), and then counts the transaction. MariaDB counts it before sending it.
+"""
 _POLL_S = (0.02, 0.5)
 
 
@@ -187,8 +189,8 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
     transactions that the primary executed between the two reads, and the primary's set would lack
     them.
 
-    A MariaDB primary has executed a transaction if its log has a GTID of the same domain and server
-    with the same or a higher number. The log can lack transactions that the server replicated
+    A MariaDB primary has executed a transaction if the primary's log has the same or a higher GTID
+    number of the same domain and server. The log can lack transactions that the server replicated
     before it became the primary. ``gtid_slave_pos`` has the last such transaction of each domain.
 
     A MariaDB replica can follow several primaries. So the result leaves out transactions of domains

@@ -76,7 +76,7 @@ class MysqlSource:
 
     @property
     def has_replica(self) -> bool:
-        """Whether snapshots are read from a MySQL or MariaDB replica."""
+        """Whether the MySQL or MariaDB source has a replica. If so, copies read from it."""
         return self._config.replica is not None
 
     shares_views = False

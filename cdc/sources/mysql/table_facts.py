@@ -23,7 +23,7 @@ PHYSICAL = ("relfilenode", "table_id", "altered", "unlogged")
 """Facts of a server's files and log. They differ between the primary and its replica."""
 
 NUMBERS = 1 << 48
-"""A number above the number of every column. The numbers are derived from the columns' names."""
+"""The number of each column is below this limit; see :func:`number`."""
 
 _ATTEMPTS = 5
 _PART = 100

@@ -100,8 +100,8 @@ def former_formats(table: SourceTable) -> str | None:
 def hidden_columns(table: SourceTable) -> str | None:
     """Return the problem of unique indexes with a hidden column; None if there are none.
 
-    MariaDB keeps a hash of the columns of a unique index that is too long for InnoDB, in a hidden
-    column. The binlog has this column, and the connector does not know it.
+    If a unique index is too long for InnoDB, MariaDB keeps a hash of the index's columns in a
+    hidden column. The binlog has this column, and the connector does not know it.
     """
     if not table.hashed_indexes:
         return None

@@ -52,7 +52,8 @@ class _Level:
         text: Whether one of the values can be a string.
         document: Whether one of the values is a JSON document.
         words: The operators and words that are neither values nor functions, in lower case.
-        compared: Whether the last keyword is CASE or WHEN: values are compared and not returned.
+        compared: Whether the last keyword is CASE or WHEN. The values after such a keyword are
+            compared and not returned.
     """
 
     function: str = ""

@@ -87,9 +87,9 @@ def _of_type(
 ) -> str | None:
     """Return why a column's value depends on the session's time zone or the clock.
 
-    The result is None if it depends on neither. It depends on the time zone if the column is a
-    TIMESTAMP, or if MySQL converts a string to a date to compute it. It depends on the clock if the
-    server converts a TIME to a date.
+    The result is None if the value depends on neither. The value depends on the time zone if the
+    column is a TIMESTAMP, or if MySQL computes the value from a string that it converts to a date.
+    The value depends on the clock if the server converts a TIME to a date.
 
     Args:
         tokens: The column's expression.

@@ -103,7 +103,7 @@ def sample(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the size in bytes of the largest row in a sample of a PostgreSQL table.
+    """Sample a PostgreSQL table; return the size in bytes of the largest sampled row.
 
     The size of a row is the sum of the sizes of its values as text. The server must decompress each
     measured row, so only the sampled rows with the largest stored size are measured. The result is

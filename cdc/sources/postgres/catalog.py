@@ -28,8 +28,8 @@ _IDENTITY: dict[str, ReplicaIdentity] = {"d": "default", "n": "nothing", "f": "f
 _CHUNKS = "_timescaledb_internal"
 """Schema of TimescaleDB's chunks."""
 _COUNTS_GENERATED = 180000
-"""The first version that refuses UPDATE and DELETE of a published table if its replica identity is
-FULL and it has generated columns."""
+"""The first version that refuses UPDATE and DELETE of a published table that has both replica
+identity FULL and generated columns."""
 _INFINITE = 170000
 """The first version in which an interval can be infinite."""
 _KIND: dict[str, TableKind] = {"r": "table", "p": "partitioned", "f": "foreign"}

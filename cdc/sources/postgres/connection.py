@@ -222,7 +222,7 @@ _UNFIT = re.compile(r"\"(column ([^\n]+) of [^\n]+? holds [^\n]+?)\"(?:\s|$)")
 
 
 def unfit_value(text: str, **context: Any) -> PermanentError | None:
-    """Return the typed error of a query that read a value which the lake cannot hold.
+    """Return the error for a query that failed since the lake cannot hold one of the values read.
 
     Args:
         text: The error message of psycopg or pgjdbc.
@@ -311,7 +311,7 @@ _AWAY = (
     "closed the connection unexpectedly",
     "reset by peer",
 )
-"""Parts of the messages of libpq and psycopg for a connection attempt that no server answered."""
+"""Parts of the messages of libpq and psycopg if no server answers a connection attempt."""
 
 
 def _is_passing(error: Exception) -> bool:

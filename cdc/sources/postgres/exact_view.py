@@ -43,7 +43,7 @@ _POLL_S = 0.01
 _TRIES = 3
 _VIEWS = 10
 _VIEW_PAUSE_S = 0.3
-"""Seconds by which the wait before the next try grows after each view that was not exact."""
+"""Seconds by which the pause between two tries grows with each try that gave no exact view."""
 _PAUSED, _NOT_PAUSED = "paused", "not paused"
 _FROM_PRIMARY = "set snapshot_from: primary for the table"
 _WITHOUT_ONE_VIEW = "remove one_view from the table's settings"
@@ -209,9 +209,9 @@ def _tested(
     """Open a view of a PostgreSQL standby; its snapshot has the list of transactions in progress.
 
     A standby can export a snapshot without this list. This happens if one of the transactions has
-    reported subtransactions to the standby; with wal_level logical, a savepoint is enough. A
-    session that imports a snapshot without the list sees such a transaction after its commit.
-    Before the commit, the session marks the transaction's rows as rolled back (see
+    reported subtransactions to the standby; with wal_level logical, a savepoint is enough. If a
+    session imports a snapshot without the list, it sees the changes of the transactions in progress
+    as soon as they commit. Until then, it marks the rows of these transactions as rolled back (see
     `replica.own_snapshots`).
 
     The list is exported whole or not at all. So this function keeps a test transaction open during
@@ -375,7 +375,7 @@ def primary_view(
 
 
 def _wait_for(session: Session, state: str) -> bool:
-    """Wait until PostgreSQL's replay has reached a state; return False if it has not in time."""
+    """Wait for a state of PostgreSQL's replay; return whether replay reached it in time."""
     return not wait_while(lambda: _state(session) != state, timeout_s=_STATE_S, poll_s=_POLL_S)
 
 

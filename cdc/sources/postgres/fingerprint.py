@@ -1,4 +1,4 @@
-"""Reads fingerprints of tables, and finds changes of partitions that explain a new fingerprint."""
+"""Reads fingerprints of tables, and finds out which change gave partitions new files."""
 
 from __future__ import annotations
 

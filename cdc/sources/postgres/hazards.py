@@ -1,4 +1,4 @@
-"""Finds columns with values that stop Debezium 3.7's connector for all its tables.
+"""Finds columns whose values stop Debezium 3.7's connector, and with it all tables of the tier.
 
 Excluding such a column from the lake does not help, since the connector still reads the column.
 Reading the column as text does not help, either.

@@ -1,4 +1,4 @@
-"""Finds the next row in a heap page that a given row's transaction inserted.
+"""Finds the row that a given row's transaction inserted next into the same heap page.
 
 One record of the WAL can have all rows that COPY inserts into a page. The events of these rows then
 have the same log position, but the rows have different line numbers in the page.
@@ -25,7 +25,7 @@ _SMALLEST_ROW = 28
 def next_inserted(
     session: Session, table: SourceTable, key: Mapping[str, object], transaction: int | None
 ) -> NextInserted:
-    """Return the next row in the given row's heap page that the given row's transaction inserted.
+    """Return the row that the given row's transaction inserted next into the same heap page.
 
     A row that was changed or deleted after its insert is skipped, since it also has later events.
 

@@ -107,7 +107,7 @@ def outdated_collations(session: Session) -> list[str]:
 def key_order(
     connections: Connections, table: SourceTable, key: Sequence[str], *, has_replica: bool
 ) -> str | None:
-    """Return by which library versions a PostgreSQL source sorts a key's text.
+    """Return the library versions by which a PostgreSQL source sorts a key's text.
 
     The result is empty if the key has no text. It is None if an index can order a key's values
     differently from the server. Then the function logs a warning with the reason.

@@ -340,8 +340,8 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
     """Create the slot if it is missing; return whether it was created.
 
     Raises:
-        CaptureError: A slot of this name exists for another plugin or database, or transactions
-            that were open when the creation began did not end in time.
+        CaptureError: A slot of this name exists for another plugin or database. Or the creation
+            waited too long for the end of transactions that were already open.
     """
     row = session.execute(_SLOT, (slot,)).fetchone()
     if row is not None:

@@ -261,8 +261,8 @@ class Exported:
     Args:
         snapshot: The snapshot's id; empty if each session takes a snapshot of its own.
         upper_bound: A position in the log; an exported snapshot contains no change after it.
-        exact: Whether the snapshot contains exactly the transactions that committed before this
-            position.
+        exact: Whether the snapshot contains exactly the transactions that committed before
+            ``upper_bound``.
     """
 
     snapshot: str

@@ -10,7 +10,7 @@ from cdc.log.position import LogPosition, Lsn
 from cdc.sources.source_facts import Stored
 
 _SETTINGS = {"idle_timeout": "idle_replication_slot_timeout", "wal_level_insufficient": "wal_level"}
-"""By the reason for which a server invalidates a slot, the setting that led to it."""
+"""The setting due to which a server invalidates a slot, by the reason that the server shows."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class SlotHealth:
     ) -> str | None:
         """Return why the slot has lost uncaptured changes; None if none are lost.
 
-        If no connector reads the slot, and the slot's position is after Connect's stored position,
-        the slot was recreated, or something other than the connector has moved it.
+        While no connector reads the slot, its position must not be after Connect's stored position.
+        If it is, the slot was recreated, or something other than the connector has moved it.
         """
         reason = self.invalidation_reason
         if reason not in (None, "wal_removed"):

@@ -2,8 +2,8 @@
 
 PostgreSQL keeps no time at which a slot was created, and a connector without a stored position
 creates a missing slot itself. But the server counts what each slot has decoded, and a new slot's
-counts begin at 0. So if a count is smaller than at the previous look, the slot is another one, and
-what was written between the two slots is in no event.
+counts begin at 0. So if a count is smaller than at the previous look, the slot is another one.
+Changes that were made between the two slots have no event.
 
 The counts can also begin at 0 because the server crashed or because somebody has reset them. The
 server shows both as the time of a reset. If this time has changed, nothing is compared.

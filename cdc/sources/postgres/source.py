@@ -81,7 +81,7 @@ class PostgresSource:
 
     @property
     def has_replica(self) -> bool:
-        """Whether snapshots are read from a PostgreSQL replica."""
+        """Whether the PostgreSQL source has a replica. If so, copies read from it."""
         return self._config.replica is not None
 
     def tables(self) -> list[TableStats]:

@@ -246,8 +246,8 @@ def _beside_domain(table: SourceTable, first: str) -> Obstacle | None:
 def _beside_enum(table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
     """Return a problem if values can be in wrong columns without a sign in events.
 
-    This is possible in a PostgreSQL table with an enum, if an ordinary column follows a generated
-    column for whose type events have no field.
+    This is possible if a PostgreSQL table has an enum, and an ordinary column follows a generated
+    column that has no field in events due to its type.
 
     Args:
         table: The table.

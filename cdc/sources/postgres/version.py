@@ -6,13 +6,14 @@ OLDEST = 14
 _WHOLE_SINCE = {14: 18, 15: 13, 16: 9, 17: 5}
 """By major version, the first minor version whose log loses no change of a published table.
 
-In an earlier minor version, the server could look up a table in a publication as of a transaction
-from before the table joined. It then cached this result, and left out the table's changes in all
-later transactions. Major versions that are not listed here do not have this defect.
+An earlier minor version can read a publication's tables as of a transaction from before a table
+joined. It then caches this result, and leaves out the table's changes in all later transactions.
+Major versions that are not listed here do not have this defect.
 
-These versions have another defect, which the next ones repaired: to read the log, the server
-copies notices of changes of the catalog from each transaction to all that overlap with it, and
-copies the copies, too. In the end, the memory does not suffice, and the log cannot be read.
+The listed minor versions have another defect, which the next minor versions repaired. To read the
+log, the server copies notices of catalog changes from each transaction to all overlapping
+transactions, and copies the copies, too. In the end, memory does not suffice, and the log cannot be
+read.
 """
 
 
