@@ -36,7 +36,7 @@ NUMBER_AS_TRUE = (
     " is TRUE, which the connector sends for each number other than 0, since a statement declared"
     " the column as BOOLEAN"
 )
-"""What ``PROBLEM`` says, after the column's name, of a value that could be any number but 0."""
+"""The text of ``PROBLEM`` after the column's name, if the value could be any number except 0."""
 
 
 def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
@@ -111,7 +111,7 @@ def _unsigned(
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """Return Spark SQL that converts a value whose encoding differs from PostgreSQL's connector's.
+    """Return Spark SQL that converts a value that PostgreSQL's connector would encode differently.
 
     Args:
         raw: Spark SQL of the decoded value.
@@ -252,9 +252,9 @@ def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
 def is_tagged(source: str, schema: DebeziumSchema) -> str:
     """Return Spark SQL that is true for an event whose GTID has a tag (uuid:tag:3).
 
-    After a lost connection, MySQL's connector with keep-alive can send a transaction twice if its
-    GTID has a tag. The repeated events come after the events of later transactions, so an older row
-    would replace a newer row.
+    After a lost connection, MySQL's connector with keep-alive can repeat a transaction if the
+    transaction's GTID has a tag. The repeated events come after the events of later transactions,
+    so an older row would replace a newer row.
 
     Args:
         source: Spark SQL of the event's ``source``, a struct.
@@ -311,7 +311,7 @@ def not_appendable(operation: str, lacking: str, *, from_binlog: bool) -> str:
     Args:
         operation: Spark SQL of the event's operation.
         lacking: Spark SQL of an array with the names of the columns for which the event has no
-            value or an uncertain one; NULL if there are none.
+            value, or only an uncertain value; NULL if there are none.
         from_binlog: Whether a connector of MySQL or MariaDB sent the events. Such a connector sends
             all changes of a table. So the append table expects updates and deletes and leaves them
             out: no branch gives a reason for them.

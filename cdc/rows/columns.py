@@ -93,7 +93,7 @@ DECODED_ONLY = (PARTITION, TRANSACTION, ORDER, UNAVAILABLE, UNCLEAR, PROBLEM)
 # Columns of folded rows, which the lake does not have.
 
 MISSING = "_cdc_missing"
-"""Names of the columns whose value in this row the batch lacks, an array; NULL if it lacks none.
+"""Names of the columns for which the batch has no value of this row, an array; NULL if none.
 The lake's row with this key has the value, unless the row was moved."""
 
 STALE = "_cdc_stale"

@@ -271,10 +271,10 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
 def _given(raw: str, lacked: str | None, column: Column) -> str:
     """Return Spark SQL that shows whether an event has a value of a column.
 
-    The SQL returns true if the event has a value. There is one exception: for a column that is not
-    secret and whose decimal type the settings chose, it returns the first 60 characters of the
-    value, or NULL if the event has no value. If the decimal type cannot represent the value, the
-    error message shows these characters.
+    The SQL returns true if the event has a value. There is one exception: the settings chose the
+    column's decimal type, and the column is not secret. Then the SQL returns the first 60
+    characters of the value, or NULL if the event has no value. If the decimal type cannot represent
+    the value, the error message shows these characters.
 
     ``raw`` is Spark SQL of the decoded value. ``lacked`` is Spark SQL that is true if the connector
     did not have the value; None if it always has the value.

@@ -67,7 +67,7 @@ class Summary:
             not pass.
         problems: Number of records that cannot be applied, including those of unknown schemas.
         unavailable: Columns whose value at least one record lacks.
-        moved: Number of inserts and snapshot reads that lack a value, for example since an update
+        moved: Number of inserts and snapshot reads that lack a value, for example because an update
             moved the row to another key.
         source_ts: Latest source time per partition.
         position: The last event's position in the log.

@@ -1,4 +1,4 @@
-"""Bounds the sessions in which all copies of one process read from a source at the same time."""
+"""Bounds the number of sessions that one process's copies use at a source at the same time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CopySessions:
         Args:
             wanted: Number of sessions that the copy can use.
             check: Called about once a second during the wait; ends the wait by an exception.
-            together: Whether fewer sessions than wanted are of no use.
+            together: Whether the copy waits until it gets all wanted sessions.
 
         Yields:
             Number of sessions that the copy may open at the same time.

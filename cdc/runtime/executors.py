@@ -27,7 +27,7 @@ _CALLS: Mapping[str, tuple[str, ...]] = {
     "Hudi": ("org.apache.hudi.HoodieVersion", "get"),
     "Kafka's client": ("org.apache.kafka.common.utils.AppInfoParser", "getVersion"),
 }
-"""The call that returns a part's version, by the part's name for people.
+"""The call that returns a program's version, by the program's name in messages.
 
 A call is a class, a static method and its arguments.
 """

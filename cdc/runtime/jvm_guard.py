@@ -26,8 +26,8 @@ _WATCH = (
 )
 """A shell script that kills a JVM which outlives this process.
 
-It waits for the end of its input, which comes when this process ends, however it ends. Then it
-waits for the JVM's end, and kills the JVM when the time is over.
+The script waits for the end of its input, which comes when this process ends in any way. Then the
+script waits for the JVM's end, and kills the JVM when the time is over.
 """
 
 _killed = threading.Event()
