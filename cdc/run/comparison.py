@@ -159,8 +159,8 @@ def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprin
 
     This is ``now``, the fingerprint of the newest look at the catalog. If neither the catalog nor
     the DDL statements that the connector has reported show a change, the result is ``now`` with the
-    log position of ``before``. The connector may not have reported a statement from between the two
-    looks yet. With the older position, a later run counts that statement.
+    log position of ``before``. The connector may still have to report a statement from between the
+    two looks. With the older position, a later run counts that statement.
 
     Args:
         now: The fingerprint of the newest look at the catalog.

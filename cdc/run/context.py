@@ -71,8 +71,8 @@ class RunContext:
         published_settings: Finds tables that another process has copied with newer settings than
             this process has.
         secret_files: The files with secrets that the clients have read.
-        most_sessions: The largest number of sessions in which the copies of a source read at the
-            same time; None for the source's setting ``copy_sessions``.
+        most_sessions: The largest number of sessions that the copies of one source use at the same
+            time; None for the source's setting ``copy_sessions``.
     """
 
     config: Config

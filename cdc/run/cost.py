@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 _PRIOR_WEIGHT = 0.2
 """Weight of the prior, beside a weight of one for each run."""
 _KEPT = 0.85
-"""Part of the earlier runs' weight that remains with each run."""
+"""Factor of the earlier runs' weights at each new run."""
 _REMEMBERED = 6
-"""Number of runs that the sums are worth, about ``1 / (1 - _KEPT)``."""
+"""Sum of the weights of all runs of a table with many runs, about ``1 / (1 - _KEPT)``."""
 _KEPT_AFTER_SURPRISE = 0.6
 """`_KEPT` after a run that took more than twice the predicted time."""
 _MOST = 4.0
-"""Number of times that a run may exceed its prediction; a longer run counts as this long.
+"""Bound of a run's seconds in relation to the predicted seconds; a longer run counts as this long.
 
 So one run that waited for a server changes the prediction little, and a table that has become slow
 is known to be slow after a few runs.
@@ -40,11 +40,11 @@ _CLOCK_S = 0.001
 """Shortest run, in seconds; a run of zero seconds would have no finite weight."""
 _COLD_RUNS = 10
 _COLD = 4.0
-"""Factor of the first run in a process, in which Java has compiled nothing yet."""
+"""Factor by which a process's first run is slower, since Java has compiled nothing yet."""
 _RATE_MEMORY_S = 1800.0
 """Seconds after which an arrival rate counts for a third (1/e)."""
 _RATE_SURE_S = 300.0
-"""Seconds for which events have to be observed, so that their rate is no mere burst."""
+"""Seconds of observation after which a rate counts in full. Before, it can be a mere burst."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ _REPORT_S = 0.2
 """Seconds between reports of tables that have run; also the shortest time between two rounds while
 tables run."""
 _PART_OF_ROUNDS = 0.2
-"""Largest part of the time that rounds take while tables run, since a round uses a core."""
+"""Largest share of the time that rounds may use while tables run, since a round uses a core."""
 _SMALLEST_COMMIT = 50_000
 """Events that a commit may have in any case, however long they take."""
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
@@ -418,8 +418,8 @@ def run_continuously(
     another table's run if a worker is free. If Kafka or the state store is unreachable, a round
     finds nothing, and the loop tries again. The end of the loop waits for the runs in progress.
 
-    The loop also ends in two cases in which only a new process can continue. Spark has ended. Or
-    Spark tasks hang and keep their cores (`cdc.runtime.task_watch.held_cores`).
+    The loop also ends if only a new process can continue: Spark has ended, its tasks hang and keep
+    their cores (`cdc.runtime.task_watch.held_cores`), or a file with secrets has changed.
 
     Args:
         context: The runs' context.

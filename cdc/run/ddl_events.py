@@ -47,8 +47,8 @@ def statement_effects(
     Args:
         context: The runs' context.
         record: The table.
-        handoff: The handoff document in that commit. Only the statements count that are newer than
-            the fingerprint in this document.
+        handoff: The handoff document in that commit. Only statements that are newer than the
+            fingerprint in this document count.
         look: The table in the source's catalog now, and its fingerprint.
         changes: The statements on the table that the connector has reported so far.
 

@@ -30,9 +30,9 @@ _log = logging.getLogger(__name__)
 def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
     """Remove former generations that readers no longer need.
 
-    A failure is logged and not raised. The lake is read only for a table whose pointer names more
-    former generations than the settings retain, and only if the retention time of one of these
-    generations is over.
+    A failure is logged and not raised. A table's folder in the lake is read only if the pointer
+    names more former generations than the settings retain, and the retention time of one of them is
+    over.
 
     Args:
         context: The runs' context. ``context.served`` has the pointers that this process has read.

@@ -43,11 +43,11 @@ class Missing:
 
 
 def held_back(topic: str, ends: Mapping[int, Since]) -> tuple[Held, ...]:
-    """Return the open transactions that hide records of a Kafka topic from before a time.
+    """Return the open transactions that hide those records of a topic that are older than a time.
 
     Args:
         topic: The topic.
-        ends: By partition, where the records since that time begin.
+        ends: By partition, the first offset at or after that time, and the last stable offset.
     """
     return tuple(
         Held(topic, partition, end.stable)

@@ -44,15 +44,18 @@ TURN_S = 30.0
 LONG_S = 10.0
 """Predicted seconds above which a run is long."""
 LATE_SHARE = 0.05
-"""Part of a lane's work that late tables have even if tables that are not late wait."""
+"""Part of a lane's work that late tables get in any case, even if the other tables cannot wait."""
 LATE_SHARE_OF_SLACK = 0.25
-"""Part of a lane's work that late tables have while the lane's other tables can wait."""
+"""Part of a lane's work that late tables get while the lane's other tables can wait."""
 MARGIN = 0.2
 """How early before its deadline a table that waits must commit, as a part of its target."""
 SMALL_MARGIN = 0.1
-"""`MARGIN` of a table that waits while another table that is not late runs."""
+"""`MARGIN` of the other tables, if the lane's oldest table runs first and is not late."""
 COMING = 0.5
-"""Part of a lane's workers for the tables that wait now; the others are for later tables."""
+"""Part of a lane's workers that, by prediction, run the tables that wait now.
+
+The other workers are left to tables that get work later.
+"""
 REST = ""
 """The lane of all tiers without a share."""
 _REST_SHARE = 0.05

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 _LOOK_S = 1.0
 """Seconds after which a free worker asks the schedule again, since time changes what may start."""
 FIRST_DEFERRAL_S = 5.0
-"""Wait after the first run that another process kept from a shared lake table. Each later wait is
-twice as long."""
+"""How long shards wait after their first run that did not get the lake table's lease, in seconds.
+
+Each later wait is twice as long.
+"""
 LAST_DEFERRAL_S = 60.0
 """Longest of these waits."""
 DEFERRED_S = 900.0
-"""Bound of these waits together in a command that ends, for all shards of a lake table."""
+"""Bound of the sum of a lake table's waits, in seconds, if the command ends (`Rules.ends`)."""
 
 
 @dataclass(frozen=True)
