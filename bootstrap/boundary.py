@@ -59,9 +59,10 @@ class Origin:
     def now(cls, capture: Capture) -> Origin:
         """Return the current end offsets of the topics; call this method before the view is opened.
 
-        For append tables of PostgreSQL, O is the high watermark of the table's topic, and is read
-        after the last stable offset of the transactions' topic. So if a source transaction's end is
-        below that last stable offset, the transaction's events are below O.
+        For append tables of PostgreSQL, O is the high watermark of the table's topic. This method
+        reads the last stable offset of the transactions' topic first, and O after it. So if a
+        source transaction's end is below that last stable offset, the transaction's events are
+        below O.
 
         The last stable offset of the table's topic could be too low to be O. Kafka commits one
         Kafka transaction first in one topic and then in another, so the end of a source transaction

@@ -79,7 +79,7 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy the remaining chunks; record an upper bound of their log positions.
+        """Copy the remaining chunks; record an upper bound of the log positions of their views.
 
         Raises:
             AttemptSpoiledError: A change of the table spoils the copy, the primary is another
@@ -420,7 +420,7 @@ class Copying:
         return self.context.spark.sparkContext.defaultParallelism
 
     def _most_tasks(self, chunks: int, sessions: int) -> int | None:
-        """Return how many tasks may read a wave; None if Spark's cores are bound enough.
+        """Return the maximum number of tasks that read a wave; None if chunks or cores limit it.
 
         If there are fewer tasks than chunks, a task reads several chunks, one after the other.
         """

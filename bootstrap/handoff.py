@@ -116,8 +116,8 @@ def bootstrap_table(
         limits: Bounds of waits and retries.
 
     Returns:
-        The result. The table is INCREMENTAL. In a resync, its next generation has caught up, and is
-        not published yet.
+        The result. If ``record`` is the record of a next generation, this generation has caught up,
+        and is not published yet. Otherwise, the table is INCREMENTAL.
 
     Raises:
         TributaryError: The bootstrap cannot continue. A table that was BOOTSTRAPPING or CATCHING_UP

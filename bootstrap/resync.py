@@ -54,8 +54,9 @@ def resync_table(
         context: The runs' context.
         connect: Kafka Connect.
         record: The table's record in the state store.
-        to: The capture, prepared for the table, that the next generation follows; None for the
-            table's present one. A generation that is being built for another capture is given up.
+        to: The capture that the next generation follows, already prepared for the table; None for
+            the table's present capture. If a generation is being built for another capture, that
+            generation is given up.
         limits: Bounds of waits and retries.
 
     Raises:
@@ -184,7 +185,8 @@ def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
 
     Readers of the former generation can continue if all of these hold: the former generation is
     INCREMENTAL, no loss of changes was counted between the two copies, the settings are the same,
-    and so is the topic. A next generation that lost changes after O is not published.
+    and so is the topic. A loss after the next generation's O is not checked here, since a
+    generation with such a loss is not published.
     """
     made, by = build.attempt, former.attempt
     if build.topic != former.topic:

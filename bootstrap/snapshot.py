@@ -69,8 +69,8 @@ class SnapshotCopy:
         lake_config: The settings of the lake, which contain the secret key of the hashes.
         guard: Called right before each commit completes; raises FencedError to refuse the commit.
         taken_at: Start of the attempt, which all copied rows get as their source time.
-        parallel: Number of tasks that read the chunks; None for a task for each chunk, of which
-            Spark runs as many as it has cores.
+        parallel: Maximum number of tasks that read the chunks. If None, each chunk has a task of
+            its own, and Spark runs one task per core at the same time.
     """
 
     spark: SparkSession
@@ -96,7 +96,7 @@ class SnapshotCopy:
         """Copy chunks in one lake commit.
 
         Args:
-            chunks: The chunks; one Spark task each.
+            chunks: The chunks. One Spark task reads one chunk, or several (see ``parallel``).
             view: The view in which the sessions read the chunks.
             commit: The metadata of the commit.
             size: Planned size of the whole copy.
@@ -217,7 +217,7 @@ class RowCounter:
 
     @contextmanager
     def counting(self, description: str) -> Iterator[None]:
-        """Count the rows that Spark jobs of the block read, while they run and at their end."""
+        """Count the rows that the block's Spark jobs read; update the count while the jobs run."""
         context = self._spark.sparkContext
         context.setJobGroup(self.group, description)
         context.setLocalProperty("spark.scheduler.pool", description)

@@ -103,9 +103,9 @@ def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) ->
 def require_same_order(record: TableRecord, attempt: Attempt, now: str | None) -> None:
     """Check that the source sorts the table's key as it did when the attempt's chunks were planned.
 
-    A chunk is a range of keys. By another order, a row of a chunk that is left to copy can be in a
-    chunk that was copied, so that no chunk would bring it. The fingerprint shows another collation,
-    but not another version of the library.
+    A chunk is a range of keys. If the order changes, a row that was in a remaining chunk can move
+    to the range of a chunk that is already copied. Then no chunk copies the row. The fingerprint
+    shows that a collation was replaced, but not that the collation's library has a new version.
 
     Args:
         record: The table's record.

@@ -34,7 +34,7 @@ class Step(str, Enum):
 
 @dataclass(frozen=True)
 class LakeFacts:
-    """What the next step needs to know of an attempt's Hudi timeline.
+    """The facts of an attempt's Hudi timeline from which `next_step` finds the next step.
 
     The timeline, not the state store, determines which chunks are copied.
 

@@ -87,9 +87,9 @@ class Attempt(Part):
         x0: x0 as text, the transaction id before which every transaction has ended. For MySQL and
             MariaDB, the id of a marker: only transactions before it can be captured in part.
         chunks: The planned chunks; empty before they are planned.
-        key_order: By which versions of libraries the source sorted the key's text when the first
-            view of ``chunks`` opened. Empty before that, if there is only one chunk, or if no
-            library sorts the key.
+        key_order: The versions of the libraries that sorted the key's text at the source when
+            ``chunks`` were planned. Empty before that, if there is only one chunk, or if no library
+            sorts the key.
         view: The first view of the copy; None before it opens.
         fingerprint: The table's fingerprint at the last check that found the copy valid. The first
             run after the copy compares the current catalog with it. Later runs replace it.
@@ -108,7 +108,7 @@ class Attempt(Part):
         nulls_are_kept: Whether, when O was recorded, the connector sent NULL as NULL. If false, it
             sent the column's default instead of NULL. Runs then ask the primary whether a value
             that equals the default is NULL there.
-        losses: Number of losses of the capture and of the table that were counted before O was
+        losses: Number of losses that were counted, for the capture and for the table, before O was
             recorded.
         shard: The shard's name, once the shard's rows are in the shared table. ``path`` is then the
             shared table's path. None before that, and for a table that is not a shard.

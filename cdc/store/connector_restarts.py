@@ -58,7 +58,7 @@ class Restarts:
         self._store = store
 
     def claim(self, connector: str, *, outage: bool = False) -> Restarted:
-        """Claim a connector's next restart if that is due; return its number.
+        """Claim a connector's next restart if it is due; return the restarts so far.
 
         Args:
             connector: The connector's name.

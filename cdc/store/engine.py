@@ -101,10 +101,10 @@ def _beginning(statement: str) -> Callable[[Connection], None]:
 
 
 def _drop_read_only(failed: ExceptionContext) -> None:
-    """Drop all pooled connections if one is to a server that takes no writes.
+    """Drop all pooled connections if a statement failed because its server is read-only.
 
-    Such a server answers the check of an idle connection, so its connections would be used again
-    and again. New ones reach the server that the host's name stands for now.
+    Such a server passes the pool's check of idle connections, so the pool would use its connections
+    again and again. New connections reach the server that the host's name stands for now.
     """
     if takes_no_writes(failed.original_exception):
         failed.is_disconnect = True

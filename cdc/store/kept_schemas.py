@@ -28,7 +28,7 @@ class KeptSchemas:
         registry: The registry.
         url: The registry's address. The copies are stored by address and id.
         store: The state store that has the copies.
-        away_s: Time after a failed call in which the registry is not called again, in seconds.
+        away_s: How long the registry is not called again after a failed call, in seconds.
     """
 
     def __init__(

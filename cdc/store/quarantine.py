@@ -30,7 +30,7 @@ _RAW = (quarantine.c.key_bytes, quarantine.c.value_bytes)
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A Kafka record that could not be applied to a lake table, so that the state store keeps it.
+    """A Kafka record that the state store keeps, since it could not be applied to a lake table.
 
     Args:
         table: The table.

@@ -294,7 +294,7 @@ class Store:
             connection.execute(gone)
 
     def paused_replays(self) -> list[str]:
-        """Return the sources of which the state store records that replay is paused."""
+        """Return the sources for which the state store has a record of `note_paused_replay`."""
         with self.transaction() as connection:
             return list(connection.execute(sa.select(paused_replay_rows.c.source)).scalars())
 

@@ -76,7 +76,7 @@ refuses the other states.
 
 @dataclass(frozen=True)
 class CommitSummary(Part):
-    """The state store's cached copy of metadata of a table's last lake commit.
+    """The metadata of a table's last lake commit, as the state store caches it.
 
     If it differs from the lake's timeline, the timeline is right.
 

@@ -51,7 +51,7 @@ class TaskLook(Part):
         doubts: By table, the newest doubt. A look records a doubt if it cannot find out whether
             changes of the table were lost when a task ended.
         topic_ids: The UUID of each topic in ``ends``, as the attempt of its table has recorded it.
-            A look from before this field has none, and counts for any topic.
+            A look that is older than this field has none, and counts for any topic.
         format: Version of this document.
     """
 
@@ -65,8 +65,8 @@ class TaskLook(Part):
     def is_of(self, record: TableRecord) -> bool:
         """Whether the look's offsets are those of the table's topic.
 
-        They are not if the topic was deleted and created again after the look, as it is by an
-        ``offboard --delete-data`` and a new ``onboard``.
+        They are not if the topic was deleted and created again after the look, for example by
+        ``offboard --delete-data`` and then ``onboard``.
         """
         known = self.topic_ids.get(record.topic)
         return known is None or (record.attempt is not None and record.attempt.topic_id == known)

@@ -71,8 +71,8 @@ def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
 def connect_args(url: URL) -> dict[str, Any]:
     """Return the arguments of the database's driver for the state store's connections.
 
-    They are the time-outs. For PostgreSQL, they also turn prepared statements off, which fail at
-    random behind a pooler that gives each transaction another session of the server. An argument
+    They set the time-outs. For PostgreSQL, they also turn off prepared statements, since these fail
+    at random behind a pooler that gives each transaction another session of the server. An argument
     that the URL sets is left out.
     """
     connecting = {"connect_timeout": CONNECT_LIMIT_S}
@@ -114,7 +114,8 @@ def idle_limit_of_transaction(url: URL) -> str | None:
 def takes_no_writes(error: BaseException) -> bool:
     """Whether the state store's server has refused a statement because it is read-only.
 
-    It is another server than before if the host's name has moved to another one in a failover.
+    After a failover, an open connection can still lead to the former primary, which is read-only,
+    while the host's name already stands for the new primary.
 
     Args:
         error: The driver's error.

@@ -74,8 +74,8 @@ class TypeLook(Part):
             left out.
         run: The Kafka Connect task that sent the connector's newest heartbeat; empty if there is no
             heartbeat.
-        former: By name, then by schema, the types that had this name before, oldest first. Only the
-            types that looks have found since the first look that saw the task ``run``.
+        former: By name, then by schema, the types that had this name before, oldest first. It has
+            only types that were found at or after the first look that saw the task ``run``.
         older: The ``former`` of the task before ``run``, from the last look that saw that task.
         suspects: Object ids of the types that the connector can mistake for another type.
         mistaken: The columns whose type the connector can mistake for another type: by table and

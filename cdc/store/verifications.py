@@ -28,8 +28,9 @@ class VerifyRecord(Part):
         attempt: Identity of the attempt whose lake table was compared.
         at: When the comparison ended.
         rows: Number of distinct keys on both sides together.
-        differences: Number of confirmed differences by kind. ``more`` counts those beyond the
-            thousand that ``verify`` lists, and ``unsettled`` the keys that never stood still.
+        differences: Number of confirmed differences by kind. ``more`` counts the differences beyond
+            the thousand that ``verify`` lists. ``unsettled`` counts the keys for which the rounds
+            gave no result, and the differing keys that no round checked.
         position: Position of the source's log up to which the comparison covers all changes.
         seconds: Duration of the comparison in seconds.
         equal_at: When a comparison of this attempt last found source and lake equal; None if none
