@@ -133,8 +133,8 @@ class Partition:
             the changes.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
         identity_key: Columns of the index that is the replica identity; None without such an index.
-        attached: The ids of the transactions that attached the partition, and the parent partitions
-            above it.
+        attached: The ids of the transactions that attached the partition to its parent, and each of
+            the parents to the next one.
         indexes: By object id, the indexes that PostgreSQL accepts as the partition's replica
             identity in place of the primary key.
         access_method: The table access method if it writes no row changes to the WAL; else empty.

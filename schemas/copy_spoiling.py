@@ -29,7 +29,7 @@ def spoiling(
     - a column was added, dropped or renamed, or its type was changed, since some chunks can be read
       before the change and some after it;
     - the definitions of several columns were written again without a difference, since the columns
-      could have swapped their names while a chunk was read;
+      could have swapped their names, and swapped them back after a chunk was read;
     - the table has a new file, since a view from before the rewrite reads no rows, without an
       error;
     - an append table has a new partition, since no chunk reads it.

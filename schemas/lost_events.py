@@ -97,9 +97,10 @@ def _partitions(
 
 
 def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
-    """Yield a change if another index was the replica identity between two reads of the catalog.
+    """Yield a change if another index can have been the replica identity for a while.
 
-    The table and each of its partitions are examined.
+    The function examines the time between two reads of the catalog, for the table and each of its
+    partitions.
 
     Args:
         before: The catalog that the lake follows.

@@ -91,7 +91,7 @@ def _refused() -> Iterator[TypeEntry]:
 
 
 def _why_refused(kind: PostgresType) -> str:
-    """Return the reason that the error for a refused type names."""
+    """Return why a type is refused, from the error that its method ``rule`` raises."""
     try:
         kind.rule(table="t", column="c")
     except UnsupportedTypeError as error:

@@ -11,8 +11,8 @@ stores NULL for a date such as ``2024-02-31``; an event with such a date stops t
 
 Snapshot and stream store the same JSON for a JSON document of MySQL (`schemas.json_text`).
 Geometries are EWKB, which is WKB with the SRID unless the SRID is 0. The snapshot reads the
-server's stored bytes. It does not use ``ST_AsBinary``, which swaps the axes of some SRIDs, since
-the connector does not swap them.
+server's stored bytes. It does not use ``ST_AsBinary``: this function swaps the axes of some SRIDs,
+and the connector does not.
 
 These types have no rule:
 

@@ -19,8 +19,8 @@ These types have no rule, because of what Debezium 3.7 does to their values:
   floating-point numbers of geometric types;
 - the string of a ``tstzrange`` depends on the time zone of the Connect worker, and the string of an
   ``hstore`` on the order of hashes;
-- multiranges, composites, ``tsquery``, ``pg_lsn`` and arrays of domains, ``interval``, ``money``
-  and ``xml`` are not sent at all;
+- multiranges, composites, ``tsquery`` and ``pg_lsn`` are not sent at all, nor are arrays whose
+  elements are domains, ``interval``, ``money`` or ``xml``;
 - ``reg*`` and ``aclitem`` are not sent, either, and a rename of the object that a value names
   changes its text without an event.
 
@@ -345,7 +345,7 @@ def _failure(place: _Place, why: str, as_type: str) -> str:
 
     The SQL casts a string that contains ``why``, and the cast fails. PostgreSQL has no other way to
     raise an error, unless a function is installed in the source. The string also contains the
-    value, of which a long text is cut, so the planner cannot evaluate the cast too early.
+    value, so the planner cannot evaluate the cast too early. A long value is cut.
 
     Args:
         place: The column with the value.

@@ -115,10 +115,10 @@ def definition(column: CatalogColumn) -> str:
 def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
     """Whether generated columns keep their values after a MODIFY of a column that they use.
 
-    The values stay if an integer type becomes wider and stays signed or unsigned. They also stay if
-    the column only gets more bytes, letters or labels. Any other change of the type can change
-    them: an expression can cast a value to a string, in which zerofill, digits and fractions of
-    seconds are visible.
+    The values stay if an integer type becomes wider, from signed to signed or from unsigned to
+    unsigned. They also stay if the column only gets more bytes, letters or labels. Any other change
+    of the type can change them: an expression can cast a value to a string, in which zerofill,
+    digits and fractions of seconds are visible.
     """
     if definition(old).removeprefix(old.type) != definition(new).removeprefix(new.type):
         return False

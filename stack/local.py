@@ -254,7 +254,7 @@ class LocalStack:
     def mysql(
         self, kind: str, *statements: str, database: str | None = None, replica: bool = False
     ) -> list[Row]:
-        """Run statements as superuser of the stack's MySQL or MariaDB, in one transaction each.
+        """Run statements as superuser of the stack's MySQL or MariaDB, each in its own transaction.
 
         Args:
             kind: ``mysql`` or ``mariadb``.

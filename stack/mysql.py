@@ -83,7 +83,7 @@ class MysqlServer:
     def sql(
         self, *statements: str, database: str | None = None, limit_s: float = _STEP_LIMIT_S
     ) -> list[Row]:
-        """Run statements as superuser of the stack's MySQL or MariaDB, in one transaction each.
+        """Run statements as superuser of the stack's MySQL or MariaDB, each in its own transaction.
 
         Args:
             statements: The statements.

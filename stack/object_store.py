@@ -31,7 +31,7 @@ _CREATE_S = 10.0
 
 @dataclass(frozen=True)
 class StoreLogin:
-    """How the stack's servers of table names reach a lake on its S3-compatible server.
+    """How the stack's Hive Metastore and Trino reach a lake on the S3-compatible server.
 
     Args:
         endpoint: The URL of the S3-compatible server.

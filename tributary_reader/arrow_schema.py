@@ -42,7 +42,7 @@ def arrow_schema(avro: str, *, meta: bool) -> pa.Schema:
 
 
 def _type(avro: Any) -> pa.DataType:
-    """Return the Arrow type of an Avro type in parsed JSON, which can be a union with null."""
+    """Return the Arrow type of an Avro type (parsed JSON), or of its union with null."""
     pa = pyarrow_module()
     if isinstance(avro, list):
         (avro,) = (one for one in avro if one != "null")

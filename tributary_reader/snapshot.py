@@ -145,7 +145,7 @@ def read_pointer(storage: Storage, url: str) -> Pointer | None:
 
 
 def table_folder(url: str) -> str:
-    """Return a table's folder, given this folder or the path of one of the generations in it."""
+    """Return a table's folder; ``url`` is this folder, or the path of one of its generations."""
     parent, _, name = url.rstrip("/").rpartition("/")
     return parent if name.startswith(_ATTEMPT) else url
 
