@@ -37,7 +37,7 @@ class CaptureAnswer:
 
 
 class Answers:
-    """Asks the servers for ``status``, and waits as long as each server's client waits.
+    """Asks the servers what ``status`` needs; the servers' clients limit the waits.
 
     Args:
         services: The services of the command.

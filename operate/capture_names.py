@@ -98,7 +98,7 @@ def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: Capt
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Return an error for each new table of a group whose topic is also another table's topic."""
+    """Return an error for each new table of a group that would share a topic with another table."""
     known = {
         record.table
         for record in services.store.tables()
@@ -137,7 +137,7 @@ def other_tier(config: Config, record: TableRecord) -> StateError | None:
 
 
 def unfinished_move(config: Config, record: TableRecord) -> StateError | None:
-    """Return an error if a table is not in the tier of its settings, or also in another capture."""
+    """Return an error if a table's settings name another tier, or the table is in two captures."""
     if (error := other_tier(config, record)) is not None or record.other is None:
         return error
     return StateError(

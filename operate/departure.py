@@ -1,4 +1,4 @@
-"""Removes tables from a capture, and the capture itself after its last table."""
+"""Removes tables from a capture, and removes the capture after its last table has left."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def needed_by_others(
 ) -> bool:
     """Whether other tables than the leaving ones need a capture.
 
-    A table needs the capture that it follows, the capture that its next generation follows, and
-    the capture that it joins or leaves in a move that is not finished.
+    A table needs the capture that it follows and the one that its next generation follows. During a
+    move, it also needs the capture that it joins or leaves.
     """
 
     def uses(record: TableRecord) -> bool:
@@ -45,7 +45,7 @@ def depart(
     *,
     delete_topics: bool = False,
 ) -> list[str]:
-    """Remove tables from a capture for a command, and the capture if no other table needs it.
+    """Remove tables from a capture for a command; also remove a capture that no other table needs.
 
     The step can be repeated. The caller holds the leases of the tables and of the capture.
 

@@ -253,7 +253,7 @@ def offboard(
 def _leave_other(
     services: Services, record: TableRecord, *, delete_topics: bool, absent: SourceError | None
 ) -> tuple[list[str], list[str]]:
-    """Remove a table to offboard from the other capture of a move that is not finished.
+    """For ``offboard``, remove a table also from the other capture of its unfinished move.
 
     Returns:
         What was removed, and notes on what remains on a source that does not answer.

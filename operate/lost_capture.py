@@ -40,7 +40,7 @@ def is_copying(record: TableRecord) -> bool:
 def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
     """Return the records of a capture's tables whose state is not RETIRED.
 
-    A table that moves to the capture has the record of its next generation there.
+    For a table that is moving to the capture, the result has the record of its next generation.
     """
     known = _of_capture(services.store.tables(), capture)
     there = {record.table for record in known}

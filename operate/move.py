@@ -49,7 +49,7 @@ class Next(str, Enum):
 
 
 def next_of(record: TableRecord, tier: str) -> Next:
-    """Return what is to be done next for a table whose settings name a tier.
+    """Return the next step that takes a table to the tier of its settings.
 
     Args:
         record: The table's record.
@@ -69,7 +69,8 @@ def joining(record: TableRecord, to: TierCapture, *, at: datetime) -> TableRecor
     one. Otherwise it changes its tier at once, and its unfinished copy begins again there.
 
     Args:
-        record: The table's record. A capture other than ``to`` that it names is left already.
+        record: The table's record. If ``other`` is another capture than ``to``, the table has
+            already left it.
         to: The capture to join.
         at: Now, in UTC.
 
@@ -108,8 +109,8 @@ def move(
     Args:
         services: The services of the command.
         tables: The tables.
-        delete_topics: Whether to delete the topics that the tables leave, and the own topics of a
-            capture that its last table leaves.
+        delete_topics: Whether to delete the topics that the tables leave. If True, the own topics
+            of a capture are deleted, too, after its last table has left.
 
     Returns:
         One outcome per table, in the order given.
@@ -150,7 +151,7 @@ class _Move:
         return [self._outcomes[table] for table in tables]
 
     def _ahead(self, tables: Sequence[TableId]) -> dict[TableId, Next]:
-        """Return what is to be done for each table for which there is something to do."""
+        """Return the next step of each table; leave out tables that need no step."""
         ahead: dict[TableId, Next] = {}
 
         def one(table: TableId) -> Outcome:

@@ -1,4 +1,4 @@
-"""Sums up what a command did with many tables, so that thousands of tables can be read."""
+"""Sums up what a command did, so that a person can read the outcome of thousands of tables."""
 
 from __future__ import annotations
 

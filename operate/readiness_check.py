@@ -159,7 +159,7 @@ def examine(
             name a column that the table lacks.
         SourceError: There is no such table, or the source cannot be reached.
         ConfigError: The table's path in the lake overlaps with another table's path.
-        StateError: The settings name another tier than the table's record, and it does not move.
+        StateError: The settings have another tier than the record, and the table does not move.
     """
     settings = services.config.table_settings(table)
     known = known or on_record(services)

@@ -46,8 +46,8 @@ def expand(
             shards share. The parts of ``[source:]schema.table`` can have the wildcards ``*``, ``?``
             and ``[...]``.
         config: The configuration, which has the default source and the shared lake tables.
-        known: The tables that a wildcard can match. A table that is named without a wildcard need
-            not be among them.
+        known: The tables that a wildcard can match. An argument without a wildcard can also name
+            another table.
         where: Where the known tables are, for the error's message, such as ``on the plan``.
 
     Raises:

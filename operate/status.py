@@ -53,9 +53,9 @@ class TableStatus:
 
     Args:
         record: The table's record in the state store.
-        events_behind: Number of offsets between the last commit and the end of the topic, where
-            events of open Kafka transactions count. At most this many events wait. None without a
-            commit, or if Kafka did not answer.
+        events_behind: Number of offsets between the last commit and the end of the topic, including
+            those of open Kafka transactions. At most this many events wait. None without a commit,
+            or if Kafka did not answer.
         watermark: Event time up to which the table is complete; None if this time is not known. It
             can be later than the last commit's watermark: the newest heartbeat counts, too, if the
             lake has all events of the topic and Connect writes in Kafka transactions.
@@ -194,7 +194,7 @@ def status(
     Args:
         services: The services of the command.
         tables: The tables.
-        answers: Asks the servers; by default without a bound of its own.
+        answers: Asks the servers; by default an `Answers`, which has no time limit of its own.
         brief: Whether to leave out the notes that take time for each table.
     """
     wanted, plan_records = set(tables), services.store.tables()
@@ -237,7 +237,7 @@ def status(
 def _targets(
     services: Services, plan_records: Sequence[TableRecord], found: Sequence[TableStatus]
 ) -> list[Shortfall]:
-    """Return the targets of the shown tables that are missed or cannot be kept.
+    """Return which targets of the shown tables are missed or cannot be kept.
 
     All tables on the plan count for the load of the workers.
     """
@@ -317,8 +317,8 @@ class _SharedFacts:
         lacking: Number of a table's quarantined records, by the id of the table's attempt.
         evidence: The evidence of each capture, by source and tier.
         beats: Time of each capture's newest heartbeat, by source and tier.
-        losses: The losses of changes that earlier commands have recorded, by capture or table.
-        tasks: By connector, the newest recorded state of the connector's tasks.
+        losses: The losses that the state store has counted, by capture or table.
+        tasks: By connector, the newest stored look at the connector's tasks.
         held: The leases that processes hold, by resource.
         verified: The newest result of ``verify``, by table.
         brief: Whether to leave out the notes that take time for each table.

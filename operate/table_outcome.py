@@ -33,7 +33,8 @@ class Outcome:
         details: Plain values for ``--output json``.
         left_out: Whether the table was left out: it cannot be replicated, and it was only matched
             by a wildcard, not named by an argument. This is no failure.
-        counted_as: How the sum of many tables counts this one, if there is no error.
+        counted_as: The words for this outcome in the summary of many tables, for example
+            ``copied``. Not used if there is an error.
         unchanged: Whether there was nothing to do, so that a list of many tables leaves it out.
     """
 

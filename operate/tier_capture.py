@@ -339,8 +339,8 @@ def _configure(
     - If the connector ran with settings that lose changes, unpublished copies are discarded, and
       the connector gets all wanted settings. If a published table depends on the capture, an error
       is raised instead.
-    - If it ran with settings that lose no changes, only the list of tables and the settings that
-      may change in a running connector are changed.
+    - If it ran with settings that lose no changes, it gets two kinds of wanted settings only: the
+      list of tables, and the settings that may change while a connector runs.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(not_retired(services, capture))

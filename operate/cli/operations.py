@@ -223,7 +223,8 @@ def _show_end(renderer: Renderer, held: int, ended: bool) -> None:
 def _require_read(renderer: Renderer, files: Sequence[str]) -> None:
     """End the command if files with secrets have changed since it has read them.
 
-    The state store, which has what the command otherwise prints at its end, may be out of reach.
+    Without this end, the command would next read the state store, to print what waits for an
+    operator. The store's secret can be among the changed ones, so the store may be out of reach.
     """
     if files:
         renderer.line(
@@ -313,7 +314,7 @@ def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
 
 
 def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
-    """Print the freshness targets that are missed or cannot be kept, or that there are none."""
+    """Print which freshness targets are missed or cannot be kept, or say that all are kept."""
     if renderer.json:
         renderer.document({"targets": [one.to_json() for one in targets]})
     elif not targets:

@@ -134,7 +134,7 @@ class Demo:
         return self.results
 
     def _is_as_wanted(self, stack: LocalStack) -> bool:
-        """Whether servers run that have this demo's kind of source and kind of storage."""
+        """Whether the stack runs, with this demo's kind of source and kind of storage."""
         if not any(server.pid for server in stack.status()):
             return False
         found = stack.addresses()

@@ -48,7 +48,7 @@ def result(call: Future[T], what: str, until: float) -> T:
     Args:
         call: The call.
         what: What was asked, for the error.
-        until: The time by ``time.monotonic()`` until which to wait.
+        until: The time at which the wait ends, by ``time.monotonic()``.
 
     Raises:
         Overdue: The call has not returned in time.

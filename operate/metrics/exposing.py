@@ -44,12 +44,12 @@ class _Shown(Collector):
 
 
 class Scrapes(Collector):
-    """Answers scrapes. Several at the same time read the facts once.
+    """Answers scrapes. Scrapes at the same time share one read of the facts.
 
     Args:
         config: The configuration.
         reader: Reads the facts.
-        cache_s: Seconds for which facts are shown again.
+        cache_s: How long scrapes show the facts of one read, in seconds.
         bound_s: How long a scrape waits for facts, in seconds.
     """
 
@@ -102,7 +102,7 @@ def serving(
         config: The configuration.
         host: The address to listen at.
         port: The port; 0 chooses a free one.
-        cache_s: Seconds for which scrapes show the facts of an earlier scrape.
+        cache_s: How long scrapes show the facts of one read, in seconds.
 
     Yields:
         The port.

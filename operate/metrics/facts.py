@@ -47,7 +47,7 @@ class Facts:
     Args:
         up: Whether each service answered.
         read_at: When the facts were read.
-        seconds: How long that took.
+        seconds: How long the read took, in seconds.
         status: What `status` shows; None if the state store did not answer.
         forecast: What `plan` shows; None if Kafka did not answer.
         runs: The newest run of each table.
@@ -62,9 +62,10 @@ class Facts:
 
 
 class BoundedAnswers(Answers):
-    """Asks the servers for one scrape, and waits for none longer than the scrape allows.
+    """Asks the servers what one scrape shows; no wait is longer than the scrape may take.
 
-    First each service shows that it answers. One that does not is not asked again by this scrape.
+    First, each service is probed. If a service does not answer the probe, this scrape does not ask
+    it again.
 
     Args:
         services: The services.
@@ -88,7 +89,7 @@ class BoundedAnswers(Answers):
         """Return the source.
 
         Raises:
-            TributaryError: It does not answer.
+            TributaryError: The source does not answer.
         """
         self._require(("source", name))
         return super().source(name)
@@ -112,7 +113,7 @@ class BoundedAnswers(Answers):
         return super().connect()
 
     def captures(self, captures: Sequence[CaptureNames]) -> list[CaptureAnswer]:
-        """Return the servers' answers about each capture, which are asked at the same time."""
+        """Ask the servers about all captures at the same time; return the answers in order."""
         asked = [
             (names, self._calls.start(("capture", names.resource), partial(self.capture, names)))
             for names in captures
@@ -132,7 +133,7 @@ class BoundedAnswers(Answers):
             raise error
 
     def _probe(self, until: float) -> dict[Service, TributaryError | None]:
-        """Ask each service for something small; return the errors of those that do not answer."""
+        """Send each service a small request; return each one's error, or None if it answers."""
         services, calls = self.services, self._calls
         asked: dict[Service, Future[object]] = {
             ("kafka", ""): calls.start("kafka", lambda: services.kafka.ping()),
@@ -167,7 +168,7 @@ class FactReader:
         self._runs: NewestRuns | None = None
 
     def read(self) -> Facts:
-        """Return the facts now."""
+        """Read the facts of one scrape, and return them."""
         began, now = time.monotonic(), datetime.now(timezone.utc)
         try:
             self._runs = self._runs or NewestRuns(self._services.store)

@@ -67,7 +67,7 @@ def families(config: Config, facts: Facts | None) -> Iterator[GaugeMetricFamily]
 
 
 def _add_all(found: _Families, config: Config, facts: Facts, status: Status) -> None:
-    """Add what needs the state store."""
+    """Add the metrics whose values need the state store."""
     behind: dict[str, int] = {}
     for table in status.tables:
         run = (facts.runs or {}).get(table.record.table)
