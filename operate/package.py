@@ -165,6 +165,7 @@ def _write(env: Any, path: Path) -> None:
 
 
 def _manifest(bundles: tuple[str, ...]) -> Manifest:
+    """Return the manifest of the archive that is being packed."""
     return Manifest(
         tributary=version("tributary-cdc"),
         python=platform.python_version(),

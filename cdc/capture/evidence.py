@@ -8,8 +8,8 @@ of the other servers are judged nevertheless.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from schemas.errors import TributaryError
 
@@ -178,21 +178,21 @@ class CaptureEvidence:
     skipped: Answer[str | None] = None
     strays: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
 
+    @classmethod
+    def unanswered(cls, names: CaptureNames, error: TributaryError) -> CaptureEvidence:
+        """Return the evidence of a capture about which no server has answered.
+
+        Args:
+            names: The capture's publication, slot and connector.
+            error: Why no server has answered.
+        """
+        facts: dict[str, Any] = dict.fromkeys(_answers(), error)
+        return cls(names, **facts)
+
     @property
     def errors(self) -> list[TributaryError]:
         """The errors of the servers that did not answer, without duplicates."""
-        answers: tuple[Answer[object], ...] = (
-            *(self.log, self.lost, self.unreadable, self.obstacles, self.server),
-            *(
-                self.continuity,
-                self.topics,
-                self.life,
-                self.statements,
-                self.skipped,
-                self.connector,
-                self.stored,
-            ),
-        )
+        answers = [getattr(self, name) for name in _answers()]
         found = [answer for answer in answers if isinstance(answer, TributaryError)]
         return list({id(error): error for error in found}.values())
 
@@ -226,3 +226,8 @@ class CaptureEvidence:
     def stored_position(self) -> LogPosition | None:
         """The capture's stored position; None if Connect has stored none or does not answer."""
         return None if isinstance(self.stored, TributaryError) else self.stored
+
+
+def _answers() -> list[str]:
+    """Return the names of the evidence's facts that are an error if a server does not answer."""
+    return [one.name for one in fields(CaptureEvidence) if str(one.type).startswith("Answer[")]

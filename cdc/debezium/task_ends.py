@@ -93,7 +93,9 @@ def takes_key(record: KafkaRecord) -> bool:
 
 
 class TaskEnds:
-    """Finds ends of tasks in topics of one partition, and reads the events around them.
+    """Finds the offsets at which tasks ended in a topic, and reads the events around them.
+
+    The topics have a single partition.
 
     Args:
         reader: Reads the topics.

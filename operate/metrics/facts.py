@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
@@ -69,7 +69,7 @@ class BoundedAnswers(Answers):
 
     Args:
         services: The services.
-        calls: The calls of all scrapes.
+        calls: Makes the calls to the servers. All scrapes share it.
         bound_s: The bound of the whole scrape, in seconds.
     """
 
@@ -124,9 +124,7 @@ class BoundedAnswers(Answers):
         found = answer(call, names.resource, self._until)
         if isinstance(found, CaptureAnswer):
             return found
-        unknown = CaptureEvidence(names, *(found,) * 8)
-        silent = replace(unknown, statements=found, life=found, continuity=found, skipped=found)
-        return CaptureAnswer(silent, None, found.message)
+        return CaptureAnswer(CaptureEvidence.unanswered(names, found), None, found.message)
 
     def _require(self, service: Service) -> None:
         if (error := self._away.get(service)) is not None:
