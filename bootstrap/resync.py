@@ -7,8 +7,9 @@ The next generation then catches up again. Now it has all changes of the serving
 replaces it.
 
 The next generation can follow the topic of another tier's capture. Offsets of two topics cannot be
-compared. So before the next generation replaces the serving one, its capture must reach a marker
-that was written after the last commit to the serving generation.
+compared. So after the last commit to the serving generation, the resync writes a marker. The next
+generation replaces the serving one only after it has applied all changes of its own topic up to the
+marker.
 """
 
 from __future__ import annotations

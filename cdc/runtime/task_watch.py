@@ -164,7 +164,7 @@ def _watch(spark: SparkSession, timeout_s: float) -> None:
 def _cancel_stuck_stages(
     context: Any, progress: StageProgress, cancelled: CancelledStages, timeout_s: float
 ) -> None:
-    """Cancel Spark's stages without progress, and count the cores that cancelled tasks hold.
+    """Cancel stages that make no progress; count the cores that cancelled tasks hold.
 
     If cancelled tasks hold all cores, cancel all stages.
     """
