@@ -21,7 +21,6 @@ from tests.integration.rigs.shop import settle
 
 POINTS = ["bootstrap.before_publish", "shards.after_join", "bootstrap.after_publish"]
 RUN_POINTS = ["run.in_commit", "run.after_commit"]
-ONE_OF_THEM = "shards.after_join"
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +32,8 @@ def project(
         yield Project.create(tmp_path_factory.mktemp("shards"), database, tables={"all": sharded})
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param(point, marks=() if point == ONE_OF_THEM else pytest.mark.breadth)
-        for point in POINTS + RUN_POINTS
-    ],
-)
+@pytest.mark.breadth
+@pytest.mark.parametrize("point", POINTS + RUN_POINTS)
 def test_a_shard_killed_at_each_point_and_repeated(
     point: str, project: Project, spark: SparkSession
 ) -> None:

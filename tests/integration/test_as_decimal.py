@@ -64,6 +64,7 @@ def rows_of(first: int) -> list[str]:
     ]
 
 
+@pytest.mark.breadth
 def test_numbers_are_the_decimal_of_the_settings_by_copy_and_by_stream(
     shop: Shop, spark: SparkSession
 ) -> None:

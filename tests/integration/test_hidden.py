@@ -114,6 +114,7 @@ def test_values_are_hidden_by_copy_and_by_stream(shop: Shop, spark: SparkSession
     assert (found.equal, found.rows_compared) == (True, 5)
 
 
+@pytest.mark.breadth
 def test_what_is_hidden_is_compared_and_a_new_rule_asks_for_a_copy(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

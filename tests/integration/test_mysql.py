@@ -187,6 +187,7 @@ def starts(shop: Shop) -> int:
     return len(fresh_starts(definition_changes(services.kafka, services.schemas, names)))
 
 
+@pytest.mark.breadth
 def test_a_cascade_is_in_the_binlog_or_the_table_is_refused(shop: Shop) -> None:
     """MySQL's server cascades itself since 9.6, and logs it; MariaDB's engine does it unseen.
 

@@ -22,6 +22,7 @@ from tests.integration.rigs.shop import shop as shop
 from tests.integration.test_mysql_reader import empty
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("database", kinds(MARIADB, of=(MARIADB, MYSQL)), indirect=True)
 def test_rows_that_only_the_replica_has_are_never_published(shop: Shop) -> None:
     """They are written after the fence, before the first session of the copy reads."""

@@ -186,6 +186,7 @@ def errors(shop: Bootstrapping) -> dict[str, str]:
     return {one.table.name: one.error.error for one in shop.run() if one.error is not None}
 
 
+@pytest.mark.breadth
 def test_a_name_that_gets_another_meaning_stops_the_tables_that_use_it(
     shop: Bootstrapping,
 ) -> None:

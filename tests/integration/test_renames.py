@@ -36,7 +36,8 @@ def column(orders: Orders, name: str) -> LakeColumn:
 
 
 @settings(columns={"renames": RENAMED})
-@pytest.mark.parametrize("size", [None, pytest.param(2, marks=pytest.mark.breadth)])
+@pytest.mark.breadth
+@pytest.mark.parametrize("size", [None, 2])
 def test_a_renamed_column_keeps_every_value(orders: Orders, size: int | None) -> None:
     """Events of both names in one batch, or parted; large values that none of them carries."""
     orders.execute(*(f"INSERT INTO T VALUES ({n}, 'a', {BIG}, {n})" for n in range(1, 8)))

@@ -59,7 +59,10 @@ def test_a_session_takes_classes_from_the_archive(archive: Path, tmp_path: Path)
     assert f"{_CLASS} source: shared objects file (top)" in start(archive, tmp_path)
 
 
-@pytest.mark.parametrize("how", ["garbage", "damaged", "foreign"])
+@pytest.mark.parametrize(
+    "how",
+    ["damaged", *(pytest.param(how, marks=pytest.mark.breadth) for how in ("garbage", "foreign"))],
+)
 def test_a_session_works_and_is_quiet_with_an_archive_that_is_no_good(
     archive: Path, tmp_path: Path, how: str
 ) -> None:
