@@ -55,6 +55,8 @@ class Services:
         self, config: Config, progress: Progress, *, spark: SparkSession | None = None
     ) -> None:
         self.config = config
+        self.run_id = str(uuid.uuid4())
+        """Identity of the command's runs, in lake commits and in the state store's histories."""
         self._shared_spark = spark
         self.progress = progress
         self.secret_files = SecretFiles(files_of(config.kafka, config.connect, config.state))
@@ -102,7 +104,7 @@ class Services:
         A killed process can leave a replica on which the replay of the primary's log is paused. The
         first use of this property also resumes that replay.
         """
-        store = Store(self.config.state.connection_url())
+        store = Store(self.config.state.connection_url(), self.run_id)
         self._exit.callback(store.close)
         resume_left_paused(store, Leases(store, progress=self.progress), self.source)
         return store
@@ -235,7 +237,7 @@ class Services:
             sources=_Sources(self),
             leases=self.leases,
             progress=self.interruptible,
-            run_id=str(uuid.uuid4()),
+            run_id=self.run_id,
             connect=self.connect,
             interrupted=self.interruptible.interrupted,
             captured_looks=self.captured_looks,

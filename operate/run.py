@@ -14,6 +14,7 @@ from cdc.run import expiring, run_continuously, run_tables, silences
 from cdc.runtime.jvm_guard import end_soon
 from cdc.runtime.spark import cancel_jobs, has_ended
 from cdc.runtime.task_watch import held_cores
+from cdc.store.histories import Histories
 from cdc.store.lease import held_leases
 from cdc.store.table_state import State
 from operate.automatic_resync import Unattended
@@ -81,8 +82,9 @@ class Runs:
     def watch(self) -> None:
         """Find silent captures, expiring topics, and targets that are missed or cannot be kept.
 
-        A silent capture sends no changes. An expiring topic could drop changes that no run has
-        read. If this check fails, only a warning is logged, since runs do not need the check.
+        The method also deletes old entries of the histories. A silent capture sends no changes. An
+        expiring topic could drop changes that no run has read. If this check fails, only a warning
+        is logged, since runs do not need the check.
         """
         context, records = self._services.run_context, self._records()
         try:
@@ -94,6 +96,7 @@ class Runs:
             )
         except TributaryError as error:
             _log.warning("captures and targets could not be checked: %s", error)
+        self._forget_history()
 
     def resync(self) -> list[Outcome]:
         """Resync the command's tables that need a resync, if the tables' settings allow it now."""
@@ -178,6 +181,13 @@ class Runs:
         """Look for changed secrets after a failure; continuous runs end if there are any."""
         if failed:
             self._services.secret_files.look()
+
+    def _forget_history(self) -> None:
+        """Delete some of the entries of histories that are older than ``state.keep_history``."""
+        try:
+            Histories(self._services.store).forget(self._services.config.state.keep_history_s)
+        except TributaryError as error:
+            _log.warning("old entries of the histories were not deleted: %s", error)
 
     def _interrupt(self, copying: threading.Thread) -> None:
         """Interrupt automatic resyncs, cancel their Spark jobs, and wait for a limited time."""

@@ -12,7 +12,16 @@ from pydantic_core import PydanticCustomError
 from cdc.config import abfs, gcs, s3
 from cdc.config.secrets import SecretRef, expand
 from cdc.config.templates import Conflict
-from cdc.config.value_types import LoginFreeUrl, Options, Positive, Section, Verbatim, is_sensitive
+from cdc.config.value_types import (
+    Duration,
+    LoginFreeUrl,
+    Options,
+    Positive,
+    Section,
+    Verbatim,
+    is_sensitive,
+    seconds_of,
+)
 from cdc.errors import SecretError
 
 HADOOP_PREFIX = "spark.hadoop."
@@ -97,6 +106,13 @@ class StateConfig(Section):
         "sqlite:///.tributary/state.db"
     )
     """SQLAlchemy URL of the state store; a password in it must be a reference."""
+    keep_history: Duration = "30d"
+    """How long `tributary history` shows runs and changes of states; runs delete older entries."""
+
+    @property
+    def keep_history_s(self) -> int:
+        """The setting ``keep_history`` in seconds."""
+        return seconds_of(self.keep_history)
 
     @property
     def sqlite(self) -> bool:

@@ -1,13 +1,15 @@
-"""Each table's history of runs and of schema changes, kept for people to read."""
+"""Each table's history of runs, schema changes and state changes, kept for people to read."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
 from cdc.errors import StateError
+from cdc.store.actor import Actor
 from cdc.store.documents import Codec, Part
 from cdc.store.error_record import ErrorRecord
 from cdc.store.recorded_change import RecordedChange
@@ -21,14 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunEntry(Part):
-    """One run of a table, as an entry of the run history.
+    """One run of a table, or several runs of one hour, as an entry of the run history.
+
+    An entry of several runs has the sums of their numbers, and what else the newest of them has.
 
     Args:
         run_id: Identity of the run.
         table: The table.
         generation: The table's generation.
         state: The table's state after the run.
-        started_at: When the run began to process the table.
+        started_at: When the first of these runs began to process the table.
         seconds: How long the run processed the table, in seconds.
         commits: Number of commits.
         events: Number of changes that were applied.
@@ -36,6 +40,8 @@ class RunEntry(Part):
         offsets: Next offset to read per partition after the run.
         watermark: Event time up to which the table is complete.
         error: The error that ended the table's processing; None if it succeeded.
+        runs: Number of runs.
+        by: The command that executed the run. The state store adds it.
         format: Version of this document.
     """
 
@@ -51,7 +57,27 @@ class RunEntry(Part):
     offsets: Mapping[int, int]
     watermark: datetime | None = None
     error: ErrorRecord | None = None
+    runs: int = 1
+    by: Actor | None = None
     format: Literal[1] = 1
+
+    def after(self, earlier: RunEntry) -> RunEntry | None:
+        """Return one entry for this run and an earlier one of the table; None if they differ.
+
+        They differ if they began in different hours, or if state, generation, error or command are
+        not the same.
+        """
+        if _alike(self) != _alike(earlier):
+            return None
+        return replace(
+            self,
+            started_at=earlier.started_at,
+            seconds=earlier.seconds + self.seconds,
+            commits=earlier.commits + self.commits,
+            events=earlier.events + self.events,
+            counts=dict(Counter(earlier.counts) + Counter(self.counts)),
+            runs=earlier.runs + self.runs,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that commands print for a run of a table."""
@@ -70,7 +96,20 @@ class RunEntry(Part):
             "offsets": {str(partition): offset for partition, offset in self.offsets.items()},
             "watermark": None if self.watermark is None else self.watermark.isoformat(),
             "error": None if self.error is None else asdict(self.error),
+            "runs": self.runs,
+            "by": _by(self.by),
         }
+
+
+def _alike(entry: RunEntry) -> tuple[object, ...]:
+    """Return the values that are the same in all runs of one entry of the run history."""
+    hour = entry.started_at.astimezone(timezone.utc).replace(minute=0, second=0, microsecond=0)
+    error = None if entry.error is None else (entry.error.error, entry.error.message)
+    return (hour, entry.table, entry.generation, entry.state, error, entry.by)
+
+
+def _by(actor: Actor | None) -> dict[str, Any] | None:
+    return None if actor is None else actor.to_json()
 
 
 @dataclass(frozen=True)
@@ -87,6 +126,8 @@ class SchemaEntry(Part):
         changes: The differences from the previous version.
         outcome: ``followed``, or the table's new state: ``needs_bootstrap``, ``paused``.
         key: Identifies the entry, so that a second write of it has no effect.
+        by: The command that recorded the change. The state store adds it.
+        run_id: Identity of that command's runs. The state store adds it.
         format: Version of this document.
     """
 
@@ -98,6 +139,8 @@ class SchemaEntry(Part):
     changes: tuple[RecordedChange, ...]
     outcome: str
     key: str
+    by: Actor | None = None
+    run_id: str | None = None
     format: Literal[1] = 1
 
     @property
@@ -168,6 +211,51 @@ class SchemaEntry(Part):
             "verdict": self.verdict.value,
             "outcome": self.outcome,
             "changes": [change.to_json() for change in self.changes],
+            "by": _by(self.by),
+            "run_id": self.run_id,
+        }
+
+
+@dataclass(frozen=True)
+class StateEntry(Part):
+    """One change of a table's state, as an entry of the state history.
+
+    Args:
+        table: The table.
+        generation: The table's generation after the change.
+        beside: Whether the record is that of the table's next generation, which is built beside the
+            serving one.
+        former: The state before the change; None if there was no record.
+        state: The state after the change; None if the record was removed.
+        why: The reason or the error that the record has after the change; None without one.
+        by: The command that has made the change.
+        run_id: Identity of the command's runs.
+        format: Version of this document.
+    """
+
+    table: TableId
+    generation: int
+    beside: bool
+    former: State | None
+    state: State | None
+    why: str | None
+    by: Actor
+    run_id: str
+    format: Literal[1] = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that commands print for a change of a table's state."""
+        return {
+            "source": self.table.source,
+            "schema": self.table.schema,
+            "table": self.table.name,
+            "generation": self.generation,
+            "next_generation": self.beside,
+            "former": None if self.former is None else self.former.value,
+            "state": None if self.state is None else self.state.value,
+            "why": self.why,
+            "by": self.by.to_json(),
+            "run_id": self.run_id,
         }
 
 
@@ -175,3 +263,5 @@ RUN_ENTRIES = Codec(RunEntry, error=StateError, remedy=STORE_REMEDY)
 """The codec of the state store's run history."""
 SCHEMA_ENTRIES = Codec(SchemaEntry, error=StateError, remedy=STORE_REMEDY)
 """The codec of the state store's schema history."""
+STATE_ENTRIES = Codec(StateEntry, error=StateError, remedy=STORE_REMEDY)
+"""The codec of the state store's history of states."""

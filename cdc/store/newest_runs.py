@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class NewestRuns:
     """The newest run of each table on the plan.
 
-    An entry of the run history never changes, so each is parsed once.
+    A table's newest entry of the run history never changes, so each is parsed once.
 
     Args:
         store: The state store.

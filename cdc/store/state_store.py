@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,8 +17,10 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from cdc.errors import StateError
+from cdc.store.actor import Actor
 from cdc.store.engine import exposed_file, open_engine, shown
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
+from cdc.store.history_rows import Writer
 from cdc.store.table_cost import TABLE_COSTS, TableCost
 from cdc.store.table_state import TABLE_RECORDS, TableRecord
 from cdc.store.tables import (
@@ -26,6 +29,8 @@ from cdc.store.tables import (
     cost_rows,
     format_rows,
     metadata,
+    named,
+    of_table,
     paused_replay_rows,
     run_rows,
     schema_change_rows,
@@ -33,11 +38,6 @@ from cdc.store.tables import (
     table_rows,
 )
 from schemas.table import TableId
-
-RUNS_KEPT = 500
-"""Maximum number of entries per table in the run history. Commands show the last few. A table with
-a run every 90 s has 960 a day, so these are the entries of half a day; logs have the runs before.
-"""
 
 
 class Store:
@@ -47,13 +47,15 @@ class Store:
 
     Args:
         url: Any SQLAlchemy URL, with its secrets. Errors and the repr do not show the secrets.
+        run_id: Identity of this process's runs, for the histories; by default a new one.
 
     Raises:
         StateError: The database cannot be reached, or holds a store of a later version.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, run_id: str | None = None) -> None:
         self._engine = open_engine(url)
+        self._by, self._run_id = Actor.current(), run_id or str(uuid.uuid4())
         self.shown_url = shown(self._engine.url)
         self._known_rows: dict[tuple[Any, ...], tuple[int, str, TableRecord]] = {}
         self._create()
@@ -129,8 +131,10 @@ class Store:
         values = _values(record, expected + 1)
         try:
             with self.transaction() as connection:
+                history = self._history(connection)
+                former = history.former(record.table, beside=record.beside)
                 if expected == 0:
-                    row = {**_named(record.table), "beside": record.beside, **values}
+                    row = {**named(record.table), "beside": record.beside, **values}
                     connection.execute(sa.insert(table_rows).values(**row))
                     changed = 1
                 else:
@@ -138,8 +142,10 @@ class Store:
                         sa.update(table_rows).where(_is_version(record, expected)).values(**values)
                     )
                     changed = connection.execute(update).rowcount
+                if changed == 1:
+                    history.add_state(record, former)
                 if schema is not None and changed == 1:
-                    _add_schema(connection, schema)
+                    history.add_schema(schema)
         except IntegrityError:
             changed = 0
         if changed != 1:
@@ -149,13 +155,14 @@ class Store:
     def put_all(self, records: Sequence[TableRecord]) -> None:
         """Store tables' records in one statement.
 
-        A stored record that another process has changed since it was read is not replaced.
+        A stored record that another process has changed since it was read is not replaced. No state
+        may change, since the history of states gets no entries.
 
         Args:
             records: The new records, each with the version of the stored record that was read.
         """
         known = [
-            {**_named(one.table), "beside": one.beside, "version": one.version} for one in records
+            {**named(one.table), "beside": one.beside, "version": one.version} for one in records
         ]
         rows = [
             {f"known_{name}": value for name, value in key.items()} | _values(one, one.version + 1)
@@ -190,6 +197,7 @@ class Store:
             ):
                 if connection.execute(statement).rowcount != 1:
                     raise _changed_meanwhile(record, record.version)
+            self._history(connection).add_state(taken, (former.state, former.generation))
         return replace(taken, version=former.version + 1)
 
     def delete(self, table: TableId, *, beside: bool = False) -> None:
@@ -198,18 +206,20 @@ class Store:
         The table's histories stay.
         """
         with self.transaction() as connection:
+            history = self._history(connection)
+            history.add_removal(table, history.former(table, beside=beside), beside=beside)
             connection.execute(sa.delete(table_rows).where(_table_and_beside(table, beside)))
 
     def record_schema(self, entry: SchemaEntry) -> None:
         """Add an entry to the schema history, unless the history has it already."""
         with self.transaction() as connection:
-            _add_schema(connection, entry)
+            self._history(connection).add_schema(entry)
 
     def schema_history(self, table: TableId) -> list[SchemaEntry]:
         """Return the schema history's entries for the table, oldest first."""
         query = (
             sa.select(schema_change_rows.c.entry)
-            .where(_of_table(schema_change_rows, table))
+            .where(of_table(schema_change_rows, table))
             .order_by(schema_change_rows.c.id)
         )
         with self.transaction() as connection:
@@ -219,21 +229,15 @@ class Store:
             ]
 
     def record_run(self, entry: RunEntry, cost: TableCost | None = None) -> None:
-        """Add an entry to the run history, and delete the table's entries beyond ``RUNS_KEPT``.
+        """Add an entry to the run history, and join entries of alike earlier runs.
 
         Args:
             entry: The entry.
             cost: The new cost of the table's runs, which replaces the stored one. If None, the
                 stored cost stays.
         """
-        row = {**_named(entry.table), "entry": RUN_ENTRIES.write(entry)}
-        mine = _of_table(run_rows, entry.table)
-        newest_first = sa.select(run_rows.c.id).where(mine).order_by(run_rows.c.id.desc())
         with self.transaction() as connection:
-            connection.execute(sa.insert(run_rows).values(**row))
-            beyond = connection.execute(newest_first.limit(1).offset(RUNS_KEPT)).scalar()
-            if beyond is not None:
-                connection.execute(sa.delete(run_rows).where(mine, run_rows.c.id <= beyond))
+            self._history(connection).add_run(entry)
             if cost is not None:
                 _put_cost(connection, entry.table, cost)
 
@@ -251,7 +255,7 @@ class Store:
         """Return the newest entries of a table's run history, newest first."""
         query = (
             sa.select(run_rows.c.entry)
-            .where(_of_table(run_rows, table))
+            .where(of_table(run_rows, table))
             .order_by(run_rows.c.id.desc())
             .limit(count)
         )
@@ -339,6 +343,10 @@ class Store:
         except SQLAlchemyError as error:
             raise self._unusable(error) from None
 
+    def _history(self, connection: Connection) -> Writer:
+        """Return what adds entries to the histories in a transaction of the state store."""
+        return Writer(connection, self.clock, self._by, self._run_id)
+
     def _records(self, *, beside: bool) -> list[TableRecord]:
         columns = (
             table_rows.c.source,
@@ -408,26 +416,13 @@ def _lost_a_race(error: Exception) -> bool:
     return isinstance(error, SQLAlchemyError) and any(text in str(error) for text in signs)
 
 
-def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
-    """Add an entry to the schema history, unless the history has it already.
-
-    No other process adds the entry meanwhile, since the caller holds the table's lease.
-    """
-    if connection.execute(
-        sa.select(schema_change_rows.c.id).where(schema_change_rows.c.entry_key == entry.key)
-    ).first():
-        return
-    row = {"entry_key": entry.key, **_named(entry.table), "entry": SCHEMA_ENTRIES.write(entry)}
-    connection.execute(sa.insert(schema_change_rows).values(**row))
-
-
 def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
     """Insert or replace the stored cost of a table's runs, in one statement.
 
     A run of the table and a run of its next generation hold different leases, so both processes can
     write the table's first row at the same time. The later write stays.
     """
-    row, key = {**_named(table), "cost": TABLE_COSTS.write(cost)}, list(cost_rows.primary_key)
+    row, key = {**named(table), "cost": TABLE_COSTS.write(cost)}, list(cost_rows.primary_key)
     dialect = connection.dialect.name
     if dialect in MYSQL:
         put = mysql.insert(cost_rows).values(**row)
@@ -438,16 +433,8 @@ def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
     connection.execute(new.on_conflict_do_update(index_elements=key, set_={"cost": row["cost"]}))
 
 
-def _named(table: TableId) -> dict[str, str]:
-    return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
-
-
-def _of_table(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
-    return sa.and_(*(rows.c[name] == value for name, value in _named(table).items()))
-
-
 def _table_and_beside(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
-    return _of_table(table_rows, table) & (table_rows.c.beside == beside)
+    return of_table(table_rows, table) & (table_rows.c.beside == beside)
 
 
 def _is_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine
+
+if TYPE_CHECKING:
+    from schemas.table import TableId
 
 FORMAT = 1
 """Version of the tables below; a store of a later version is refused."""
@@ -58,10 +63,24 @@ run_rows = sa.Table(
     sa.Column("source", _name(), nullable=False),
     sa.Column("schema_name", _name(), nullable=False),
     sa.Column("table_name", _name(), nullable=False),
+    sa.Column("noted_at", sa.Double, nullable=False, index=True),
     sa.Column("entry", _document(), nullable=False),
     sa.Index("tributary_run_table", "source", "schema_name", "table_name", "id"),
 )
-"""One row per table and run: the run history."""
+"""One row per table and run, or per table and hour of earlier runs: the run history."""
+
+state_change_rows = sa.Table(
+    "tributary_state_change",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
+    sa.Column("source", _name(), nullable=False),
+    sa.Column("schema_name", _name(), nullable=False),
+    sa.Column("table_name", _name(), nullable=False),
+    sa.Column("noted_at", sa.Double, nullable=False, index=True),
+    sa.Column("entry", _document(), nullable=False),
+    sa.Index("tributary_state_change_table", "source", "schema_name", "table_name", "id"),
+)
+"""One row per change of a table's state, also for records of next generations."""
 
 cost_rows = sa.Table(
     "tributary_cost",
@@ -200,3 +219,13 @@ leases = sa.Table(
     sa.Column("expires_at", sa.Double, nullable=False),
 )
 """One row per resource that was ever leased. Rows stay, so a token never falls."""
+
+
+def named(table: TableId) -> dict[str, str]:
+    """Return the values of the columns with which each of these SQL tables names a table."""
+    return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
+
+
+def of_table(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
+    """Return the SQL condition that a row is about a table."""
+    return sa.and_(*(rows.c[name] == value for name, value in named(table).items()))

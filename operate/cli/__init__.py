@@ -13,6 +13,7 @@ from cdc.runtime.jvm_guard import end_soon
 from operate.cli import (
     demo,
     generations,
+    history,
     metrics,
     operations,
     project,
@@ -36,7 +37,7 @@ app = typer.Typer(
 # Each module of commands imports heavy packages (Spark, drivers) inside its functions, so that
 # `tributary --help` and completion stay quick.
 for _module in (
-    *(project, tables, generations, operations, schema, quarantine, metrics, stack, demo),
+    *(project, tables, generations, operations, history, schema, quarantine, metrics, stack, demo),
 ):
     _module.register(app)
 

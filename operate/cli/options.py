@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from cdc.store.actor import name_command
 from operate.exit_codes import ExitCode, requires_bootstrap
 from operate.render import Output, Renderer
 from schemas.errors import TributaryError
@@ -61,7 +62,9 @@ class Commands(TyperGroup):
 
 
 def _remember_output(ctx: typer.Context, value: Output) -> Output:
+    """Remember the output format, and the command's name for the state store's histories."""
     ctx.obj.output = value
+    name_command(" ".join(ctx.command_path.split()[1:]))
     return value
 
 

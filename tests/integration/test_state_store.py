@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from urllib.parse import quote
 
 import pytest
@@ -20,13 +20,15 @@ import sqlalchemy as sa
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.run.commits import run_entry
 from cdc.run.context import RunResult
-from cdc.store import state_store
+from cdc.store import histories, history_rows, state_store
 from cdc.store import timeouts as store_timeouts
+from cdc.store.histories import Histories
+from cdc.store.history import SchemaEntry, StateEntry
 from cdc.store.lease import Lease, Leases
 from cdc.store.state_store import Store
 from cdc.store.table_cost import TableCost
 from cdc.store.table_state import State, TableRecord
-from cdc.store.tables import leases
+from cdc.store.tables import leases, run_rows
 from schemas.table import TableId
 from stack.local import LocalStack
 from stack.mysql_software import PRODUCTS
@@ -179,21 +181,59 @@ def test_records_and_leases_of_many_at_once(url: str) -> None:
 def test_the_histories_of_many_tables_stay_bounded_at_once(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_store, "RUNS_KEPT", 3)
+    """A table and its next generation have two writers, which join the same entries."""
+    monkeypatch.setattr(history_rows, "RUNS_WHOLE", 3)
     tables = [TableId("shop", "public", f"t{number}") for number in range(4)]
-    store = Store(url)
+    began = datetime(2026, 1, 2, tzinfo=timezone.utc)
+    store, other = Store(url), Store(url)
 
-    def write(table: TableId) -> None:
-        result = RunResult(table, State.INCREMENTAL)
+    def write(table: TableId, writer: Store) -> None:
+        result = RunResult(table, State.INCREMENTAL, commits=1, events=10, started_at=began)
         for number in range(20):
             run = run_entry(f"{table.name}/{number}", replace(record(), table=table), result)
-            store.record_run(run)
+            writer.record_run(run)
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(write, tables))
+    with ThreadPoolExecutor(8) as pool:
+        pairs = [(table, writer) for table in tables for writer in (store, other)]
+        list(pool.map(lambda pair: write(*pair), pairs))
     for table in tables:
-        kept = [run.run_id for run in store.last_runs(table)]
-        assert kept == [f"{table.name}/{number}" for number in (19, 18, 17)]
+        write(table, store)  # joins what two writers left to each other
+        kept = store.last_runs(table, 100)
+        assert [run.run_id for run in kept[:3]] == [
+            f"{table.name}/{number}" for number in (19, 18, 17)
+        ]
+        assert sum(run.runs for run in kept) == 60
+        assert sum(run.events for run in kept) == 600
+        assert len(kept) < 30
+    store.close()
+    other.close()
+
+
+def test_histories_are_read_by_time_and_forgotten_in_batches(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(histories, "BATCH", 10)
+    store = Store(url, "the run")
+    stored = store.put(record())
+    store.put(replace(stored, state=State.RETIRED))
+    store.record_schema(SchemaEntry(TABLE, 1, 2, stored.updated_at, (7,), (), "followed", "key"))
+    before, known = store.now() - timedelta(minutes=5), Histories(store)
+    result = RunResult(TABLE, State.INCREMENTAL)
+    for number in range(25):
+        store.record_run(run_entry(f"r{number}", record(), result))
+    events = [noted.entry for noted in known.since(before, [TABLE])]
+    assert len(events) == len(known.since(before)) == 28
+    states = [entry for entry in events if isinstance(entry, StateEntry)]
+    assert [(one.former, one.state, one.run_id) for one in states] == [
+        (None, State.REGISTERED, "the run"),
+        (State.REGISTERED, State.RETIRED, "the run"),
+    ]
+    assert known.forget(3600.0) == 0
+    with store.transaction() as connection:
+        connection.execute(sa.update(run_rows).values(noted_at=run_rows.c.noted_at - 7200))
+    assert known.forget(3600.0) == 25
+    assert known.forget(0.0) == 3, "states, and the schema of a table that left the plan"
+    assert known.since(before) == []
     store.close()
 
 

@@ -158,7 +158,7 @@ def full() -> dict[str, Any]:
             "database": "lake_{source}",
             "table": "{schema}_{table}",
         },
-        "state": {"url": "postgresql://tributary:${STATE_PW}@db/state"},
+        "state": {"url": "postgresql://tributary:${STATE_PW}@db/state", "keep_history": "7d"},
         "spark": {
             "master": "yarn",
             "conf": {"spark.sql.shuffle.partitions": 8, "spark.ui.enabled": False},

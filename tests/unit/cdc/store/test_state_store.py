@@ -160,23 +160,8 @@ def test_the_history_is_newest_first_and_per_table(store: Store) -> None:
         store.record_run(entry(run_id=f"r{number}"))
         store.record_run(entry(other, run_id=f"o{number}"))
     assert [run.run_id for run in store.last_runs(TABLE, 3)] == ["r4", "r3", "r2"]
-    assert store.last_runs(TABLE, 1) == [entry(run_id="r4")]
+    assert [replace(run, by=None) for run in store.last_runs(TABLE, 1)] == [entry(run_id="r4")]
     assert store.last_runs(TableId("a", "b", "c")) == []
-
-
-def test_the_history_of_runs_does_not_grow_without_bound(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = TableId("shop", "public", "other")
-    store.record_run(entry(other, run_id="o"))
-    for number in range(6):
-        store.record_run(entry(run_id=f"r{number}"))
-    monkeypatch.setattr(state_store, "RUNS_KEPT", 3)
-    for number in range(6, 8):
-        store.record_run(entry(run_id=f"r{number}"))
-        newest = [f"r{number}", f"r{number - 1}", f"r{number - 2}"]
-        assert [run.run_id for run in store.last_runs(TABLE)] == newest
-    assert store.last_runs(other) == [entry(other, run_id="o")]
 
 
 def test_a_record_that_has_not_changed_is_parsed_once(
@@ -347,7 +332,7 @@ def test_the_schema_history_keeps_each_followed_change_once(store: Store) -> Non
     for _ in range(2):
         store.record_schema(followed)
     (kept,) = store.schema_history(TABLE)
-    assert kept == followed
+    assert replace(kept, by=None, run_id=None) == followed
     assert (kept.version, kept.verdict, kept.outcome) == (2, Verdict.EVOLVE, "followed")
     assert store.schema_history(TableId("shop", "public", "other")) == []
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc.store.actor import Actor
 from cdc.store.history import RunEntry
 from cdc.store.newest_runs import NewestRuns
 from cdc.store.state_store import Store
@@ -53,6 +54,7 @@ def test_differences_are_counted_by_kind_also_beyond_those_that_are_listed() -> 
 
 def test_the_newest_run_of_each_table_on_the_plan_is_found(store: Store) -> None:
     first = RunEntry("r1", ORDERS, 1, State.INCREMENTAL, NOW, 1.0, 1, 2, {"c": 2}, {0: 2})
+    first = replace(first, by=Actor.current())
     runs = NewestRuns(store)
     for table in (ORDERS, PARTS):
         store.put(table_record(table))

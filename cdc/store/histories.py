@@ -1,0 +1,163 @@
+"""Reads the histories of all tables, and deletes their old entries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import sqlalchemy as sa
+
+from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, STATE_ENTRIES
+from cdc.store.table_state import State
+from cdc.store.tables import (
+    of_table,
+    run_rows,
+    schema_change_rows,
+    state_change_rows,
+    table_rows,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from cdc.store.documents import Codec
+    from cdc.store.history import RunEntry, SchemaEntry, StateEntry
+    from cdc.store.state_store import Store
+    from schemas.table import TableId
+
+    Entry = TypeVar("Entry", RunEntry, SchemaEntry, StateEntry)
+else:
+    Entry = TypeVar("Entry")
+
+BATCH = 500
+"""Maximum number of entries that one transaction deletes: SQLite has one writer at a time."""
+BATCHES = 20
+"""Maximum number of these transactions per history in one call."""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """An entry of a history.
+
+    Args:
+        at: When the entry was added, by the state store's clock; for an entry of several runs, when
+            the newest of them was added. For a schema change, when the lake followed the change or
+            the table stopped.
+        entry: The entry.
+    """
+
+    at: datetime
+    entry: RunEntry | SchemaEntry | StateEntry
+
+
+class Histories:
+    """The histories of all tables of a state store.
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def since(self, at: datetime, tables: Collection[TableId] | None = None) -> list[Noted]:
+        """Return the entries of all histories from a time on, oldest first.
+
+        Args:
+            at: The time.
+            tables: The tables; None returns the entries of all tables, also of removed ones.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not an entry.
+        """
+        new = at.timestamp()
+        with self._store.transaction() as connection:
+            runs = _read(connection, run_rows, run_rows.c.noted_at >= new, tables)
+            states = _read(
+                connection, state_change_rows, state_change_rows.c.noted_at >= new, tables
+            )
+            changes = _read(connection, schema_change_rows, sa.true(), tables)
+        # Parsing a day of a fleet takes seconds; until then a SQLite store would take no writes.
+        found = [Noted(_moment(row.noted_at), _entry(RUN_ENTRIES, row)) for row in runs]
+        found += [Noted(_moment(row.noted_at), _entry(STATE_ENTRIES, row)) for row in states]
+        entries = [_entry(SCHEMA_ENTRIES, row) for row in changes]
+        found += [Noted(entry.at, entry) for entry in entries if entry.at >= at]
+        return sorted(found, key=lambda noted: noted.at)
+
+    def forget(self, keep_s: float) -> int:
+        """Delete entries that are older than a time, some thousands of them at most.
+
+        Schema changes of tables on the plan stay, since `status` names the columns that a frozen
+        table leaves out, and a run adds the newest change again if it is missing.
+
+        Args:
+            keep_s: The age in seconds, by the state store's clock.
+
+        Returns:
+            Number of deleted entries.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not an entry.
+        """
+        gone = 0
+        for rows in (run_rows, state_change_rows):
+            old = rows.c.noted_at < self._store.clock - keep_s
+            for _ in range(BATCHES):
+                deleted = self._delete_oldest(rows, old)
+                gone += deleted
+                if deleted < BATCH:
+                    break
+        return gone + self._delete_schemas(keep_s)
+
+    def _delete_oldest(self, rows: sa.Table, old: sa.ColumnElement[bool]) -> int:
+        """Delete one batch of old rows of a SQL table; the search reads only its index."""
+        oldest = sa.select(rows.c.id).where(old).order_by(rows.c.noted_at).limit(BATCH)
+        with self._store.transaction() as connection:
+            ids = connection.execute(oldest).scalars().all()
+            return _delete(connection, rows, ids)
+
+    def _delete_schemas(self, keep_s: float) -> int:
+        """Delete one batch of old schema changes of tables that are not on the plan any more."""
+        same = [
+            schema_change_rows.c[name] == table_rows.c[name]
+            for name in ("source", "schema_name", "table_name")
+        ]
+        on_plan = sa.exists().where(*same, table_rows.c.state != State.RETIRED.value)
+        rows = schema_change_rows
+        oldest = sa.select(rows.c.id, rows.c.entry).where(~on_plan).order_by(rows.c.id).limit(BATCH)
+        with self._store.transaction() as connection:
+            now = float(connection.execute(sa.select(self._store.clock)).scalar_one())
+            old = [
+                row.id
+                for row in connection.execute(oldest)
+                if _entry(SCHEMA_ENTRIES, row).at.timestamp() < now - keep_s
+            ]
+            return _delete(connection, rows, old)
+
+
+def _read(
+    connection: Connection,
+    rows: sa.Table,
+    wanted: sa.ColumnElement[bool],
+    tables: Collection[TableId] | None,
+) -> list[sa.Row[Any]]:
+    """Return the rows of a history; each table is one search of the index."""
+    query = sa.select(rows).where(wanted)
+    queries = [query] if tables is None else [query.where(of_table(rows, one)) for one in tables]
+    return [row for one in queries for row in connection.execute(one).all()]
+
+
+def _delete(connection: Connection, rows: sa.Table, ids: Sequence[int]) -> int:
+    if ids:
+        connection.execute(sa.delete(rows).where(rows.c.id.in_(ids)))
+    return len(ids)
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, timezone.utc)
+
+
+def _entry(codec: Codec[Entry], row: Any) -> Entry:
+    return codec.read(row.entry, f"entry {row.id} of a history")

@@ -1,0 +1,133 @@
+"""Adds entries to the state store's histories, within the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, STATE_ENTRIES, StateEntry
+from cdc.store.table_state import State
+from cdc.store.tables import (
+    named,
+    of_table,
+    run_rows,
+    schema_change_rows,
+    state_change_rows,
+    table_rows,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from cdc.store.actor import Actor
+    from cdc.store.history import RunEntry, SchemaEntry
+    from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
+
+RUNS_WHOLE = 100
+"""Number of a table's newest runs that have an entry each. Earlier ones have one for each hour.
+
+A table with a run every 90 s has 960 a day, and 24 of these entries instead.
+"""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Adds entries to histories.
+
+    Args:
+        connection: The transaction's connection.
+        clock: The state store's clock as a SQL expression.
+        by: The command of this process.
+        run_id: Identity of the command's runs.
+    """
+
+    connection: Connection
+    clock: sa.ColumnElement[float]
+    by: Actor
+    run_id: str
+
+    def add_run(self, entry: RunEntry) -> None:
+        """Add an entry to the run history; join the newest entry that is not kept by itself."""
+        entry = replace(entry, by=entry.by or self.by)
+        row = {**named(entry.table), "noted_at": self.clock, "entry": RUN_ENTRIES.write(entry)}
+        self.connection.execute(sa.insert(run_rows).values(**row))
+        newest_first = sa.select(run_rows.c.id).where(of_table(run_rows, entry.table))
+        newest_first = newest_first.order_by(run_rows.c.id.desc()).limit(2).offset(RUNS_WHOLE)
+        self._join(entry.table, self.connection.execute(newest_first).scalars().all())
+
+    def _join(self, table: TableId, ids: Sequence[int]) -> None:
+        """Put one entry in the place of two entries of the run history, if they are alike.
+
+        A run of a table and a run of its next generation hold different leases. So another process
+        can join the same entries at the same time: the rows are locked before they are read.
+        """
+        both = sa.select(run_rows.c.id, run_rows.c.entry).where(run_rows.c.id.in_(ids))
+        found = self.connection.execute(both.order_by(run_rows.c.id).with_for_update()).all()
+        if len(found) != 2:
+            return
+        name = f"an entry of the run history of table {table}"
+        earlier, later = (RUN_ENTRIES.read(row.entry, name) for row in found)
+        if (joined := later.after(earlier)) is None:
+            return
+        first, second = (row.id for row in found)
+        self.connection.execute(sa.delete(run_rows).where(run_rows.c.id == first))
+        update = sa.update(run_rows).where(run_rows.c.id == second)
+        self.connection.execute(update.values(entry=RUN_ENTRIES.write(joined)))
+
+    def add_schema(self, entry: SchemaEntry) -> None:
+        """Add an entry to the schema history, unless the history has it already.
+
+        No other process adds the entry meanwhile, since the caller holds the table's lease.
+        """
+        if self.connection.execute(
+            sa.select(schema_change_rows.c.id).where(schema_change_rows.c.entry_key == entry.key)
+        ).first():
+            return
+        entry = replace(entry, by=entry.by or self.by, run_id=entry.run_id or self.run_id)
+        row = {"entry_key": entry.key, **named(entry.table), "entry": SCHEMA_ENTRIES.write(entry)}
+        self.connection.execute(sa.insert(schema_change_rows).values(**row))
+
+    def former(self, table: TableId, *, beside: bool) -> tuple[State, int] | None:
+        """Return the state and the generation that the table's record has now; None without one."""
+        where = of_table(table_rows, table) & (table_rows.c.beside == beside)
+        query = sa.select(table_rows.c.state, table_rows.c.generation).where(where)
+        found = self.connection.execute(query).first()
+        return None if found is None else (State(found.state), found.generation)
+
+    def add_state(self, record: TableRecord, former: tuple[State, int] | None) -> None:
+        """Add an entry to the history of states, if a record has a state that is new.
+
+        Args:
+            record: The record after the change.
+            former: State and generation of the record before the change; None if there was none.
+        """
+        if (record.state, record.generation) == former:
+            return
+        why = record.reason or (None if record.error is None else record.error.message)
+        self._note(
+            StateEntry(
+                *(record.table, record.generation, record.beside),
+                former=None if former is None else former[0],
+                state=record.state,
+                why=why,
+                by=self.by,
+                run_id=self.run_id,
+            )
+        )
+
+    def add_removal(
+        self, table: TableId, former: tuple[State, int] | None, *, beside: bool
+    ) -> None:
+        """Add to the history of states that a table's record was removed, if there was one."""
+        if former is None:
+            return
+        facts = (table, former[1], beside, former[0])
+        self._note(StateEntry(*facts, state=None, why=None, by=self.by, run_id=self.run_id))
+
+    def _note(self, entry: StateEntry) -> None:
+        row = {**named(entry.table), "noted_at": self.clock, "entry": STATE_ENTRIES.write(entry)}
+        self.connection.execute(sa.insert(state_change_rows).values(**row))

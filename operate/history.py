@@ -1,0 +1,136 @@
+"""``history``: what has happened to tables, who did it, and in which run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from cdc.config.value_types import seconds_of
+from cdc.store.histories import Histories
+from cdc.store.history import RunEntry, SchemaEntry, StateEntry
+from operate.render import seconds
+
+if TYPE_CHECKING:
+    from cdc.store.actor import Actor
+    from cdc.store.histories import Noted
+    from operate.context import Services
+    from schemas.table import TableId
+
+
+class Kind(str, Enum):
+    """The kinds of events that ``history`` lists."""
+
+    RUN = "run"
+    SCHEMA = "schema"
+    STATE = "state"
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a table, as ``history`` shows it.
+
+    Args:
+        at: When it happened, by the state store's clock.
+        kind: The kind of event.
+        table: The table.
+        what: The event in words.
+        by: The command that has made it; None if it is not recorded.
+        run_id: Identity of the command's runs, which lake commits have, too.
+        facts: The event's other facts, as plain values.
+    """
+
+    at: datetime
+    kind: Kind
+    table: TableId
+    what: str
+    by: Actor | None
+    run_id: str | None
+    facts: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as plain values."""
+        return {"at": self.at, "kind": self.kind.value, "what": self.what, **self.facts}
+
+
+def history(
+    services: Services,
+    since: datetime,
+    tables: Collection[TableId] | None = None,
+    kinds: Sequence[Kind] = (),
+) -> list[Event]:
+    """Return the events of tables from a time on, oldest first.
+
+    Args:
+        services: The services of the command.
+        since: The time.
+        tables: The tables; None stands for all tables, also those that left the plan.
+        kinds: The kinds of events; empty for all kinds.
+
+    Raises:
+        StateError: The state store cannot be used.
+    """
+    events = map(_event, Histories(services.store).since(since, tables))
+    return [event for event in events if not kinds or event.kind in kinds]
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """Return the time that an option names, for example ``24h``, ``7d`` or ``2026-03-01T12:00``.
+
+    Args:
+        text: A duration before now, or a time in the form of ISO 8601. A time without a time zone
+            is in UTC.
+        now: Now, with a time zone.
+
+    Raises:
+        ValueError: The text is neither.
+    """
+    if re.fullmatch(r"[1-9][0-9]{0,5}[smhd]", text):
+        return now - timedelta(seconds=seconds_of(text))
+    try:
+        found = datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text))
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is neither a time nor a duration such as 90m, 24h or 7d"
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+
+
+def _event(noted: Noted) -> Event:
+    entry = noted.entry
+    if isinstance(entry, RunEntry):
+        kind, what = Kind.RUN, _of_run(entry)
+    elif isinstance(entry, SchemaEntry):
+        kind, what = Kind.SCHEMA, _of_schema(entry)
+    else:
+        kind, what = Kind.STATE, _of_state(entry)
+    facts = entry.to_json()
+    return Event(noted.at, kind, entry.table, what, entry.by, entry.run_id, facts)
+
+
+def _of_run(entry: RunEntry) -> str:
+    many = f"{entry.runs:,} runs: " if entry.runs > 1 else ""
+    done = (
+        f"{many}{entry.commits:,} commit{'' if entry.commits == 1 else 's'},"
+        f" {entry.events:,} changes, {seconds(entry.seconds)}"
+    )
+    return done if entry.error is None else f"{done}; {entry.error.message}"
+
+
+def _of_schema(entry: SchemaEntry) -> str:
+    changes = ", ".join(change.what for change in entry.changes)
+    if entry.outcome == "followed":
+        return f"schema version {entry.version}: {changes}"
+    return f"{entry.outcome}: {changes}"
+
+
+def _of_state(entry: StateEntry) -> str:
+    which = f"next generation, {entry.generation}: " if entry.beside else ""
+    if entry.state is None:
+        return f"{which}record removed"
+    before = "" if entry.former is None else f", was {entry.former.value}"
+    why = "" if entry.why is None else f": {entry.why}"
+    return f"{which}{entry.state.value}{before}{why}"

@@ -1,0 +1,317 @@
+"""What the state store keeps of runs, schema changes and states, for how long, and from whom."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+
+from cdc.errors import StateError
+from cdc.store import actor, histories, history_rows
+from cdc.store.actor import Actor
+from cdc.store.attempt import Attempt
+from cdc.store.error_record import ErrorRecord
+from cdc.store.histories import Histories
+from cdc.store.history import RunEntry, SchemaEntry, StateEntry
+from cdc.store.state_store import Store
+from cdc.store.table_state import Cause, State, TableRecord, transition
+from cdc.store.tables import run_rows, schema_change_rows, state_change_rows
+from schemas.table import TableId
+from tests.records import NOW, ORDERS, table_record
+
+PARTS = TableId("shop", "public", "parts")
+LONG_AGO = datetime(2000, 1, 1, tzinfo=timezone.utc)
+DAY = 86400.0
+EVERY_90_S = timedelta(seconds=90)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setattr(actor, "_command", "run")
+    opened = Store(f"sqlite:///{tmp_path / 'state.db'}", "the run")
+    yield opened
+    opened.close()
+
+
+def run(number: int = 0, table: TableId = ORDERS, **facts: object) -> RunEntry:
+    known = RunEntry(
+        f"r{number}",
+        table,
+        1,
+        State.INCREMENTAL,
+        datetime(2026, 1, 2, tzinfo=timezone.utc) + number * EVERY_90_S,
+        2.0,
+        1,
+        30,
+        {"c": 20, "d": 10},
+        {0: number},
+    )
+    return replace(known, **facts)
+
+
+def runs(store: Store, table: TableId = ORDERS) -> list[RunEntry]:
+    """All entries of a table's run history, newest first."""
+    return store.last_runs(table, 10_000)
+
+
+def states(store: Store) -> list[StateEntry]:
+    noted = Histories(store).since(LONG_AGO)
+    return [one.entry for one in noted if isinstance(one.entry, StateEntry)]
+
+
+def age(store: Store, rows: sa.Table, seconds: float, table: TableId | None = None) -> None:
+    """Let entries of a history be older."""
+    aged = sa.update(rows).values(noted_at=rows.c.noted_at - seconds)
+    if table is not None:
+        aged = aged.where(rows.c.table_name == table.name)
+    with store.transaction() as connection:
+        connection.execute(aged)
+
+
+def test_a_day_of_runs_is_an_entry_for_each_hour(store: Store) -> None:
+    """960 runs a day of each of 1,000 tables would be half a gigabyte a day."""
+    for number in range(960):
+        store.record_run(run(number))
+    kept = runs(store)
+    whole, hours = kept[: history_rows.RUNS_WHOLE], kept[history_rows.RUNS_WHOLE :]
+    assert [one.run_id for one in whole] == [f"r{number}" for number in range(959, 859, -1)]
+    assert all(one.runs == 1 for one in whole)
+    assert len(hours) == 22, "860 runs are of 21.5 hours"
+    assert sum(one.runs for one in hours) == 860
+    assert sum(one.events for one in hours) == 860 * 30
+    assert sum(one.counts["d"] for one in hours) == 860 * 10
+    first = hours[-1]
+    assert (first.started_at, first.runs, first.run_id) == (run(0).started_at, 40, "r39")
+    assert (first.seconds, first.commits, first.offsets) == (80.0, 40, {0: 39})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"state": State.FAILED},
+        {"generation": 2},
+        {"error": ErrorRecord("KafkaError", "down", "wait", {})},
+        {"by": Actor("somebody", "elsewhere", "run")},
+        {"started_at": run(0).started_at + timedelta(hours=1)},
+    ],
+    ids=lambda facts: next(iter(facts)),
+)
+def test_runs_that_are_not_alike_stay_apart(
+    store: Store, other: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_rows, "RUNS_WHOLE", 1)
+    for number in range(3):
+        store.record_run(run(number))
+    for number in range(3, 6):
+        store.record_run(run(number, **other))
+    assert [one.runs for one in runs(store)] == [1, 2, 3]
+    assert [one.run_id for one in runs(store)] == ["r5", "r4", "r2"]
+
+
+def test_errors_of_one_kind_are_one_entry(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table whose broker is away is tried again and again."""
+    monkeypatch.setattr(history_rows, "RUNS_WHOLE", 1)
+    down = ErrorRecord("KafkaError", "down", "wait", {"try": "1"})
+    for number in range(4):
+        again = replace(down, context={"try": str(number)})
+        store.record_run(run(number, state=State.FAILED, commits=0, error=again))
+    assert [one.runs for one in runs(store)] == [1, 3]
+
+
+def test_runs_of_other_tables_are_not_joined(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_rows, "RUNS_WHOLE", 1)
+    for number in range(4):
+        store.record_run(run(number))
+        store.record_run(run(number, PARTS))
+    assert [one.runs for one in runs(store)] == [one.runs for one in runs(store, PARTS)] == [1, 3]
+
+
+def test_every_change_of_a_state_is_kept_with_who_made_it(store: Store) -> None:
+    actor.name_command("pause")
+    other = Store(store.shown_url, "another run")
+    registered = store.put(table_record(state=State.REGISTERED))
+    attempt = Attempt(UUID(int=1), NOW, "path", start_offsets={0: 1}, handoff_offsets={0: 2})
+    copying = store.put(transition(registered, State.BOOTSTRAPPING, at=NOW, attempt=attempt))
+    copying = store.put(replace(copying, failures=1))
+    caught = store.put(transition(copying, State.CATCHING_UP, at=NOW))
+    followed = store.put(transition(caught, State.INCREMENTAL, at=NOW))
+    paused = transition(followed, State.PAUSED, at=NOW, cause=Cause("migration"))
+    other.put(paused)
+    kept = states(store)
+    assert [(one.former, one.state) for one in kept] == [
+        (None, State.REGISTERED),
+        (State.REGISTERED, State.BOOTSTRAPPING),
+        (State.BOOTSTRAPPING, State.CATCHING_UP),
+        (State.CATCHING_UP, State.INCREMENTAL),
+        (State.INCREMENTAL, State.PAUSED),
+    ], "a record whose state stays adds nothing"
+    last = kept[-1]
+    assert (last.why, last.run_id) == ("migration", "another run")
+    assert (last.by.user, last.by.host) == (getpass.getuser(), socket.gethostname())
+    assert last.by.command == "pause"
+    assert {one.run_id for one in kept[:-1]} == {"the run"}
+    other.close()
+
+
+def test_a_change_that_another_process_refuted_is_not_kept(store: Store) -> None:
+    mine = store.put(table_record())
+    store.put(replace(mine, state=State.PAUSED))
+    with pytest.raises(StateError):
+        store.put(replace(mine, state=State.FAILED))
+    with pytest.raises(StateError):
+        store.put(table_record(state=State.FAILED))
+    assert [one.state for one in states(store)] == [State.INCREMENTAL, State.PAUSED]
+
+
+def test_a_next_generation_is_named_until_it_takes_the_place_of_the_former(store: Store) -> None:
+    former = store.put(table_record())
+    build = store.put(table_record(state=State.CATCHING_UP, generation=2, beside=True))
+    store.promote(build, former)
+    store.delete(ORDERS)
+    store.delete(ORDERS)
+    assert [(one.beside, one.generation, one.former, one.state) for one in states(store)] == [
+        (False, 1, None, State.INCREMENTAL),
+        (True, 2, None, State.CATCHING_UP),
+        (False, 2, State.INCREMENTAL, State.CATCHING_UP),
+        (False, 2, State.CATCHING_UP, None),
+    ]
+
+
+def change(record: TableRecord, version: int, at: datetime = NOW) -> SchemaEntry:
+    key = f"{record.table}/{record.generation}/{version}"
+    return SchemaEntry(record.table, record.generation, version, at, (7,), (), "followed", key)
+
+
+def test_a_schema_change_names_the_command_that_recorded_it(store: Store) -> None:
+    entry = change(table_record(), 2)
+    store.record_schema(entry)
+    (kept,) = store.schema_history(ORDERS)
+    assert replace(kept, by=None, run_id=None) == entry
+    assert kept.by is not None
+    assert (kept.by.command, kept.run_id) == ("run", "the run")
+
+
+def test_events_are_read_by_time_and_table_oldest_first(store: Store) -> None:
+    past = store.now() - timedelta(hours=1)
+    for table in (ORDERS, PARTS):
+        store.record_schema(change(table_record(table), 2, at=past))
+        store.put(table_record(table))
+        store.record_run(run(1, table))
+    age(store, state_change_rows, 2 * DAY)
+    known = Histories(store)
+    assert [type(one.entry).__name__ for one in known.since(LONG_AGO, [ORDERS])] == [
+        *("StateEntry", "SchemaEntry", "RunEntry"),
+    ]
+    assert len(known.since(LONG_AGO)) == 6
+    assert len(known.since(past)) == 4
+    assert [type(one.entry) for one in known.since(past + timedelta(seconds=1), [PARTS])] == [
+        RunEntry
+    ]
+    assert known.since(store.now() + timedelta(hours=1)) == []
+
+
+def test_old_entries_are_deleted_and_newer_ones_stay(store: Store) -> None:
+    for table in (ORDERS, PARTS):
+        store.put(table_record(table))
+        for number in range(3):
+            store.record_run(run(number, table))
+    assert Histories(store).forget(DAY) == 0
+    age(store, run_rows, 2 * DAY, ORDERS)
+    age(store, state_change_rows, 2 * DAY, PARTS)
+    assert Histories(store).forget(DAY) == 4
+    assert runs(store) == []
+    assert len(runs(store, PARTS)) == 3
+    assert [one.table for one in states(store)] == [ORDERS]
+    assert Histories(store).forget(DAY) == 0
+
+
+def test_schema_changes_go_only_with_tables_that_left_the_plan(store: Store) -> None:
+    """A run would add the newest one again, and `status` needs those of a frozen table."""
+    gone, retired = (TableId("shop", "public", name) for name in ("gone", "retired"))
+    store.put(table_record())
+    store.put(table_record(retired, State.RETIRED))
+    for table in (ORDERS, gone, retired):
+        store.record_schema(change(table_record(table), 2, at=LONG_AGO))
+        store.record_schema(change(table_record(table), 3, at=store.now()))
+    assert Histories(store).forget(DAY) == 2
+    versions = {
+        table.name: [one.version for one in store.schema_history(table)]
+        for table in (ORDERS, gone, retired)
+    }
+    assert versions == {"orders": [2, 3], "gone": [3], "retired": [3]}
+
+
+def deletes(store: Store) -> list[int]:
+    """Delete old entries once; return the number of rows that each statement has deleted."""
+    found: list[int] = []
+
+    def after(_connection: object, cursor: Any, statement: str, *_: object) -> None:
+        if statement.startswith("DELETE"):
+            found.append(cursor.rowcount)
+
+    sa.event.listen(sa.Engine, "after_cursor_execute", after)
+    try:
+        Histories(store).forget(DAY)
+    finally:
+        sa.event.remove(sa.Engine, "after_cursor_execute", after)
+    return found
+
+
+def test_no_statement_deletes_many_entries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store without this setting before has millions: others must be able to write meanwhile."""
+    monkeypatch.setattr(histories, "BATCH", 10)
+    monkeypatch.setattr(histories, "BATCHES", 3)
+    for number in range(45):
+        store.record_run(run(number))
+    assert deletes(store) == [], "nothing is due"
+    age(store, run_rows, 2 * DAY)
+    assert deletes(store) == [10, 10, 10], "the next run goes on"
+    assert deletes(store) == [10, 5]
+    assert deletes(store) == []
+    assert runs(store) == []
+
+
+def test_a_search_for_old_entries_reads_an_index_only(store: Store) -> None:
+    for rows in (run_rows, state_change_rows):
+        with store.transaction() as connection:
+            plan = connection.exec_driver_sql(
+                f"EXPLAIN QUERY PLAN SELECT id FROM {rows.name} WHERE noted_at < 1"
+                " ORDER BY noted_at LIMIT 500"
+            ).all()
+        assert [row.detail for row in plan] == [
+            f"SEARCH {rows.name} USING COVERING INDEX ix_{rows.name}_noted_at (noted_at<?)"
+        ]
+
+
+def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image of Kubernetes can run as a number that its system does not know."""
+
+    def unknown() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    monkeypatch.setattr("os.getuid", lambda: 4711)
+    monkeypatch.setattr("socket.gethostname", lambda: "h" * 200)
+    monkeypatch.setattr(actor, "_command", "run")
+    assert Actor.current() == Actor("uid 4711", "h" * 64, "run")
+    assert str(Actor("etl", "worker-1", "run")) == "etl@worker-1: run"
+
+
+def test_entries_are_plain_values_for_programs(store: Store) -> None:
+    store.put(table_record())
+    store.record_run(run())
+    store.record_schema(change(table_record(), 2))
+    for noted in Histories(store).since(LONG_AGO):
+        shown = json.loads(json.dumps(noted.entry.to_json()))
+        assert set(shown["by"]) == {"user", "host", "command"}
+        assert shown["run_id"]
+    assert schema_change_rows.c.entry_key.unique
