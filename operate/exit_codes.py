@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 from cdc.errors import LostHistoryError, SchemaChangeError
@@ -39,3 +40,102 @@ def requires_bootstrap(error: BaseException | None) -> bool:
     if isinstance(error, TributaryError) and error.context.get("state") == _NEEDS:
         return True
     return isinstance(error, (LostHistoryError, SchemaChangeError))
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What the exit codes of commands mean, as a row of the table in docs/observe.md.
+
+    Exit code 2 is wrong usage of any command.
+
+    Args:
+        commands: The commands; with options, if they change the meaning.
+        ok: The meaning of exit code 0.
+        error: The meaning of exit code 1.
+        some_failed: The meaning of exit code 3; None if the commands never have it.
+        needs_bootstrap: The meaning of exit code 4; None if the commands never have it.
+    """
+
+    commands: tuple[str, ...]
+    ok: str
+    error: str = "an error"
+    some_failed: str | None = None
+    needs_bootstrap: str | None = None
+
+
+_NEEDED = "a table needs a bootstrap"
+_OF_TABLES = (
+    *("onboard", "bootstrap", "resync", "move", "offboard", "pause", "resume", "retry"),
+    "quarantine replay",
+)
+MEANINGS = (
+    Meaning(
+        ("status",),
+        "no table is as below; targets, pauses and quarantines do not count",
+        "an error, for example no state store",
+        "a table failed or has lost its stream, or a capture has a problem",
+        "a table needs a bootstrap, or a table with readers waits for a copy that no process works"
+        " on",
+    ),
+    Meaning(
+        ("status --check",),
+        "every table and capture is as it should be",
+        "a table or a capture is in a condition below; or an error",
+    ),
+    Meaning(
+        ("status --fail-on",),
+        "nothing is in one of the named conditions",
+        "a table or a capture is in one of them; or an error",
+    ),
+    Meaning(
+        ("run",),
+        "all tables went on",
+        some_failed="a table failed, a capture is silent, a target is missed or cannot be kept,"
+        " or only a new process can go on",
+        needs_bootstrap="a table needs a bootstrap, or a table with readers waits for a copy that"
+        " no process works on",
+    ),
+    Meaning(
+        ("run --fail-on",),
+        "nothing is in one of the named conditions",
+        some_failed="a table or a capture is in one of them, or only a new process can go on",
+        needs_bootstrap="one of them is `needs_bootstrap` or `half_copied`",
+    ),
+    Meaning(("plan",), "all targets are kept", some_failed="a target cannot be kept for sure"),
+    Meaning(("check",), "no problem, or warnings only", "a check failed, or an error"),
+    Meaning(
+        ("verify",),
+        "all equal",
+        some_failed="a difference, or a table that could not be compared",
+        needs_bootstrap=_NEEDED,
+    ),
+    Meaning(
+        _OF_TABLES,
+        "done for all tables, or nothing to do",
+        some_failed="failed for a table; `onboard --strict`: or left one out",
+        needs_bootstrap=_NEEDED,
+    ),
+    Meaning(
+        ("schema diff", "schema check"),
+        "the lake follows the change in place, or there is none",
+        needs_bootstrap="the change needs a bootstrap",
+    ),
+    Meaning(
+        ("metrics", "metrics serve"),
+        "written, or stopped by Ctrl-C",
+        "no state store, no such folder, port in use",
+    ),
+)
+"""What the exit codes of commands mean; all other commands have 0, 1 and 2 only."""
+
+
+def table_of_exit_codes() -> str:
+    """Return the table of exit codes in docs/observe.md."""
+    rows = ["| command | 0 | 1 | 3 | 4 |", "|---|---|---|---|---|"]
+    for one in MEANINGS:
+        names = ", ".join(f"`{name}`" for name in one.commands)
+        rows.append(
+            f"| {names} | {one.ok} | {one.error} | {one.some_failed or '-'}"
+            f" | {one.needs_bootstrap or '-'} |"
+        )
+    return "\n".join([*rows, "| all others | done | an error | - | - |"])

@@ -16,8 +16,11 @@ from cdc.runtime.spark import cancel_jobs, has_ended
 from cdc.runtime.task_watch import held_cores
 from cdc.store.histories import Histories
 from cdc.store.lease import held_leases
+from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State
+from cdc.store.verifications import Verifications
 from operate.automatic_resync import Unattended
+from operate.conditions import Condition, chosen, joined, needs_copy, of_record, of_targets
 from operate.exit_codes import ExitCode, exit_code
 from operate.table_outcome import abandoned
 from operate.targets import shortfalls_now
@@ -26,6 +29,7 @@ from schemas.errors import TributaryError
 if TYPE_CHECKING:
     from cdc.run import Expiring, RunResult, Silence, Unchecked
     from cdc.store.table_state import TableRecord
+    from operate.conditions import Found
     from operate.context import Services
     from operate.table_outcome import Outcome
     from operate.targets import Shortfall
@@ -44,11 +48,19 @@ class Runs:
         services: The services of the command.
         records: Returns the current records of the chosen tables. It is called for each run. So a
             run also follows tables that were onboarded since the previous run.
+        fail_on: The conditions that ``--fail-on`` names, on which the exit code depends; None for
+            the default.
     """
 
-    def __init__(self, services: Services, records: Callable[[], list[TableRecord]]) -> None:
+    def __init__(
+        self,
+        services: Services,
+        records: Callable[[], list[TableRecord]],
+        fail_on: frozenset[Condition] | None = None,
+    ) -> None:
         self._services = services
         self._records = records
+        self._fail_on = fail_on
         self._made = services.published_settings
         self._failed: set[TableId] = set()
         self._unattended = Unattended(services, records)
@@ -218,6 +230,39 @@ class Runs:
         """The command's tables whose automatic resync must wait, each with the reason."""
         return dict(self._unattended.waiting)
 
+    def conditions(self) -> Found:
+        """Return what is not as it should be with the command's tables and captures now."""
+        silent = sorted(f"{one.capture.source}/{one.capture.tier}" for one in self.silences)
+        return joined(
+            self._of_tables(),
+            of_targets(self.targets),
+            {
+                Condition.FAILED: sorted(map(str, self._failed)),
+                Condition.SILENT: silent,
+            },
+        )
+
+    def _of_tables(self) -> Found:
+        """Return what the state store knows about the command's tables, by condition."""
+        store = self._services.store
+        held, builds = held_leases(store), {build.table: build for build in store.builds()}
+        lacking, verified = Quarantine(store).counts(), Verifications(store).all()
+        found: dict[Condition, list[str]] = {}
+        for record in self._records():
+            conditions = of_record(record, builds.get(record.table), held)
+            if record.attempt_id is not None:
+                attempt, newest = str(record.attempt_id), verified.get(record.table)
+                conditions += [Condition.QUARANTINED] if lacking.get(attempt) else []
+                differs = newest is not None and newest.attempt == attempt and not newest.equal
+                conditions += [Condition.DRIFT] if differs else []
+            for condition in conditions:
+                found.setdefault(condition, []).append(str(record.table))
+        return found
+
+    def failing(self) -> Found:
+        """Return what ``--fail-on`` names and is not as it should be; empty without the option."""
+        return chosen(self.conditions(), self._fail_on) if self._fail_on is not None else {}
+
     def exit_code(self) -> ExitCode:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
@@ -225,13 +270,20 @@ class Runs:
         missed or cannot be kept, hung tasks occupy cores, or Spark has ended. The code for a needed
         bootstrap also applies if a published table waits for a copy that no process works on. The
         state of a table that was never published does not count, since it has no readers yet.
+
+        With ``--fail-on``, only its conditions count, but for any table. What only a new process
+        can repair counts in any case.
         """
+        broken = bool(self.refused() or held_cores() or has_ended())
+        if self._fail_on is not None:
+            failing = self.failing()
+            return exit_code(failed=broken or bool(failing), needs_bootstrap=needs_copy(failing))
         records = [record for record in self._records() if not record.never_published]
         states = {record.state for record in records}
         held = held_leases(self._services.store)
         return exit_code(
-            failed=bool(self._failed or self.refused() or self.silences or self.targets)
-            or bool(held_cores() or has_ended())
+            failed=broken
+            or bool(self._failed or self.silences or self.targets)
             or State.FAILED in states,
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states
             or any(abandoned(record, held) for record in records),

@@ -25,6 +25,7 @@ from cdc.store.verifications import Verifications
 from operate.answers import Answers
 from operate.capture_names import unfinished_move
 from operate.capture_status import CaptureStatus, capture_status, captures_of
+from operate.conditions import BY_STATE, Condition, half_copied, joined, of_targets, to_json
 from operate.resync_candidates import why_not_copied
 from operate.shards import SharedStatus, shared_tables
 from operate.table_outcome import abandoned, unfinished
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from cdc.store.lease import HeldLease
     from cdc.store.task_looks import TaskLook
     from cdc.store.verifications import VerifyRecord
+    from operate.conditions import Found
     from operate.context import Services
     from operate.targets import Shortfall
 
@@ -70,6 +72,8 @@ class TableStatus:
         lost: Why the lake table can no longer continue from its stream; None if it can continue.
             The next run records this reason in the table's state.
         abandoned: Whether the table was published, and waits for a copy that no process works on.
+        half_copied: Whether the table's copy waits, or that of its next generation, and no process
+            works on it.
         lease: The table's lease; None if no process holds it.
         verified: The newest result of ``verify`` for the table's present copy; None if there is
             none.
@@ -86,6 +90,7 @@ class TableStatus:
     runs: tuple[RunEntry, ...] = ()
     lost: Finding | None = None
     abandoned: bool = False
+    half_copied: bool = False
     lease: HeldLease | None = None
     verified: VerifyRecord | None = None
 
@@ -94,6 +99,20 @@ class TableStatus:
         """Whether the table is INCREMENTAL and ``freshness_s`` is above the freshness target."""
         following = self.record.state is State.INCREMENTAL
         return following and self.freshness_s is not None and self.freshness_s > self.target_s
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What is not as it should be with the table."""
+        different = self.verified is not None and not self.verified.equal
+        found = {
+            Condition.LATE: self.late,
+            Condition.QUARANTINED: bool(self.quarantined),
+            Condition.HALF_COPIED: self.half_copied,
+            Condition.LOST: self.lost is not None,
+            Condition.DRIFT: different,
+        }
+        state = BY_STATE.get(self.record.state)
+        return tuple(one for one in Condition if found.get(one) or one is state)
 
     @property
     def remedy(self) -> str | None:
@@ -122,6 +141,7 @@ class TableStatus:
             "freshness_s": self.freshness_s,
             "freshness_target_s": self.target_s,
             "late": self.late,
+            "conditions": [one.value for one in self.conditions],
             "events_behind": self.events_behind,
             "quarantined": self.quarantined,
             "verified": None if self.verified is None else _verified_json(self.verified),
@@ -170,6 +190,16 @@ class Status:
             table.record.state is State.FAILED or table.lost is not None for table in self.tables
         ) or any(capture.problem is not None for capture in self.captures)
 
+    @property
+    def conditions(self) -> Found:
+        """What is not as it should be with the shown tables and captures."""
+        of_tables: dict[Condition, list[str]] = {}
+        for table in self.tables:
+            for condition in table.conditions:
+                of_tables.setdefault(condition, []).append(str(table.record.table))
+        silent = [f"{one.source}/{one.tier}" for one in self.captures if one.problem is not None]
+        return joined(of_tables, of_targets(self.targets), {Condition.SILENT: silent})
+
     def to_json(self) -> dict[str, Any]:
         """Everything that ``status`` shows, as plain values."""
         return {
@@ -177,6 +207,7 @@ class Status:
             "captures": [capture.to_json() for capture in self.captures],
             "shared": [one.to_json() for one in self.shared],
             "targets": [one.to_json() for one in self.targets],
+            "conditions": to_json(self.conditions),
         }
 
 
@@ -385,6 +416,7 @@ def _table(
         *(record, behind, watermark, freshness, target, quarantined, tuple(notes), build),
         lost=lost,
         abandoned=abandoned(record, look.held),
+        half_copied=half_copied(record, build, look.held),
         lease=look.held.get(str(record.table)),
         verified=_verified(record, look.verified.get(record.table)),
     )

@@ -20,6 +20,7 @@ from operate.cli import (
     quarantine,
     schema,
     stack,
+    status,
     tables,
 )
 from operate.cli.options import Commands
@@ -37,7 +38,19 @@ app = typer.Typer(
 # Each module of commands imports heavy packages (Spark, drivers) inside its functions, so that
 # `tributary --help` and completion stay quick.
 for _module in (
-    *(project, tables, generations, operations, history, schema, quarantine, metrics, stack, demo),
+    *(
+        project,
+        tables,
+        generations,
+        operations,
+        status,
+        history,
+        schema,
+        quarantine,
+        metrics,
+        stack,
+        demo,
+    ),
 ):
     _module.register(app)
 

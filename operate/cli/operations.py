@@ -1,4 +1,4 @@
-"""The everyday commands: check, plan, run, status, verify, pause, resume, retry."""
+"""The everyday commands: check, plan, run, verify, pause, resume, retry."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from operate.cli.chosen_tables import SomeTablesArgument, TiersOption, chosen
+from operate.cli.fail_on import FailOnOption, conditions, show_found
 from operate.cli.metrics import MetricsHostOption, MetricsPortOption, metrics_of_run
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
-from operate.cli.status import EMPTY_PLAN, show_status, show_targets
+from operate.cli.status import EMPTY_PLAN, show_targets
 from operate.cli.tables import TablesArgument, finish, show_problems
+from operate.conditions import to_json
 from operate.exit_codes import ExitCode, exit_code
 from operate.metrics import LOOPBACK
 from operate.render import Output, Renderer, seconds
@@ -20,41 +23,17 @@ from operate.render import Output, Renderer, seconds
 if TYPE_CHECKING:
     from cdc.run import RunResult
     from cdc.store.table_state import TableRecord
-    from operate.context import Services
     from operate.run import Runs
     from schemas.errors import TributaryError
     from schemas.table import TableId
 
-SomeTablesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[TABLE]...",
-        help=r"\[source:]schema.table, or a quoted wildcard; without it, all tables.",
-        show_default=False,
-    ),
-]
-TiersOption = Annotated[
-    list[str] | None,
-    typer.Option("--tier", help="Only tables of this tier. It can be repeated.", metavar="TIER"),
-]
 _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    for command in (check, plan, run, status, verify, pause, resume, retry):
+    for command in (check, plan, run, verify, pause, resume, retry):
         app.command()(command)
-
-
-def _chosen(
-    opened: Services, tables: Sequence[str] | None, tiers: Sequence[str] | None
-) -> list[TableId]:
-    """Return the tables that the arguments select; an empty list stands for all tables."""
-    from operate.discover import followed, selected
-
-    if tiers:
-        return [record.table for record in followed(opened, tables or (), tiers=tiers)()]
-    return selected(opened, tables) if tables else []
 
 
 def check(
@@ -82,39 +61,6 @@ def check(
         raise typer.Exit(ExitCode.ERROR)
 
 
-def status(
-    tables: SomeTablesArgument = None,
-    tier: TiersOption = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="End with exit code 3 also if a freshness target is missed or cannot be kept.",
-        ),
-    ] = False,
-    config: ConfigOption = None,
-    output: OutputOption = Output.TEXT,
-    verbose: VerboseOption = 0,
-) -> None:
-    """Show state, position, freshness, events behind, last commit, errors and retained log.
-
-    The command also names each freshness target that is missed, or that cannot be kept if runs take
-    as long as earlier runs did. Each such target comes with the reason and the remedy.
-    """
-    from operate.context import services
-    from operate.status import status as look
-
-    renderer = Renderer(output)
-    with renderer.progress() as progress, services(config, progress) as opened:
-        found = look(opened, _chosen(opened, tables, tier))
-    renderer.document(found.to_json())
-    show_status(renderer, found, named=bool(tables))
-    failed = found.failed or (check and bool(found.targets))
-    code = exit_code(failed=failed, needs_bootstrap=found.needs_bootstrap)
-    if code:
-        raise typer.Exit(code)
-
-
 def plan(
     tables: SomeTablesArgument = None,
     tier: TiersOption = None,
@@ -136,7 +82,7 @@ def plan(
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        found = forecast(opened, _chosen(opened, tables, tier), count=count)
+        found = forecast(opened, chosen(opened, tables, tier), count=count)
     renderer.document(found.to_json())
     show_forecast(renderer, found)
     if not found.kept:
@@ -155,6 +101,7 @@ def run(
     ] = 5.0,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = LOOPBACK,
+    fail_on: FailOnOption = None,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -162,7 +109,8 @@ def run(
     """Apply new changes to the lake, in one run for all tables that have new changes.
 
     Exit code 3: a table failed, a capture sends no changes, or a freshness target is missed at the
-    end or cannot be kept. Exit code 4: a table needs a bootstrap.
+    end or cannot be kept. Exit code 4: a table needs a bootstrap. --fail-on chooses other
+    conditions for both.
     """
     from cdc.runtime.spark import has_ended
     from cdc.runtime.task_watch import held_cores
@@ -172,26 +120,23 @@ def run(
 
     if metrics_port is not None and not continuous:
         raise typer.BadParameter("needs --continuous", param_hint="--metrics-port")
+    wanted = conditions(fail_on) if fail_on else None
     renderer, at_end = Renderer(output), ExitStack()
     with renderer.progress() as progress, services(config, progress) as opened, at_end:
         unmatched = partial(_show_unmatched, renderer) if continuous else None
-        chosen = followed(opened, tables or (), tiers=tier or (), unmatched=unmatched)
-        runs = Runs(opened, chosen)
+        records = followed(opened, tables or (), tiers=tier or (), unmatched=unmatched)
+        runs = Runs(opened, records, wanted)
         if continuous:
             at_end.enter_context(metrics_of_run(opened.config, metrics_host, metrics_port))
-            runs.repeat(
-                interval,
-                partial(_show_runs, renderer, shown=set()),
-                lambda outcomes: _show_resyncs(renderer, outcomes),
-                lambda silences: _show_silences(renderer, silences),
-                lambda topics: _show_expiring(renderer, topics),
-                lambda targets: _show_targets(renderer, targets),
-            )
+            _repeat(renderer, runs, interval)
             _require_read(renderer, opened.secret_files.changed)
             waiting, refused = runs.waiting(), runs.refused()
+            renderer.document({"conditions": to_json(runs.conditions())})
         else:
             waiting, refused = _once(renderer, runs), []
         code, held, ended = runs.exit_code(), held_cores(), has_ended()
+        failing = runs.failing()
+    show_found(renderer, failing)
     _show_end(renderer, held, ended)
     _show_waiting(renderer, waiting)
     _show_refused(renderer, refused)
@@ -199,6 +144,18 @@ def run(
         renderer.line(f"{table}: no automatic resync now: {not_now}", style="yellow")
     if code:
         raise typer.Exit(code)
+
+
+def _repeat(renderer: Renderer, runs: Runs, interval_s: float) -> None:
+    """Repeat the run until it is stopped; print what each round and each look finds."""
+    runs.repeat(
+        interval_s,
+        partial(_show_runs, renderer, shown=set()),
+        lambda outcomes: _show_resyncs(renderer, outcomes),
+        lambda silences: _show_silences(renderer, silences),
+        lambda topics: _show_expiring(renderer, topics),
+        lambda targets: _show_targets(renderer, targets),
+    )
 
 
 def _show_end(renderer: Renderer, held: int, ended: bool) -> None:
@@ -259,6 +216,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
             "expiring": [topics.to_json() for topics in runs.expiring],
             "unchecked": [tables.to_json() for tables in runs.unchecked],
             "targets": [targets.to_json() for targets in runs.targets],
+            "conditions": to_json(runs.conditions()),
         }
     )
     if not renderer.json:

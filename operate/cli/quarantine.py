@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from operate.cli.operations import SomeTablesArgument
+from operate.cli.chosen_tables import SomeTablesArgument
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.cli.tables import finish
 from operate.exit_codes import ExitCode

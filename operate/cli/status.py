@@ -1,24 +1,76 @@
-"""Shows the result of `status` as text."""
+"""``status``: shows the state of tables and captures; with ``--check``, judges it for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from operate.cli.chosen_tables import SomeTablesArgument, TiersOption, chosen
+from operate.cli.fail_on import FailOnOption, conditions, show_found
+from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.cli.tables import size
-from operate.render import seconds
+from operate.conditions import Condition
+from operate.conditions import chosen as select
+from operate.exit_codes import ExitCode, exit_code
+from operate.render import Output, Renderer, seconds
 
 if TYPE_CHECKING:
     from cdc.store.history import RunEntry
     from cdc.store.verifications import VerifyRecord
     from operate.capture_status import CaptureStatus
-    from operate.render import Renderer
     from operate.shards import SharedStatus
     from operate.status import Status, TableStatus
     from operate.targets import Shortfall
     from schemas.table import TableId
 
 EMPTY_PLAN = "No table is on the plan. Next: tributary discover, tributary onboard TABLE"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    app.command()(status)
+
+
+def status(
+    tables: SomeTablesArgument = None,
+    tier: TiersOption = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="End with exit code 1 if any table or capture is not as it should be, and with 0"
+            " if all are.",
+        ),
+    ] = False,
+    fail_on: FailOnOption = None,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Show state, position, freshness, events behind, last commit, errors and retained log.
+
+    The command also names each freshness target that is missed, or that cannot be kept if runs take
+    as long as earlier runs did. Each such target comes with the reason and the remedy.
+    """
+    from operate.context import services
+    from operate.status import status as look
+
+    wanted = conditions(fail_on) if fail_on else frozenset(Condition if check else ())
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        found = look(opened, chosen(opened, tables, tier))
+    renderer.document(found.to_json())
+    show_status(renderer, found, named=bool(tables))
+    if wanted:
+        failing = select(found.conditions, wanted)
+        show_found(renderer, failing)
+        code = ExitCode.ERROR if failing else ExitCode.OK
+    else:
+        code = exit_code(failed=found.failed, needs_bootstrap=found.needs_bootstrap)
+    if code:
+        raise typer.Exit(code)
 
 
 def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:

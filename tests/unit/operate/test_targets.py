@@ -22,6 +22,7 @@ from cdc.run.schedule import REST, Rules
 from cdc.store.state_store import Store
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from operate.cli.status import show_status
+from operate.conditions import Condition
 from operate.render import Renderer
 from operate.status import Status, TableStatus
 from operate.targets import (
@@ -271,3 +272,4 @@ def test_status_shows_targets_with_what_has_to_change(capsys: pytest.CaptureFixt
     assert "  What to do: run, or wait\n" in told
     assert found.to_json()["targets"] == [missed.to_json()]
     assert not found.failed, "only status --check counts it"
+    assert found.conditions == {Condition.LATE: ["shop:public.old"]}

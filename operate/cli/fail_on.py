@@ -1,0 +1,45 @@
+"""The option ``--fail-on``, and what a command prints about the conditions that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operate.conditions import Condition, UnknownConditionError, parse
+
+if TYPE_CHECKING:
+    from operate.conditions import Found
+    from operate.render import Renderer
+
+FailOnOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-on",
+        metavar="CONDITIONS",
+        help="Which conditions end the command with another exit code than 0, separated by commas:"
+        f" {', '.join(one.value for one in Condition)}. docs/observe.md explains them.",
+        show_default=False,
+    ),
+]
+
+
+def conditions(texts: Iterable[str]) -> frozenset[Condition]:
+    """Return the conditions that the option names.
+
+    Raises:
+        typer.BadParameter: There is no such condition.
+    """
+    try:
+        return parse(texts)
+    except UnknownConditionError as error:
+        raise typer.BadParameter(str(error), param_hint="--fail-on") from None
+
+
+def show_found(renderer: Renderer, found: Found) -> None:
+    """Print the conditions for which the command fails, with some of their tables or captures."""
+    from cdc.capture.watch import listed
+
+    for condition, names in found.items():
+        renderer.line(f"Not as it should be: {condition.value}: {listed(names)}", style="red")

@@ -1,0 +1,150 @@
+"""What is not as it should be with tables and captures, for the exit codes of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from cdc.store.table_state import State
+from operate.table_outcome import unfinished
+
+if TYPE_CHECKING:
+    from cdc.store.lease import HeldLease
+    from cdc.store.table_state import TableRecord
+    from operate.targets import Shortfall
+
+
+class Condition(str, Enum):
+    """What can be not as it should be, as the values of ``--fail-on``."""
+
+    LATE = "late"
+    UNKEPT = "unkept"
+    PAUSED = "paused"
+    QUARANTINED = "quarantined"
+    FAILED = "failed"
+    NEEDS_BOOTSTRAP = "needs_bootstrap"
+    HALF_COPIED = "half_copied"
+    LOST = "lost"
+    DRIFT = "drift"
+    SILENT = "silent"
+
+
+MEANINGS: Mapping[Condition, str] = MappingProxyType(
+    {
+        Condition.LATE: "a table's freshness target is missed",
+        Condition.UNKEPT: "a table's freshness target cannot be kept, by prediction",
+        Condition.PAUSED: "a table is paused, by an operator or by its settings",
+        Condition.QUARANTINED: "a table lacks messages, which are in quarantine",
+        Condition.FAILED: "a table has failed",
+        Condition.NEEDS_BOOTSTRAP: "a table gets no changes until it is copied again",
+        Condition.HALF_COPIED: "a table's copy, or that of its next generation, is not complete,"
+        " and no process works on it now",
+        Condition.LOST: "a table's stream no longer continues from its lake table; the next run"
+        " makes it `needs_bootstrap`",
+        Condition.DRIFT: "the newest `verify` of a table's copy found differences",
+        Condition.SILENT: "a capture sends no changes, or `status` names another problem of it",
+    }
+)
+"""Each condition in words."""
+
+_COPIES = frozenset({Condition.NEEDS_BOOTSTRAP, Condition.HALF_COPIED, Condition.LOST})
+BY_STATE: Mapping[State, Condition] = MappingProxyType(
+    {
+        State.PAUSED: Condition.PAUSED,
+        State.FAILED: Condition.FAILED,
+        State.NEEDS_BOOTSTRAP: Condition.NEEDS_BOOTSTRAP,
+    }
+)
+"""The conditions that are states of tables."""
+
+Found = Mapping[Condition, Sequence[str]]
+"""By condition, the names of the tables and captures that are in it; without empty ones."""
+
+
+class UnknownConditionError(ValueError):
+    """A condition that ``--fail-on`` does not know; the text lists those that it knows."""
+
+
+def parse(texts: Iterable[str]) -> frozenset[Condition]:
+    """Return the conditions that ``--fail-on`` names, separated by commas.
+
+    Raises:
+        UnknownConditionError: There is no such condition, or none is named.
+    """
+    names = [part.strip() for text in texts for part in text.split(",")]
+    known = {one.value: one for one in Condition}
+    wrong = [name for name in names if name.lower().replace("-", "_") not in known]
+    if wrong or not names:
+        listed = ", ".join(map(repr, wrong)) or "nothing"
+        raise UnknownConditionError(f"{listed} is not one of {', '.join(known)}")
+    return frozenset(known[name.lower().replace("-", "_")] for name in names)
+
+
+def half_copied(
+    record: TableRecord, build: TableRecord | None, held: Mapping[str, HeldLease]
+) -> bool:
+    """Whether a table's copy waits, or that of its next generation, and no process works on it.
+
+    Args:
+        record: The table's record.
+        build: The record of the table's next generation; None without one.
+        held: The leases that processes hold, by resource.
+    """
+    return any(
+        (unfinished(one) is not None or one.beside) and _free(held.get(str(one.resource)))
+        for one in (record, build)
+        if one is not None
+    )
+
+
+def of_record(
+    record: TableRecord, build: TableRecord | None, held: Mapping[str, HeldLease]
+) -> list[Condition]:
+    """Return the conditions that a table's record shows; the arguments are as in `half_copied`."""
+    found = [BY_STATE[record.state]] if record.state in BY_STATE else []
+    return found + ([Condition.HALF_COPIED] if half_copied(record, build, held) else [])
+
+
+def of_targets(targets: Iterable[Shortfall]) -> dict[Condition, list[str]]:
+    """Return the tables whose freshness targets are missed or cannot be kept, by condition."""
+    found: dict[Condition, list[str]] = {}
+    for one in targets:
+        condition = Condition.LATE if one.missed else Condition.UNKEPT
+        found.setdefault(condition, []).extend(map(str, one.tables))
+    return found
+
+
+def joined(*parts: Found) -> dict[Condition, list[str]]:
+    """Return the tables and captures of several findings, by condition, each name once."""
+    return {
+        condition: names
+        for condition in Condition
+        if (names := sorted({name for part in parts for name in part.get(condition, ())}))
+    }
+
+
+def chosen(found: Found, wanted: Iterable[Condition]) -> Found:
+    """Return the part of what was found that ``--fail-on`` asks for."""
+    return {one: found[one] for one in Condition if one in set(wanted) and one in found}
+
+
+def needs_copy(found: Found) -> bool:
+    """Whether a table of what was found has to be copied, which is exit code 4 of ``run``."""
+    return bool(_COPIES & set(found))
+
+
+def to_json(found: Found) -> dict[str, list[str]]:
+    """What is not as it should be, as plain values."""
+    return {condition.value: list(names) for condition, names in found.items()}
+
+
+def _free(lease: HeldLease | None) -> bool:
+    return lease is None or lease.abandoned
+
+
+def table_of_conditions() -> str:
+    """Return the table of conditions in docs/observe.md."""
+    rows = [f"| `{one.value}` | {MEANINGS[one]} |" for one in Condition]
+    return "\n".join(["| condition | it holds if |", "|---|---|", *rows])
