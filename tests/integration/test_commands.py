@@ -6,7 +6,9 @@ change nothing run at the same time, since most of their time is the start of a 
 
 from __future__ import annotations
 
+import getpass
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -127,13 +129,22 @@ def pauses_while_another_goes_on(project: Project) -> None:
     project.execute("UPDATE orders SET v = 1", "UPDATE parts SET v = 1 WHERE id < 4")
     with opened(project) as services:
         settle(services, project.table("parts"))
-    ran = project.run("run").expect(0)
+    ran = project.run("run", "--fail-on", "paused,quarantined").expect(3)
     assert_line(ran, f"{name}:{PARTS}: 3 changes in 1 commits,")
     assert_line(ran, f"{name}:{ORDERS}: paused: a migration")
+    assert_line(ran, f"Not as it should be: paused: {name}:{ORDERS}")
     resume = f"  What to do: Run `tributary resume {name}:{ORDERS}` before"
     assert_line(ran, resume)
 
-    shown, document = project.run_together(["status"], ["status", "--output", "json"])
+    shown, document, checked, failed = project.run_together(
+        ["status"],
+        ["status", "--output", "json"],
+        ["status", "--check"],
+        ["status", "--fail-on", "failed,needs_bootstrap,half_copied"],
+    )
+    failed.expect(0)
+    assert_line(checked.expect(1), f"Not as it should be: paused: {name}:{ORDERS}")
+    assert document.json["conditions"]["paused"] == [f"{name}:{ORDERS}"]
     assert_line(shown.expect(0), f"{name}:{ORDERS} ", " paused ")
     assert_line(shown, f"{name}:{PARTS} ", " incremental ")
     assert_line(shown, f"{name}:{ORDERS}: a migration")
@@ -254,12 +265,28 @@ def verifies_and_copies_again(project: Project) -> None:
 
 
 def ends(project: Project) -> None:
-    """``offboard --delete-data``; nothing of the tables is left on any server."""
+    """``offboard --delete-data`` and ``history``; nothing of the tables is left on any server."""
     name = project.database.name
     left = project.run("offboard", "public.*", "--delete-data").expect(0)
     for table in EQUAL:
         assert_line(left, f"{name}:{table}: offboarded: ")
-    shown, refused = project.run_together(["status"], ["path", ORDERS])
+    shown, refused, past, document = project.run_together(
+        ["status"],
+        ["path", ORDERS],
+        ["history", ORDERS],
+        ["history", "--since", "1h", "--output", "json"],
+    )
+    who = f" {getpass.getuser()}@{socket.gethostname()}: "
+    paused = "paused, was incremental: a migration"
+    assert_line(past.expect(0), f" {name}:{ORDERS} ", paused, f"{who}pause ")
+    assert_line(past, "100 changes, ", f"{who}run ")
+    assert_line(past, "schema version 2: column 'note' (text) was added", f"{who}run ")
+    assert_line(past, "next generation, 2: registered", f"{who}resync ")
+    assert_line(past, "retired, was incremental", f"{who}offboard ")
+    events = document.expect(0).json["history"]
+    assert {one["kind"] for one in events} == {"run", "schema", "state"}
+    assert [one["at"] for one in events] == sorted(one["at"] for one in events)
+    assert len({one["run_id"] for one in events if one["by"]["command"] == "onboard"}) == 2
     assert_line(shown.expect(0), "No table is on the plan.")
     assert f"Error: table {name}:{ORDERS} " in refused.expect(1).stderr
     assert list((project.folder / "lake").rglob("*.parquet")) == []
