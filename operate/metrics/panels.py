@@ -1,0 +1,457 @@
+"""The panels of the dashboard of Grafana, which show every metric of the catalog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from operate.metrics import catalog as m
+
+WIDTH = 24
+"""Columns of Grafana's grid."""
+
+Kind = Literal["stat", "timeseries", "state-timeline", "table"]
+Steps = tuple[tuple[float | None, str], ...]
+
+_TABLE = 'source=~"$source",tier=~"$tier",table=~"$table"'
+_CAPTURE = 'source=~"$source",tier=~"$tier"'
+_ONE: Steps = ((None, "green"), (1, "red"))
+_SOME: Steps = ((None, "green"), (1, "orange"))
+_UP: Steps = ((None, "red"), (1, "green"))
+_RATIO: Steps = ((None, "green"), (0.7, "orange"), (1, "red"))
+_PLAIN: Steps = ((None, "blue"),)
+_GREEN: Steps = ((None, "green"),)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel.
+
+    Args:
+        title: The title.
+        kind: Grafana's type of panel.
+        expressions: Pairs of an expression of PromQL and the legend of its series.
+        unit: Grafana's unit of the values.
+        about: What the panel shows, and when to act.
+        steps: Values from which on a colour is shown; the first one has no value.
+        runbook: The alarm whose runbook the panel links to; None without one.
+        width: Columns of the grid.
+        height: Rows of the grid.
+        stacked: Whether a time series is stacked.
+        signed: Whether values can be below 0.
+    """
+
+    title: str
+    kind: Kind
+    expressions: tuple[tuple[str, str], ...]
+    unit: str
+    about: str
+    steps: Steps = _PLAIN
+    runbook: str | None = None
+    width: int = 8
+    height: int = 8
+    stacked: bool = False
+    signed: bool = False
+
+
+def _of(metric: m.Metric, more: str = "") -> str:
+    """Return the selector of a metric's series that the dashboard's variables choose."""
+    chosen = {m.TABLE: _TABLE, m.CAPTURE: _CAPTURE}
+    own = next(
+        (text for labels, text in chosen.items() if metric.labels[: len(labels)] == labels), ""
+    )
+    inside = ",".join(part for part in (own, more) if part)
+    return f"{metric.full_name}{{{inside}}}" if inside else metric.full_name
+
+
+def _sum(metric: m.Metric, more: str = "", *, by: str = "") -> str:
+    """Return the sum of a metric's series, each once, however many processes show it."""
+    once = f"max by ({', '.join(metric.labels)}) ({_of(metric, more)})"
+    return f"sum by ({by}) ({once})" if by else f"sum({once})"
+
+
+def _in_state(state: str) -> str:
+    """Return the number of tables in a state."""
+    return _sum(m.STATE, f'state="{state}"')
+
+
+def _count(title: str, expression: str, about: str, steps: Steps, runbook: str | None) -> Panel:
+    """Return a small panel with one number of the whole fleet."""
+    return Panel(
+        *(title, "stat", ((expression, ""),), "short", about),
+        steps=steps,
+        runbook=runbook,
+        width=4,
+        height=4,
+    )
+
+
+def _worst(title: str, expression: str, unit: str, about: str, **more: Any) -> Panel:
+    """Return a panel of the 20 largest series, so that thousands of tables stay readable."""
+    return Panel(
+        title, "timeseries", ((f"topk(20, {expression})", "{{table}}"),), unit, about, **more
+    )
+
+
+_FLEET = (
+    _count(
+        "Late tables",
+        _sum(m.LATE),
+        "Incremental tables whose freshness exceeds their target.",
+        *(_SOME, "TributaryStale"),
+    ),
+    _count(
+        "Failed tables",
+        _in_state("failed"),
+        "Tables that an error stopped. Runs try them again.",
+        *(_ONE, "TributaryTableFailed"),
+    ),
+    _count(
+        "Tables to copy again",
+        f"{_in_state('needs_bootstrap')} + ({_sum(m.ABANDONED)} or"
+        f" vector(0)) + ({_sum(m.LOST)} or vector(0))",
+        "Tables that get no changes until they are copied again: they need a bootstrap, lost their"
+        " stream, or wait for a copy that no process works on.",
+        *(_ONE, "TributaryNeedsBootstrap"),
+    ),
+    _count(
+        "Messages in quarantine",
+        _sum(m.QUARANTINED),
+        "Messages that tables lack.",
+        *(_SOME, "TributaryQuarantined"),
+    ),
+    _count(
+        "Rows that differ",
+        f"{_sum(m.DRIFT)} or vector(0)",
+        "Differences that the newest verify of each table found.",
+        *(_ONE, "TributaryVerifyDrift"),
+    ),
+    _count(
+        "Connectors down",
+        f"count(max by (source, tier) ({_of(m.CONNECTOR_UP)}) == 0) or vector(0)",
+        "Captures whose connector or one of its tasks does not run.",
+        *(_ONE, "TributaryConnectorDown"),
+    ),
+    Panel(
+        "Tables by state",
+        "timeseries",
+        ((_sum(m.STATE, by="state"), "{{state}}"),),
+        "short",
+        "Number of tables in each state. ARCHITECTURE.md has the states.",
+        stacked=True,
+    ),
+    Panel(
+        "Targets that are missed or cannot be kept",
+        "timeseries",
+        ((_sum(m.SHORTFALL, by="cause, missed"), "{{cause}}, missed: {{missed}}"),),
+        "short",
+        "Tables by cause. docs/commands.md says what to do about each cause.",
+        runbook="TributaryStale",
+        stacked=True,
+    ),
+    _worst(
+        "Freshness in parts of the target",
+        f"{_of(m.FRESHNESS)} / {_of(m.TARGET)}",
+        "percentunit",
+        "The 20 worst tables. Above 100 %, a table is late.",
+        steps=_RATIO,
+        runbook="TributaryStaleCritical",
+    ),
+    Panel(
+        "Services",
+        "state-timeline",
+        ((f"min by (service, source) ({_of(m.UP)})", "{{service}} {{source}}"),),
+        "bool_on_off",
+        "Whether each service answers. Series that need a service which is away are absent.",
+        steps=_UP,
+        runbook="TributaryErrors",
+    ),
+    Panel(
+        "Scrapes",
+        "timeseries",
+        (
+            (f"max({_of(m.READ_SECONDS)})", "time to read"),
+            (f"time() - max({_of(m.READ_AT)})", "age of the facts"),
+        ),
+        "s",
+        "A scrape takes 8 s at most. Older facts than a minute mean that none succeeds.",
+        runbook="TributaryMetricsAbsent",
+    ),
+    _count(
+        "Scrape",
+        f"min({_of(m.SUCCESS)})",
+        "1 if the facts could be read in time. At 0, all other panels are empty.",
+        *(_UP, "TributaryMetricsAbsent"),
+    ),
+    _count("Workers", f"max({_of(m.WORKERS)})", "spark.parallel_tables.", _PLAIN, None),
+    Panel(
+        "Version",
+        "table",
+        ((f"count by (version) ({_of(m.BUILD)})", "{{version}}"),),
+        "short",
+        "Processes that show metrics, by the version of Tributary.",
+        height=4,
+    ),
+    Panel(
+        "Freshness of shared lake tables",
+        "timeseries",
+        ((_of(m.SHARED_FRESHNESS), "{{name}}"),),
+        "s",
+        "Freshness of the oldest shard of each lake table that several tables feed.",
+        runbook="TributaryStale",
+        width=16,
+    ),
+)
+_TIER = (
+    Panel(
+        "Load",
+        "timeseries",
+        ((_of(m.TIER_LOAD), "{{tier}}"),),
+        "percentunit",
+        "Part of all workers that each tier needs to keep its targets, by prediction. Above 70 %"
+        " of all tiers together, it is not sure that targets are kept.",
+        steps=_RATIO,
+        runbook="TributaryStale",
+        stacked=True,
+    ),
+    Panel(
+        "Events behind",
+        "timeseries",
+        ((_of(m.TIER_BEHIND), "{{tier}}"),),
+        "short",
+        "Events that wait, by tier.",
+        stacked=True,
+    ),
+    Panel(
+        "Work that waits",
+        "timeseries",
+        ((_of(m.TIER_BACKLOG), "{{tier}}"),),
+        "s",
+        "Predicted time of one worker for the events that wait.",
+        runbook="TributaryStale",
+        stacked=True,
+    ),
+)
+_TABLES = (
+    Panel(
+        "States",
+        "state-timeline",
+        ((f"topk(30, {_of(m.STATE)} == 1)", "{{table}} {{state}}"),),
+        "short",
+        "The state of each table; at most 30 series. Choose tables above.",
+        steps=_GREEN,
+        width=WIDTH,
+    ),
+    _worst(
+        "Freshness",
+        _of(m.FRESHNESS),
+        "s",
+        "Seconds up to which each table is complete: the 20 oldest.",
+        runbook="TributaryStale",
+    ),
+    _worst("Freshness target", _of(m.TARGET), "s", "The 20 longest targets."),
+    _worst("Events behind", _of(m.BEHIND), "short", "Events that wait: the 20 largest numbers."),
+    Panel(
+        "Age of commits and watermarks",
+        "timeseries",
+        (
+            (f"topk(10, time() - {_of(m.COMMIT)})", "commit of {{table}}"),
+            (f"topk(10, time() - {_of(m.WATERMARK)})", "watermark of {{table}}"),
+            (f"topk(10, time() - {_of(m.COMPLETE)})", "complete: {{table}}"),
+        ),
+        "s",
+        "A commit is old if nothing changed. A watermark that is old while events wait is late.",
+        runbook="TributaryStale",
+        width=16,
+    ),
+    _worst(
+        "Late",
+        _of(m.LATE),
+        "bool_yes_no",
+        "1 while the table's freshness exceeds its target.",
+        steps=_SOME,
+        runbook="TributaryStale",
+    ),
+    _worst("Duration of runs", _of(m.RUN_SECONDS), "s", "The newest run of each table."),
+    _worst("Age of runs", f"time() - {_of(m.RUN_AT)}", "s", "Since the newest run began."),
+    _worst("Commits of runs", _of(m.RUN_COMMITS), "short", "Commits of the newest run."),
+    Panel(
+        "Records of runs",
+        "timeseries",
+        ((_sum(m.RUN_RECORDS, by="operation"), "{{operation}}"),),
+        "short",
+        "Records of the newest runs by operation, as Debezium names it.",
+        stacked=True,
+    ),
+    Panel(
+        "Size in the lake",
+        "timeseries",
+        ((_sum(m.LAKE, by="part"), "{{part}}"),),
+        "bytes",
+        "Files of the newest commits, older files that are kept for readers, other generations.",
+        stacked=True,
+    ),
+    _worst(
+        "Messages in quarantine",
+        _of(m.QUARANTINED),
+        "short",
+        "Messages that each table lacks.",
+        steps=_SOME,
+        runbook="TributaryQuarantined",
+    ),
+    Panel(
+        "Errors",
+        "table",
+        ((f"{_of(m.ERROR)} == 1", "{{table}} {{kind}}"),),
+        "short",
+        "Tables that have an error now, with the error's class.",
+        runbook="TributaryTableFailed",
+    ),
+    _worst(
+        "Failures in a row",
+        _of(m.FAILURES),
+        "short",
+        "Tries that failed since the last commit.",
+        steps=((None, "green"), (1, "orange"), (5, "red")),
+        runbook="TributaryTableFailed",
+    ),
+    Panel(
+        "To copy again",
+        "table",
+        (
+            (f"{_of(m.LOST)} == 1", "{{table}} lost its stream"),
+            (f"{_of(m.ABANDONED)} == 1", "the copy of {{table}} waits"),
+        ),
+        "short",
+        "Tables whose stream is lost, and whose copy no process continues.",
+        runbook="TributaryNeedsBootstrap",
+    ),
+    _worst(
+        "Leases",
+        f"{_of(m.LEASE)} - time()",
+        "s",
+        "Seconds until the lease of the process that works on the table expires, unless it is"
+        " renewed. Below 0, the process hangs or is gone.",
+        steps=((None, "red"), (0, "green")),
+        signed=True,
+    ),
+    Panel(
+        "Verification",
+        "timeseries",
+        (
+            (f"topk(10, time() - {_of(m.VERIFY_EQUAL_AT)})", "{{table}} equal"),
+            (f"topk(10, time() - {_of(m.VERIFY_AT)})", "{{table}} compared"),
+        ),
+        "s",
+        "Time since each table was last compared, and since it was last found equal.",
+        steps=((None, "green"), (8 * 86400, "orange")),
+        runbook="TributaryVerifyOverdue",
+    ),
+    _worst("Duration of verify", _of(m.VERIFY_SECONDS), "s", "The newest verify of each table."),
+    Panel(
+        "Differences",
+        "timeseries",
+        ((f"topk(20, {_of(m.DRIFT)})", "{{table}} {{kind}}"),),
+        "short",
+        "Differences that the newest verify found, by kind.",
+        steps=_ONE,
+        runbook="TributaryVerifyDrift",
+    ),
+)
+_SOURCES = (
+    Panel(
+        "Connectors",
+        "state-timeline",
+        ((f"{_of(m.CONNECTOR_STATE)} == 1", "{{source}}/{{tier}} {{state}}"),),
+        "short",
+        "The state of each connector.",
+        steps=_GREEN,
+        runbook="TributaryConnectorDown",
+        width=12,
+    ),
+    Panel(
+        "Connectors that run",
+        "state-timeline",
+        ((_of(m.CONNECTOR_UP), "{{source}}/{{tier}}"),),
+        "bool_on_off",
+        "Whether the connector and all of its tasks run.",
+        steps=_UP,
+        runbook="TributaryConnectorDown",
+        width=12,
+    ),
+    Panel(
+        "Tasks",
+        "timeseries",
+        ((_sum(m.CONNECTOR_TASKS, by="state"), "{{state}}"),),
+        "short",
+        "Tasks of connectors by state.",
+        runbook="TributaryConnectorDown",
+        stacked=True,
+    ),
+    Panel(
+        "Age of heartbeats",
+        "timeseries",
+        (
+            (f"time() - {_of(m.BEAT)}", "{{source}}/{{tier}}"),
+            (_of(m.BEAT_LIMIT), "limit of {{source}}/{{tier}}"),
+        ),
+        "s",
+        "A connector whose newest heartbeat is older than its limit counts as stuck.",
+        runbook="TributaryHeartbeatMissing",
+    ),
+    Panel(
+        "Problems",
+        "state-timeline",
+        ((_of(m.PROBLEM), "{{source}}/{{tier}}"),),
+        "bool_yes_no",
+        "Whether `tributary status` names a problem of the capture.",
+        steps=_ONE,
+        runbook="TributaryErrors",
+    ),
+    Panel(
+        "Log that the source keeps",
+        "timeseries",
+        ((_of(m.LOG_BYTES), "{{source}}/{{tier}}"),),
+        "bytes",
+        "PostgreSQL: what the slot holds back. MySQL and MariaDB: all binlogs.",
+        runbook="TributaryWalGrowth",
+    ),
+    Panel(
+        "Log that the slot may still write",
+        "timeseries",
+        ((_of(m.SLOT_SAFE), "{{source}}/{{tier}}"),),
+        "bytes",
+        "Until the slot can lose changes. Empty without max_slot_wal_keep_size: then the slot fills"
+        " the disk instead.",
+        runbook="TributarySlotNearLoss",
+    ),
+    Panel(
+        "Log in danger",
+        "state-timeline",
+        ((_of(m.LOG_DANGER), "{{source}}/{{tier}}"),),
+        "bool_yes_no",
+        "Whether the log may soon lose changes that were not captured.",
+        steps=_ONE,
+        runbook="TributarySlotNearLoss",
+        width=4,
+    ),
+    Panel(
+        "Slots that are read",
+        "state-timeline",
+        ((_of(m.SLOT_ACTIVE), "{{source}}/{{tier}}"),),
+        "bool_yes_no",
+        "Whether a connector reads the slot.",
+        steps=_UP,
+        runbook="TributarySlotInactive",
+        width=4,
+    ),
+)
+ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
+    ("Fleet", _FLEET),
+    ("Tiers", _TIER),
+    ("Tables", _TABLES),
+    ("Sources", _SOURCES),
+)
+"""The rows of the dashboard, each with its panels."""
+LEFT_OUT: frozenset[str] = frozenset()
+"""Metrics that are on no panel, on purpose."""
