@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.judgement import of_capture
+from cdc.capture.log_limits import over_limit
 from cdc.store.table_state import State
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.capture.evidence import ConnectorHealth
+    from cdc.capture.log_limits import OverLimit
     from cdc.debezium import CaptureNames
     from cdc.sources.source_facts import LogHealth
     from cdc.store.table_state import TableRecord
@@ -35,6 +37,7 @@ class CaptureStatus:
         problem: The capture's problems, joined into one string; None if there is no problem.
         health: The states of the connector and its tasks; None if the connector does not exist, or
             if Connect did not answer.
+        over_limit: The limit of ``wal_limit`` that the log exceeds; None if it exceeds none.
     """
 
     source: str
@@ -44,6 +47,7 @@ class CaptureStatus:
     beat_at: datetime | None
     problem: str | None
     health: ConnectorHealth | None = None
+    over_limit: OverLimit | None = None
 
     @property
     def silent_s(self) -> float | None:
@@ -51,6 +55,11 @@ class CaptureStatus:
         if self.beat_at is None:
             return None
         return max(0.0, (datetime.now(timezone.utc) - self.beat_at).total_seconds())
+
+    @property
+    def alarms(self) -> bool:
+        """Whether the capture holds back so much log that exit codes show it."""
+        return self.over_limit is not None and self.over_limit.alarms
 
     def to_json(self) -> dict[str, Any]:
         """The capture's status as plain values."""
@@ -62,6 +71,7 @@ class CaptureStatus:
             "tasks": [] if self.health is None else [one.state for one in self.health.status.tasks],
             "heartbeat_age_s": self.silent_s,
             "problem": self.problem,
+            "over_limit": None if self.over_limit is None else self.over_limit.to_json(),
         }
 
 
@@ -76,8 +86,13 @@ def captures_of(services: Services, records: Sequence[TableRecord]) -> list[Capt
     return list(found.values())
 
 
-def capture_status(answer: CaptureAnswer) -> CaptureStatus:
-    """Return the status of one capture from its evidence and its newest heartbeat."""
+def capture_status(answer: CaptureAnswer, limits: Mapping[str, int]) -> CaptureStatus:
+    """Return the status of one capture from its evidence and its newest heartbeat.
+
+    Args:
+        answer: The evidence and the heartbeat.
+        limits: The source's limits of the log in bytes; see `over_limit`.
+    """
     evidence = answer.evidence
     problems = [finding.message for finding in of_capture(evidence)]
     problems += [] if answer.trouble is None else [answer.trouble]
@@ -85,12 +100,14 @@ def capture_status(answer: CaptureAnswer) -> CaptureStatus:
     if not isinstance(evidence.connector, TributaryError):
         facts = evidence.connector
         connector = "missing" if facts is None else "running" if facts.running else "not running"
+    log = None if isinstance(evidence.log, TributaryError) else evidence.log
     return CaptureStatus(
         evidence.names.source,
         evidence.names.tier,
-        None if isinstance(evidence.log, TributaryError) else evidence.log,
+        log,
         connector,
         answer.beat_at,
         "; ".join(problems) or None,
         None if isinstance(evidence.health, TributaryError) else evidence.health,
+        None if log is None else over_limit(evidence.names, log, limits),
     )

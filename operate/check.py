@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from cdc.capture.judgement import of_capture, of_stream, of_table
+from cdc.capture.log_limits import over_limit
 from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.capture.remembered_losses import of_remembered_losses
 from cdc.debezium import connector_class
@@ -34,6 +35,7 @@ from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.capture.evidence import CaptureEvidence
+    from cdc.capture.log_limits import OverLimit
     from cdc.config.lake import CatalogConfig
     from cdc.debezium import CaptureNames
     from cdc.sources.source_facts import LogHealth
@@ -301,7 +303,9 @@ def _capture(services: Services, evidence: CaptureEvidence) -> list[Check]:
     lines = [Check(one.subject, "error", one.message, one.remedy) for one in findings]
     log, connector = evidence.log, evidence.connector_facts
     if not isinstance(log, TributaryError) and log.title not in {line.name for line in lines}:
-        lines.insert(0, _log(log))
+        limits = services.config.source(capture.source).log_limits
+        over = over_limit(capture, log, limits)
+        lines.insert(0, _log(log) if over is None else _too_much(over))
     if connector is None:
         return lines
     wrong = {finding.property for finding in connector.wrong}
@@ -309,6 +313,12 @@ def _capture(services: Services, evidence: CaptureEvidence) -> list[Check]:
     if connector.running and f"connector {capture.connector}" not in {one.name for one in lines}:
         lines.append(Check(f"connector {capture.connector}", "ok", "running"))
     return lines
+
+
+def _too_much(over: OverLimit) -> Check:
+    """Return the line of ``check`` about a capture that holds back too much log."""
+    status: Status = "error" if over.alarms else "warning"
+    return Check(over.title, status, over.message, over.remedy)
 
 
 def _log(log: LogHealth) -> Check:

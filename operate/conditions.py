@@ -29,6 +29,7 @@ class Condition(str, Enum):
     LOST = "lost"
     DRIFT = "drift"
     SILENT = "silent"
+    OVER_LIMIT = "over_limit"
 
 
 MEANINGS: Mapping[Condition, str] = MappingProxyType(
@@ -45,6 +46,7 @@ MEANINGS: Mapping[Condition, str] = MappingProxyType(
         " makes it `needs_bootstrap`",
         Condition.DRIFT: "the newest `verify` of a table's copy found differences",
         Condition.SILENT: "a capture sends no changes, or `status` names another problem of it",
+        Condition.OVER_LIMIT: "a slot holds back more log than the source's `wal_limit.alarm`",
     }
 )
 """Each condition in words."""

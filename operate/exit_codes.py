@@ -73,7 +73,8 @@ MEANINGS = (
         ("status",),
         "no table is as below; targets, pauses and quarantines do not count",
         "an error, for example no state store",
-        "a table failed or has lost its stream, or a capture has a problem",
+        "a table failed or has lost its stream, or a capture has a problem or is over"
+        " `wal_limit.alarm`",
         "a table needs a bootstrap, or a table with readers waits for a copy that no process works"
         " on",
     ),
@@ -90,8 +91,8 @@ MEANINGS = (
     Meaning(
         ("run",),
         "all tables went on",
-        some_failed="a table failed, a capture is silent, a target is missed or cannot be kept,"
-        " or only a new process can go on",
+        some_failed="a table failed, a capture is silent or over `wal_limit.alarm`, a target is"
+        " missed or cannot be kept, or only a new process can go on",
         needs_bootstrap="a table needs a bootstrap, or a table with readers waits for a copy that"
         " no process works on",
     ),

@@ -6,10 +6,12 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from cdc.capture.log_limits import Level
 from cdc.run import expiring, run_continuously, run_tables, silences
 from cdc.runtime.jvm_guard import end_soon
 from cdc.runtime.spark import cancel_jobs, has_ended
@@ -22,11 +24,14 @@ from cdc.store.verifications import Verifications
 from operate.automatic_resync import Unattended
 from operate.conditions import Condition, chosen, joined, needs_copy, of_record, of_targets
 from operate.exit_codes import ExitCode, exit_code
+from operate.give_up import give_up, over_limits
 from operate.table_outcome import abandoned
 from operate.targets import shortfalls_now
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
+    from cdc.capture.log_limits import OverLimit
+    from cdc.debezium import CaptureNames
     from cdc.run import Expiring, RunResult, Silence, Unchecked
     from cdc.store.table_state import TableRecord
     from operate.conditions import Found
@@ -68,6 +73,10 @@ class Runs:
         """The captures that sent no changes, as of the last check."""
         self.expiring: list[Expiring] = []
         """The topics that could drop changes before a run reads them, as of the last check."""
+        self.over_limits: list[OverLimit] = []
+        """The captures that hold back too much log, as of the last check."""
+        self.given_up: list[OverLimit] = []
+        """The captures that this process has given up, since they held back too much log."""
         self.targets: list[Shortfall] = []
         """The freshness targets that are missed or cannot be kept, as of the last check."""
 
@@ -108,6 +117,7 @@ class Runs:
             )
         except TributaryError as error:
             _log.warning("captures and targets could not be checked: %s", error)
+        self._look_at_logs()
         self._forget_history()
 
     def resync(self) -> list[Outcome]:
@@ -122,8 +132,7 @@ class Runs:
         interval_s: float,
         report: Callable[[list[RunResult]], None],
         report_resync: Callable[[list[Outcome]], None],
-        report_silences: Callable[[list[Silence]], None],
-        report_expiring: Callable[[list[Expiring]], None],
+        report_found: Callable[[str, Sequence[Silence | Expiring | OverLimit]], None],
         report_targets: Callable[[list[Shortfall]], None],
     ) -> None:
         """Repeat the command's run until a signal arrives or the process must be started again.
@@ -142,18 +151,6 @@ class Runs:
             daemon=True,
         )
 
-        def watch() -> None:
-            known = {silence.capture for silence in self.silences}
-            known_expiring, known_targets = self.expiring, _named(self.targets)
-            self.watch()
-            self._look_at_secrets(failed=bool(self.unchecked))
-            if new := [topics for topics in self.expiring if topics not in known_expiring]:
-                report_expiring(new)
-            if {silence.capture for silence in self.silences} != known:
-                report_silences(self.silences)
-            if _named(self.targets) != known_targets:
-                report_targets(self.targets)
-
         def on_signal(_signal: int, _frame: FrameType | None) -> None:
             if not stop.is_set():
                 ending.append(end_soon())
@@ -168,7 +165,7 @@ class Runs:
                 stop,
                 min_interval_s=interval_s,
                 report=self._looking_after_failures(report),
-                watch=watch,
+                watch=partial(self._report_changes, report_found, report_targets),
             )
         finally:
             stop.set()
@@ -177,6 +174,28 @@ class Runs:
                 timer.cancel()
             for kind, handler in former.items():
                 signal.signal(kind, handler)
+
+    def _report_changes(
+        self,
+        report_found: Callable[[str, Sequence[Silence | Expiring | OverLimit]], None],
+        report_targets: Callable[[list[Shortfall]], None],
+    ) -> None:
+        """Check captures, topics and targets, and report what has changed since the last check."""
+        known = {silence.capture for silence in self.silences}
+        known_expiring, known_targets = self.expiring, _named(self.targets)
+        known_limits, given_up = {*map(_limit, self.over_limits)}, len(self.given_up)
+        self.watch()
+        self._look_at_secrets(failed=bool(self.unchecked))
+        if new := [topics for topics in self.expiring if topics not in known_expiring]:
+            report_found("expiring", new)
+        if {silence.capture for silence in self.silences} != known:
+            report_found("silent", self.silences)
+        if {*map(_limit, self.over_limits)} != known_limits:
+            report_found("over_limit", self.over_limits)
+        if lost := self.given_up[given_up:]:
+            report_found("given_up", lost)
+        if _named(self.targets) != known_targets:
+            report_targets(self.targets)
 
     def _looking_after_failures(
         self, report: Callable[[list[RunResult]], None]
@@ -193,6 +212,25 @@ class Runs:
         """Look for changed secrets after a failure; continuous runs end if there are any."""
         if failed:
             self._services.secret_files.look()
+
+    def _look_at_logs(self) -> None:
+        """Find captures that hold back too much log; give up those above the highest limit."""
+        try:
+            found = over_limits(self._services, self._records())
+        except TributaryError as error:
+            _log.warning("the logs that captures hold back could not be checked: %s", error)
+            return
+        self.over_limits = []
+        for over in found:
+            try:
+                lost = give_up(self._services, over) if over.level is Level.GIVE_UP else None
+            except TributaryError as error:
+                _log.warning("the capture of %s could not be given up: %s", over.title, error)
+                lost = None
+            if lost is None:
+                self.over_limits.append(over)
+            else:
+                self.given_up.append(lost)
 
     def _forget_history(self) -> None:
         """Delete some of the entries of histories that are older than ``state.keep_history``."""
@@ -233,12 +271,14 @@ class Runs:
     def conditions(self) -> Found:
         """Return what is not as it should be with the command's tables and captures now."""
         silent = sorted(f"{one.capture.source}/{one.capture.tier}" for one in self.silences)
+        over = [f"{i.capture.source}/{i.capture.tier}" for i in self.over_limits if i.alarms]
         return joined(
             self._of_tables(),
             of_targets(self.targets),
             {
                 Condition.FAILED: sorted(map(str, self._failed)),
                 Condition.SILENT: silent,
+                Condition.OVER_LIMIT: over,
             },
         )
 
@@ -266,8 +306,9 @@ class Runs:
     def exit_code(self) -> ExitCode:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
-        Four conditions count as failures, too: a capture sends no changes, a freshness target is
-        missed or cannot be kept, hung tasks occupy cores, or Spark has ended. The code for a needed
+        Five conditions count as failures, too: a capture sends no changes, or holds back too much
+        log; a freshness target is missed or cannot be kept; hung tasks occupy cores; or Spark has
+        ended. The code for a needed
         bootstrap also applies if a published table waits for a copy that no process works on. The
         state of a table that was never published does not count, since it has no readers yet.
 
@@ -284,6 +325,7 @@ class Runs:
         return exit_code(
             failed=broken
             or bool(self._failed or self.silences or self.targets)
+            or any(one.alarms for one in self.over_limits)
             or State.FAILED in states,
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states
             or any(abandoned(record, held) for record in records),
@@ -297,3 +339,8 @@ def _named(targets: list[Shortfall]) -> set[tuple[TableId, str, bool]]:
     they change all the time.
     """
     return {(table, one.cause, one.missed) for one in targets for table in one.tables}
+
+
+def _limit(over: OverLimit) -> tuple[CaptureNames, Level]:
+    """Return a capture with the limit that it exceeds, without sizes, which change all the time."""
+    return over.capture, over.level

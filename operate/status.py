@@ -103,13 +103,12 @@ class TableStatus:
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """What is not as it should be with the table."""
-        different = self.verified is not None and not self.verified.equal
         found = {
             Condition.LATE: self.late,
             Condition.QUARANTINED: bool(self.quarantined),
             Condition.HALF_COPIED: self.half_copied,
             Condition.LOST: self.lost is not None,
-            Condition.DRIFT: different,
+            Condition.DRIFT: self.verified is not None and not self.verified.equal,
         }
         state = BY_STATE.get(self.record.state)
         return tuple(one for one in Condition if found.get(one) or one is state)
@@ -188,17 +187,18 @@ class Status:
         """Whether ``status`` shows a failed table, a lost stream or a capture's problem."""
         return any(
             table.record.state is State.FAILED or table.lost is not None for table in self.tables
-        ) or any(capture.problem is not None for capture in self.captures)
+        ) or any(capture.problem is not None or capture.alarms for capture in self.captures)
 
     @property
     def conditions(self) -> Found:
         """What is not as it should be with the shown tables and captures."""
-        of_tables: dict[Condition, list[str]] = {}
-        for table in self.tables:
-            for condition in table.conditions:
-                of_tables.setdefault(condition, []).append(str(table.record.table))
+        of_tables = [
+            {one: [str(table.record.table)] for one in table.conditions} for table in self.tables
+        ]
         silent = [f"{one.source}/{one.tier}" for one in self.captures if one.problem is not None]
-        return joined(of_tables, of_targets(self.targets), {Condition.SILENT: silent})
+        over = [f"{one.source}/{one.tier}" for one in self.captures if one.alarms]
+        found = {Condition.SILENT: silent, Condition.OVER_LIMIT: over}
+        return joined(*of_tables, of_targets(self.targets), found)
 
     def to_json(self) -> dict[str, Any]:
         """Everything that ``status`` shows, as plain values."""
@@ -238,7 +238,10 @@ def status(
     # Read the heartbeats before the ends of the topics: every commit before a heartbeat is then
     # below its topic's end.
     answered = answers.captures(captures_of(services, records))
-    captures = tuple(capture_status(one) for one in answered)
+    captures = tuple(
+        capture_status(one, services.config.source(one.evidence.names.source).log_limits)
+        for one in answered
+    )
     evidence = {
         (one.source, one.tier): it.evidence for one, it in zip(captures, answered, strict=True)
     }

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
 from cdc.config.secrets import SecretRef
 from cdc.config.templates import Conflict
-from cdc.config.value_types import FilePath, NonEmpty, Options, Port, Positive, Section
+from cdc.config.value_types import (
+    FilePath,
+    NonEmpty,
+    Options,
+    Port,
+    Positive,
+    Section,
+    Size,
+    bytes_of,
+    defaults,
+)
 from schemas.catalog import SOURCE_KINDS
 
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
@@ -70,6 +81,32 @@ class Credentials(Section):
     """Login that writes marker rows on the primary."""
 
 
+class WalLimit(Section):
+    """Sizes of the log that a slot holds back on the primary, from which on commands react."""
+
+    warn: Size | None = "20GiB"
+    """Commands warn."""
+    alarm: Size | None = "50GiB"
+    """Also, run and status end with exit code 3, and check with 1."""
+    give_up: Size | None = None
+    """Also, run drops the slot to save the primary; then copy the capture's tables again."""
+
+    @property
+    def bytes_by_level(self) -> Mapping[str, int]:
+        """The sizes in bytes, by the names of their settings, in ascending order."""
+        sizes = {"warn": self.warn, "alarm": self.alarm, "give_up": self.give_up}
+        return {name: bytes_of(size) for name, size in sizes.items() if size is not None}
+
+    def conflicts(self) -> list[Conflict]:
+        """Return limits that do not ascend, as (key path, problem)."""
+        levels = list(self.bytes_by_level.items())
+        return [
+            ((name,), f"must be larger than {lower}")
+            for (lower, least), (name, size) in pairwise(levels)
+            if size <= least
+        ]
+
+
 class PostgresSourceConfig(Section):
     """One PostgreSQL database and, preferably, a read replica of it."""
 
@@ -93,6 +130,13 @@ class PostgresSourceConfig(Section):
     """Time between two heartbeat rows of the connector, in milliseconds."""
     copy_sessions: Positive = 32
     """The most sessions in which all copies of a command read at the same time."""
+    wal_limit: WalLimit = Field(default_factory=defaults)
+    """How much log each slot may hold back on the primary."""
+
+    @property
+    def log_limits(self) -> Mapping[str, int]:
+        """Sizes of a capture's log in bytes from which on commands react, in ascending order."""
+        return self.wal_limit.bytes_by_level
 
     def name_templates(self) -> Mapping[str, str]:
         """Return the source's name templates, each by its key in the section."""
@@ -155,6 +199,11 @@ class MysqlSourceConfig(Section):
     """Time between two heartbeat rows of the connector, in milliseconds."""
     copy_sessions: Positive = 32
     """The most sessions in which all copies of a command read at the same time."""
+
+    @property
+    def log_limits(self) -> Mapping[str, int]:
+        """An empty map: no capture holds back log, since the server purges binlogs by their age."""
+        return {}
 
     def name_templates(self) -> Mapping[str, str]:
         """Return the source's name templates, each by its key in the section."""

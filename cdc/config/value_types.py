@@ -157,9 +157,18 @@ Positive = Annotated[int, Field(ge=1)]
 Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[smhd]$")]
 """A time like 90s, 30m, 1h or 2d."""
 
+Size = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}(MiB|GiB|TiB)$")]
+"""A number of bytes like 512MiB, 20GiB or 1TiB."""
+
+_UNITS_BYTES = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds_of(duration: str) -> int:
     """Convert a configured :data:`Duration`, such as ``30m``, to seconds."""
     return int(duration[:-1]) * _UNITS_S[duration[-1]]
+
+
+def bytes_of(size: str) -> int:
+    """Convert a configured :data:`Size`, such as ``20GiB``, to bytes."""
+    return int(size[:-3]) * _UNITS_BYTES[size[-3:]]

@@ -57,6 +57,9 @@ FAILPOINTS: tuple[str, ...] = (
     "upkeep.in_clustering",
     "quarantine.after_keep",
     "quarantine.after_replay",
+    "give_up.after_note",
+    "give_up.after_stop",
+    "give_up.after_drop",
 )
 
 

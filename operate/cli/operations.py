@@ -108,9 +108,9 @@ def run(
 ) -> None:
     """Apply new changes to the lake, in one run for all tables that have new changes.
 
-    Exit code 3: a table failed, a capture sends no changes, or a freshness target is missed at the
-    end or cannot be kept. Exit code 4: a table needs a bootstrap. --fail-on chooses other
-    conditions for both.
+    Exit code 3: a table failed, a capture sends no changes or holds back too much log, or a
+    freshness target is missed at the end or cannot be kept. Exit code 4: a table needs a bootstrap.
+    --fail-on chooses other conditions for both.
     """
     from cdc.runtime.spark import has_ended
     from cdc.runtime.task_watch import held_cores
@@ -152,8 +152,7 @@ def _repeat(renderer: Renderer, runs: Runs, interval_s: float) -> None:
         interval_s,
         partial(_show_runs, renderer, shown=set()),
         lambda outcomes: _show_resyncs(renderer, outcomes),
-        lambda silences: _show_silences(renderer, silences),
-        lambda topics: _show_expiring(renderer, topics),
+        partial(_show_found, renderer),
         lambda targets: _show_targets(renderer, targets),
     )
 
@@ -215,15 +214,19 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
             "silent": [silence.to_json() for silence in runs.silences],
             "expiring": [topics.to_json() for topics in runs.expiring],
             "unchecked": [tables.to_json() for tables in runs.unchecked],
+            "over_limit": [over.to_json() for over in runs.over_limits],
+            "given_up": [over.to_json() for over in runs.given_up],
             "targets": [targets.to_json() for targets in runs.targets],
             "conditions": to_json(runs.conditions()),
         }
     )
     if not renderer.json:
         _show_resyncs(renderer, resynced)
-        _show_silences(renderer, runs.silences)
-        _show_expiring(renderer, runs.expiring)
-        _show_found(renderer, "unchecked", runs.unchecked, "yellow")
+        _show_found(renderer, "silent", runs.silences)
+        _show_found(renderer, "expiring", runs.expiring)
+        _show_found(renderer, "unchecked", runs.unchecked)
+        _show_found(renderer, "over_limit", runs.over_limits)
+        _show_found(renderer, "given_up", runs.given_up)
         show_targets(renderer, runs.targets)
     return waiting
 
@@ -263,14 +266,6 @@ def _show_resyncs(renderer: Renderer, outcomes: list[Any]) -> None:
     show_problems(renderer, outcomes)
 
 
-def _show_silences(renderer: Renderer, silences: list[Any]) -> None:
-    _show_found(renderer, "silent", silences, "bold red")
-
-
-def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
-    _show_found(renderer, "expiring", expiring, "yellow")
-
-
 def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
     """Print which freshness targets are missed or cannot be kept, or say that all are kept."""
     if renderer.json:
@@ -280,8 +275,13 @@ def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
     show_targets(renderer, targets)
 
 
-def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> None:
+_GRAVE = frozenset({"silent", "given_up"})
+"""The kinds of findings that are printed in red."""
+
+
+def _show_found(renderer: Renderer, key: str, found: Sequence[Any]) -> None:
     """Print findings such as silent captures, with remedies; in JSON, as the list ``key``."""
+    style = "bold red" if key in _GRAVE else "yellow"
     if renderer.json:
         renderer.document({key: [one.to_json() for one in found]})
         return

@@ -215,3 +215,6 @@ def _show_capture(renderer: Renderer, capture: CaptureStatus) -> None:
     )
     if capture.problem:
         renderer.line(f"  {capture.problem}", style="bold red")
+    if (over := capture.over_limit) is not None:
+        renderer.line(f"  {over.message}", style="bold red" if over.alarms else "yellow")
+        renderer.line(f"  What to do: {over.remedy}")

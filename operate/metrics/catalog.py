@@ -215,6 +215,13 @@ LOG_BYTES = Metric(
     *(_BYTES, "source"),
     CAPTURE,
 )
+LOG_LIMIT = Metric(
+    "log_limit_bytes",
+    "The limits of `wal_limit`: from `level` `warn` on `status` warns, from `alarm` on exit codes"
+    " show it, and above `give_up` a run drops the slot. A limit that is not set has no series.",
+    *(_BYTES, "tributary.yaml"),
+    (*CAPTURE, "level"),
+)
 SLOT_ACTIVE = Metric("slot_active", "Whether a connector reads the slot.", _BOOL, "source", CAPTURE)
 SLOT_SAFE = Metric(
     "slot_safe_bytes",
@@ -272,7 +279,7 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
         "Captures",
         (
             *(CONNECTOR_UP, CONNECTOR_STATE, CONNECTOR_TASKS, BEAT, BEAT_LIMIT, PROBLEM),
-            *(LOG_BYTES, LOG_DANGER, SLOT_ACTIVE, SLOT_SAFE),
+            *(LOG_BYTES, LOG_LIMIT, LOG_DANGER, SLOT_ACTIVE, SLOT_SAFE),
         ),
     ),
     ("Tiers and workers", (TIER_BEHIND, TIER_BACKLOG, TIER_LOAD, WORKERS, SHORTFALL)),

@@ -151,8 +151,10 @@ def _add_capture(found: _Families, config: Config, capture: CaptureStatus) -> No
         for state in sorted({"running", *tasks}):
             found.add(m.CONNECTOR_TASKS, tasks.count(state), *labels, state)
     found.add(m.BEAT, capture.beat_at, *labels)
-    interval_ms = config.source(capture.source).heartbeat_interval_ms
-    found.add(m.BEAT_LIMIT, silence_bound_s(interval_ms), *labels)
+    source = config.source(capture.source)
+    found.add(m.BEAT_LIMIT, silence_bound_s(source.heartbeat_interval_ms), *labels)
+    for level, size in source.log_limits.items():
+        found.add(m.LOG_LIMIT, size, *labels, level)
     found.add(m.PROBLEM, capture.problem is not None, *labels)
     if (log := capture.log) is None:
         return

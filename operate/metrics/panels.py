@@ -19,6 +19,7 @@ _ONE: Steps = ((None, "green"), (1, "red"))
 _SOME: Steps = ((None, "green"), (1, "orange"))
 _UP: Steps = ((None, "red"), (1, "green"))
 _RATIO: Steps = ((None, "green"), (0.7, "orange"), (1, "red"))
+_WARN = 'level="warn"'
 _PLAIN: Steps = ((None, "blue"),)
 _GREEN: Steps = ((None, "green"),)
 
@@ -411,10 +412,14 @@ _SOURCES = (
     Panel(
         "Log that the source keeps",
         "timeseries",
-        ((_of(m.LOG_BYTES), "{{source}}/{{tier}}"),),
+        (
+            (_of(m.LOG_BYTES), "{{source}}/{{tier}}"),
+            (_of(m.LOG_LIMIT), "{{source}}/{{tier}}: {{level}}"),
+        ),
         "bytes",
-        "PostgreSQL: what the slot holds back. MySQL and MariaDB: all binlogs.",
-        runbook="TributaryWalGrowth",
+        "PostgreSQL: what the slot holds back, and the limits of wal_limit. MySQL and MariaDB: all"
+        " binlogs.",
+        runbook="TributaryWalLimitCritical",
     ),
     Panel(
         "Log that the slot may still write",
@@ -424,6 +429,32 @@ _SOURCES = (
         "Until the slot can lose changes. Empty without max_slot_wal_keep_size: then the slot fills"
         " the disk instead.",
         runbook="TributarySlotNearLoss",
+    ),
+    Panel(
+        "Growth of the log",
+        "timeseries",
+        ((f"deriv({_of(m.LOG_BYTES)}[1h])", "{{source}}/{{tier}}"),),
+        "binBps",
+        "How fast the log that each source keeps has grown in the last hour.",
+        runbook="TributaryWalGrowth",
+        signed=True,
+    ),
+    Panel(
+        "Captures above wal_limit.warn",
+        "stat",
+        (
+            (
+                f"count({_of(m.LOG_BYTES)} > ignoring (level) {_of(m.LOG_LIMIT, _WARN)})"
+                " or vector(0)",
+                "above warn",
+            ),
+        ),
+        "short",
+        "Captures whose slot holds back more log than wal_limit.warn.",
+        steps=_SOME,
+        runbook="TributaryWalLimit",
+        width=4,
+        height=4,
     ),
     Panel(
         "Log in danger",

@@ -31,6 +31,10 @@ def capture(name: str) -> str:
     return f"tributary_{name}{{{CAPTURE}}}"
 
 
+def limit(level: str) -> str:
+    return f'tributary_log_limit_bytes{{{CAPTURE},level="{level}"}}'
+
+
 def up(service: str, source: str = "") -> str:
     return f'tributary_up{{service="{service}",source="{source}",{PROCESS}}}'
 
@@ -69,6 +73,8 @@ HEALTHY: Mapping[str, str] = {
     capture("heartbeat_limit_seconds"): always(80),
     capture("log_in_danger"): always(0),
     capture("log_retained_bytes"): always(GB),
+    limit("warn"): always(70 * GB),
+    limit("alarm"): always(90 * GB),
     capture("slot_active"): always(1),
     capture("slot_safe_bytes"): always(9 * GB),
 }
@@ -155,11 +161,30 @@ FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
         },
         {"WalGrowth"},
     ),
+    "a slot that holds back much log": (
+        {capture("log_retained_bytes"): always(71 * GB), capture("slot_safe_bytes"): NOTHING},
+        {"WalLimit"},
+    ),
+    "a slot that holds back more log": (
+        {capture("log_retained_bytes"): always(91 * GB), capture("slot_safe_bytes"): NOTHING},
+        {"WalLimitCritical"},
+    ),
+    "a slot whose log no limit bounds": (
+        {
+            capture("log_retained_bytes"): always(500 * GB),
+            capture("slot_safe_bytes"): NOTHING,
+            limit("warn"): NOTHING,
+            limit("alarm"): NOTHING,
+        },
+        set(),
+    ),
     "binlogs, which have no slot, that grow": (
         {
             capture("log_retained_bytes"): growing(20 * GB, GB / 5),
             capture("slot_safe_bytes"): NOTHING,
             capture("slot_active"): NOTHING,
+            limit("warn"): NOTHING,
+            limit("alarm"): NOTHING,
         },
         set(),
     ),

@@ -25,6 +25,7 @@ VALUES = {
     "cause": "runs",
     "missed": "true",
     "name": "shop.orders",
+    "level": "warn",
 }
 STATES = {
     "table_state": ("failed", "needs_bootstrap", "incremental"),
@@ -94,6 +95,7 @@ def test_two_processes_that_show_the_same_count_once(tmp_path: Path) -> None:
         "Connectors down": 0,
         "Scrape": 1,
         "Workers": 1,
+        "Captures above wal_limit.warn": 0,
     }
     stats = [one for one in dashboard()["panels"] if one["type"] == "stat"]
     assert {one["title"] for one in stats} == set(once)

@@ -143,6 +143,7 @@ def full() -> dict[str, Any]:
                 "slot": "slot_{source}_{tier}",
                 "heartbeat_interval_ms": 500,
                 "copy_sessions": 8,
+                "wal_limit": {"warn": "512MiB", "alarm": "20GiB", "give_up": "1TiB"},
             }
         },
         "kafka": copy.deepcopy(_KAFKA),

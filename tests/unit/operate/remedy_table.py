@@ -22,6 +22,13 @@ _MOUNT = (
     " good,"
 )
 EXECUTED: dict[str, tuple[str, ...]] = {
+    f"{_TESTS}wal_limit.py::test_a_slot_that_holds_back_too_much_log_is_named_and_then_given_up": (
+        "The next `tributary run` stops the connector and drops the slot",
+        "Correct what kept the connector from reading, then",
+    ),
+    f"{_TESTS}wal_limit.py::test_a_capture_that_fills_the_disk_is_offboarded": (
+        "Let the connector catch up: `tributary status` names",
+    ),
     "tests/unit/cdc/lake/test_options.py::"
     "test_a_type_whose_text_is_not_one_for_each_value_makes_no_partitions": (
         "In partition_by, name columns with",

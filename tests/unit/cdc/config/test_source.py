@@ -12,6 +12,7 @@ from jsonschema.validators import validator_for
 
 from cdc.config import Config, MysqlSourceConfig, PostgresSourceConfig
 from cdc.debezium import names
+from cdc.errors import ConfigError
 from tests.unit.cdc.configuration import minimal, read, refusal
 
 _SERVER: dict[str, Any] = {
@@ -133,3 +134,38 @@ def test_a_capture_is_named_after_the_connector() -> None:
         _ = capture.on_primary
     assert capture.placeholder != replace(capture, connector="another").placeholder
     assert capture.heartbeat_topic == "my.orders.hot.tributary.heartbeat"
+
+
+def test_the_limits_of_a_slot_are_sizes_that_ascend() -> None:
+    shop = read(minimal()).source("shop")
+    assert shop.log_limits == {"warn": 20 * 2**30, "alarm": 50 * 2**30}, "nothing is given up"
+    made = minimal()
+    made["sources"]["shop"]["wal_limit"] = {"warn": None, "alarm": "512MiB", "give_up": "1TiB"}
+    assert read(made).source("shop").log_limits == {"alarm": 2**29, "give_up": 2**40}
+    assert read(document()).source("orders").log_limits == {}
+
+
+@pytest.mark.parametrize(
+    ("limit", "field", "said"),
+    [
+        ({"warn": "50GiB"}, "alarm", "must be larger than warn"),
+        ({"alarm": "10GiB"}, "alarm", "must be larger than warn"),
+        ({"alarm": None, "give_up": "1GiB"}, "give_up", "must be larger than warn"),
+        ({"give_up": "50GB"}, "give_up", "pattern"),
+        ({"give_up": 5}, "give_up", "string"),
+        ({"warn": "0GiB"}, "warn", "pattern"),
+    ],
+)
+def test_limits_that_cannot_work_are_refused_by_their_keys(
+    limit: dict[str, Any], field: str, said: str
+) -> None:
+    made = minimal()
+    made["sources"]["shop"]["wal_limit"] = limit
+    with pytest.raises(ConfigError, match=said) as refused:
+        read(made)
+    assert refused.value.context["field"] == f"sources.shop.wal_limit.{field}"
+
+
+def test_a_source_with_binlogs_has_no_limit_of_a_slot() -> None:
+    with pytest.raises(ConfigError, match="wal_limit"):
+        read(document(wal_limit={"warn": "1GiB"}))

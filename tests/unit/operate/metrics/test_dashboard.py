@@ -22,7 +22,7 @@ PANELS: list[dict[str, Any]] = [one for one in BOARD["panels"] if one["type"] !=
 EXPRESSIONS = [(one["title"], target["expr"]) for one in PANELS for target in one["targets"]]
 KNOWN = {one.full_name: one for one in catalog.METRICS}
 KINDS = ["stat", "timeseries", "state-timeline", "table"]
-UNITS = ["short", "s", "bytes", "percentunit", "bool_on_off", "bool_yes_no"]
+UNITS = ["short", "s", "bytes", "binBps", "percentunit", "bool_on_off", "bool_yes_no"]
 """Those of Grafana's units that the dashboard uses."""
 DATASOURCE = {"const": {"type": "prometheus", "uid": "${datasource}"}}
 PLACE = {
@@ -202,7 +202,11 @@ def test_links_lead_to_runbooks_and_every_alarm_has_a_panel() -> None:
 
 
 def test_values_are_in_the_units_of_the_catalog() -> None:
-    wanted = {"bytes": {"bytes"}, "seconds": {"s", "percentunit"}, "ratio": {"percentunit"}}
+    wanted = {
+        "bytes": {"bytes", "binBps", "short"},
+        "seconds": {"s", "percentunit"},
+        "ratio": {"percentunit"},
+    }
     every: list[Panel] = [panel for _, panels in ROWS for panel in panels]
     for panel in every:
         for expression, _ in panel.expressions:

@@ -1,0 +1,106 @@
+"""Judges how much log a capture holds back on its source's server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cdc.debezium import CaptureNames
+    from cdc.sources.source_facts import LogHealth
+
+
+class Level(str, Enum):
+    """The limits of a source's ``wal_limit``, in ascending order."""
+
+    WARN = "warn"
+    """Commands warn."""
+    ALARM = "alarm"
+    """Also, the exit codes of commands show it."""
+    GIVE_UP = "give_up"
+    """Also, a run gives the capture up, to save the source's server."""
+
+
+@dataclass(frozen=True)
+class OverLimit:
+    """A capture that holds back more log on its source's server than a limit allows.
+
+    Args:
+        capture: The capture.
+        level: The largest limit that is exceeded.
+        title: Kind and name of what holds back the log.
+        held_bytes: Size of the log.
+        limit_bytes: The limit.
+    """
+
+    capture: CaptureNames
+    level: Level
+    title: str
+    held_bytes: int
+    limit_bytes: int
+
+    @property
+    def alarms(self) -> bool:
+        """Whether the exit codes of commands show it."""
+        return self.level is not Level.WARN
+
+    @property
+    def message(self) -> str:
+        """What holds back how much log, and which limit that exceeds."""
+        return (
+            f"{self.title} holds back {_gib(self.held_bytes)} of log on the primary, more than"
+            f" sources.{self.capture.source}.wal_limit.{self.level.value}"
+            f" ({_gib(self.limit_bytes)})"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What the operator can do; for the highest level, what the next run does."""
+        if self.level is Level.GIVE_UP:
+            return (
+                "The next `tributary run` stops the connector and drops the slot. To keep the"
+                " capture, raise that limit before, and let the connector catch up."
+            )
+        return (
+            "Let the connector catch up: `tributary status` names what keeps it from that, and a"
+            " transaction that is open for hours holds the log, too. If the primary's disk gets"
+            " full, drop the slot: `tributary offboard` for all tables of"
+            f" {self.capture.source}/{self.capture.tier}."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the capture, the limit and the size as plain values, for JSON."""
+        return {
+            "source": self.capture.source,
+            "tier": self.capture.tier,
+            "level": self.level.value,
+            "held_bytes": self.held_bytes,
+            "limit_bytes": self.limit_bytes,
+            "message": self.message,
+            "remedy": self.remedy,
+        }
+
+
+def over_limit(
+    capture: CaptureNames, log: LogHealth, limits: Mapping[str, int]
+) -> OverLimit | None:
+    """Return the largest limit that a capture's log exceeds; None if it exceeds none.
+
+    Args:
+        capture: The capture.
+        log: The state of the log from which the capture reads.
+        limits: The limits in bytes by the names of their settings, in ascending order.
+    """
+    held, found = log.retained_bytes, None
+    for name, limit in limits.items():
+        if held is not None and held > limit:
+            found = OverLimit(capture, Level(name), log.title, held, limit)
+    return found
+
+
+def _gib(count: int) -> str:
+    """Return a number of bytes as text in GiB, with one digit if it is small."""
+    amount = count / 2**30
+    return f"{amount:,.0f} GiB" if amount >= 10 else f"{amount:.1f} GiB"

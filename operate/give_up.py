@@ -1,0 +1,120 @@
+"""Finds captures that hold back too much log, and gives up those that would fill a primary's disk.
+
+A capture that is given up has lost changes, so all of its tables have to be copied again. Each step
+can be repeated. First the loss is counted: from then on no table continues from its stream, even if
+this process dies. The slot goes last, so a process that finds it still too large does all again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from cdc.capture.log_limits import Level, OverLimit, over_limit
+from cdc.errors import ConnectError, LeaseHeldError
+from cdc.runtime.failpoints import crash
+from cdc.store.loss_counts import Losses
+from cdc.store.table_state import TRANSITIONS, Cause, State, transition
+from operate.lost_capture import dependent
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.debezium import CaptureNames
+    from cdc.store.table_state import TableRecord
+    from operate.context import Services
+
+_log = logging.getLogger(__name__)
+
+
+def over_limits(services: Services, records: Iterable[TableRecord]) -> list[OverLimit]:
+    """Return the captures of the tables that hold back more log than their limits.
+
+    A source that does not answer is left out: other checks name it.
+    """
+    captures = {
+        services.capture_of(record)
+        for record in records
+        if record.table.source in services.config.sources and record.state is not State.RETIRED
+    }
+    found = []
+    for capture in sorted(captures, key=lambda one: (one.source, one.tier)):
+        try:
+            found.append(_look(services, capture))
+        except TributaryError as error:
+            _log.info("the log of %s was not looked at: %s", capture.resource, error)
+    return [one for one in found if one is not None]
+
+
+def give_up(services: Services, over: OverLimit) -> OverLimit | None:
+    """Stop the connector of a capture, drop its slot, and mark its tables NEEDS_BOOTSTRAP.
+
+    Args:
+        services: The services of the command.
+        over: The capture that is over the limit ``give_up``.
+
+    Returns:
+        What was found under the capture's lease; None if the capture is below its limit again.
+
+    Raises:
+        LeaseHeldError: Another process changes the capture.
+        TributaryError: The slot cannot be dropped, or the state store cannot be used.
+    """
+    capture = over.capture
+    with services.leases.hold(capture.resource):
+        now = _look(services, capture)
+        if now is None or now.level is not Level.GIVE_UP:
+            return None
+        what = f"{now.message}, so the capture was given up"
+        _log.warning("%s", what)
+        Losses(services.store).note(capture.resource, what)
+        crash("give_up.after_note")
+        _stop(services, capture)
+        crash("give_up.after_stop")
+        if (kept := services.source(capture.source).capture(capture).kept_log) is not None:
+            kept.drop()
+        crash("give_up.after_drop")
+    for record in dependent(services, capture):
+        _mark(services, record, what)
+    return now
+
+
+def _look(services: Services, capture: CaptureNames) -> OverLimit | None:
+    """Return the limit that a capture's log exceeds now; None if it exceeds none."""
+    limits = services.config.source(capture.source).log_limits
+    if not limits:
+        return None
+    log = services.source(capture.source).capture(capture).log_health()
+    return over_limit(capture, log, limits)
+
+
+def _stop(services: Services, capture: CaptureNames) -> None:
+    """Stop the connector, so that nothing reads the slot; without Connect, nothing may read it."""
+    try:
+        if services.connect.status(capture.connector) is not None:
+            services.connect.stop(capture.connector, progress=services.progress)
+    except ConnectError as error:
+        _log.warning("connector %s could not be stopped: %s", capture.connector, error)
+
+
+def _mark(services: Services, record: TableRecord, what: str) -> None:
+    """Mark a table NEEDS_BOOTSTRAP, or delete the record of a next generation.
+
+    If another process works on the table, that process or the next run finds the counted loss.
+    """
+    try:
+        with services.leases.hold(record.resource):
+            newest = services.store.newest(record)
+            if newest.beside:
+                services.store.delete(newest.table, beside=True)
+            elif State.NEEDS_BOOTSTRAP in TRANSITIONS[newest.state]:
+                remedy = (
+                    "Correct what kept the connector from reading, then run `tributary bootstrap"
+                    f" {newest.table}`, which makes the slot and the connector again."
+                )
+                cause = Cause(reason=what, remedy=remedy)
+                at = datetime.now(timezone.utc)
+                services.store.put(transition(newest, State.NEEDS_BOOTSTRAP, at=at, cause=cause))
+    except LeaseHeldError as error:
+        _log.info("table %s is marked later: %s", record.table, error)
