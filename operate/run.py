@@ -16,7 +16,9 @@ from cdc.runtime.spark import cancel_jobs, has_ended
 from cdc.runtime.task_watch import held_cores
 from cdc.store.lease import held_leases
 from cdc.store.table_state import State
+from operate.answers import Answers
 from operate.automatic_resync import Unattended
+from operate.empty_store import empty_store
 from operate.exit_codes import ExitCode, exit_code
 from operate.table_outcome import abandoned
 from operate.targets import shortfalls_now
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from cdc.run import Expiring, RunResult, Silence, Unchecked
     from cdc.store.table_state import TableRecord
     from operate.context import Services
+    from operate.empty_store import EmptyStore
     from operate.table_outcome import Outcome
     from operate.targets import Shortfall
     from schemas.table import TableId
@@ -57,6 +60,8 @@ class Runs:
         """The topics that could drop changes before a run reads them, as of the last check."""
         self.targets: list[Shortfall] = []
         """The freshness targets that are missed or cannot be kept, as of the last check."""
+        self.empty_store: EmptyStore | None = None
+        """What the last check found about a state store without tables; None if it has tables."""
 
     @property
     def unchecked(self) -> list[Unchecked]:
@@ -71,6 +76,11 @@ class Runs:
         """Whether the command's arguments select no table now."""
         return not self._records()
 
+    @property
+    def lost_tables(self) -> bool:
+        """Whether the state store lacks tables that it must have, as of the last check."""
+        return self.empty_store is not None and self.empty_store.lost
+
     def once(self) -> list[RunResult]:
         """Apply new changes of the command's tables in one run; then check captures and targets."""
         results = run_tables(self._services.run_context, self._records())
@@ -78,14 +88,20 @@ class Runs:
         self.watch()
         return results
 
-    def watch(self) -> None:
+    def watch(self, stop: threading.Event | None = None) -> None:
         """Find silent captures, expiring topics, and targets that are missed or cannot be kept.
 
         A silent capture sends no changes. An expiring topic could drop changes that no run has
-        read. If this check fails, only a warning is logged, since runs do not need the check.
+        read. If there is no table, find out whether the state store lacks tables that it must have.
+        If this check fails, only a warning is logged, since runs do not need the check.
+
+        Args:
+            stop: Is set if the state store lacks tables, so that continuous runs end.
         """
         context, records = self._services.run_context, self._records()
         try:
+            services = self._services
+            self.empty_store = None if records else empty_store(services, Answers(services))
             self.silences = silences(context, records)
             self.expiring = expiring(context, records)
             known = context.predictions
@@ -94,6 +110,8 @@ class Runs:
             )
         except TributaryError as error:
             _log.warning("captures and targets could not be checked: %s", error)
+        if stop is not None and self.lost_tables:
+            stop.set()
 
     def resync(self) -> list[Outcome]:
         """Resync the command's tables that need a resync, if the tables' settings allow it now."""
@@ -130,7 +148,7 @@ class Runs:
         def watch() -> None:
             known = {silence.capture for silence in self.silences}
             known_expiring, known_targets = self.expiring, _named(self.targets)
-            self.watch()
+            self.watch(stop)
             self._look_at_secrets(failed=bool(self.unchecked))
             if new := [topics for topics in self.expiring if topics not in known_expiring]:
                 report_expiring(new)
@@ -211,18 +229,20 @@ class Runs:
     def exit_code(self) -> ExitCode:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
-        Four conditions count as failures, too: a capture sends no changes, a freshness target is
-        missed or cannot be kept, hung tasks occupy cores, or Spark has ended. The code for a needed
-        bootstrap also applies if a published table waits for a copy that no process works on. The
-        state of a table that was never published does not count, since it has no readers yet.
+        More conditions count as failures: a setting has paused a table, a capture sends no changes,
+        a freshness target is missed or cannot be kept, the state store lacks tables that it must
+        have, hung tasks occupy cores, or Spark has ended. The code for a needed bootstrap also
+        applies if a published table waits for a copy that no process works on. The state of a table
+        that was never published does not count, since it has no readers yet.
         """
         records = [record for record in self._records() if not record.never_published]
         states = {record.state for record in records}
         held = held_leases(self._services.store)
         return exit_code(
             failed=bool(self._failed or self.refused() or self.silences or self.targets)
-            or bool(held_cores() or has_ended())
-            or State.FAILED in states,
+            or bool(self.lost_tables or held_cores() or has_ended())
+            or State.FAILED in states
+            or any(record.paused_by_policy for record in records),
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states
             or any(abandoned(record, held) for record in records),
         )

@@ -25,6 +25,7 @@ from cdc.store.verifications import Verifications
 from operate.answers import Answers
 from operate.capture_names import unfinished_move
 from operate.capture_status import CaptureStatus, capture_status, captures_of
+from operate.empty_store import EmptyStore, empty_store
 from operate.resync_candidates import why_not_copied
 from operate.shards import SharedStatus, shared_tables
 from operate.table_outcome import abandoned, unfinished
@@ -155,6 +156,8 @@ class Status:
     shared: tuple[SharedStatus, ...] = ()
     targets: tuple[Shortfall, ...] = ()
     """The freshness targets that are missed or cannot be kept."""
+    empty_store: EmptyStore | None = None
+    """What is known about a state store without tables; None if it has a table's record."""
 
     @property
     def needs_bootstrap(self) -> bool:
@@ -165,9 +168,18 @@ class Status:
 
     @property
     def failed(self) -> bool:
-        """Whether ``status`` shows a failed table, a lost stream or a capture's problem."""
+        """Whether ``status`` shows a stopped table, a capture's problem, or a lost state store.
+
+        A table has stopped if it has failed, a setting has paused it, or its stream is lost. A
+        table that a person has paused has not stopped.
+        """
+        if self.empty_store is not None and self.empty_store.lost:
+            return True
         return any(
-            table.record.state is State.FAILED or table.lost is not None for table in self.tables
+            table.record.state is State.FAILED
+            or table.record.paused_by_policy
+            or table.lost is not None
+            for table in self.tables
         ) or any(capture.problem is not None for capture in self.captures)
 
     def to_json(self) -> dict[str, Any]:
@@ -177,6 +189,7 @@ class Status:
             "captures": [capture.to_json() for capture in self.captures],
             "shared": [one.to_json() for one in self.shared],
             "targets": [one.to_json() for one in self.targets],
+            "empty_store": None if self.empty_store is None else self.empty_store.to_json(),
         }
 
 
@@ -230,12 +243,16 @@ def status(
         table = _table(services, look, record, builds.get(record.table))
         runs = services.store.last_runs(record.table, _SHOWN_RUNS) if wanted else ()
         found.append(replace(table, runs=tuple(runs)))
-    targets = () if trouble else _targets(services, plan_records, found)
-    return Status(tuple(found), captures, shared_tables(found), tuple(targets))
+    targets = () if trouble else _targets(services, answers, plan_records, found)
+    empty = None if plan_records else empty_store(services, answers)
+    return Status(tuple(found), captures, shared_tables(found), tuple(targets), empty)
 
 
 def _targets(
-    services: Services, plan_records: Sequence[TableRecord], found: Sequence[TableStatus]
+    services: Services,
+    answers: Answers,
+    plan_records: Sequence[TableRecord],
+    found: Sequence[TableStatus],
 ) -> list[Shortfall]:
     """Return which targets of the shown tables are missed or cannot be kept.
 
@@ -249,8 +266,11 @@ def _targets(
     shown = {table.record.table for table in found}
     try:
         config, predictions = services.config, Predictions(services.store)
-        found_now = shortfalls_now(config, services.kafka, predictions, plan_records, fresh_at)
-        return of_tables(found_now, shown)
+
+        def look() -> list[Shortfall]:
+            return shortfalls_now(config, services.kafka, predictions, plan_records, fresh_at)
+
+        return of_tables(answers.within("freshness targets", look), shown)
     except TributaryError as error:
         _log.warning("freshness targets could not be checked: %s", error)
         return []
@@ -258,11 +278,12 @@ def _targets(
 
 def _end_offsets(
     answers: Answers, records: Sequence[TableRecord]
-) -> tuple[Mapping[str, Mapping[int, int]], str | None]:
+) -> tuple[Mapping[str, Mapping[int, int] | TributaryError], str | None]:
     """Return the end offsets of tables' topics, by topic and partition, or why they are unknown.
 
     Returns:
-        The end offsets and None; or an empty mapping and the message of the error.
+        The end offsets and None, with an error for each topic that cannot be read; or an empty
+        mapping and the message of the error.
     """
     try:
         return answers.ends(one.topic for one in records if one.state is not State.RETIRED), None
@@ -312,7 +333,8 @@ class _SharedFacts:
 
     Args:
         now: Time of the read, in UTC and with a time zone.
-        ends: End offsets per partition, by topic; empty if Kafka cannot be queried.
+        ends: End offsets per partition, by topic, or why the topic cannot be read; empty if Kafka
+            cannot be queried.
         trouble: Why Kafka cannot be queried; None if Kafka can be queried.
         lacking: Number of a table's quarantined records, by the id of the table's attempt.
         evidence: The evidence of each capture, by source and tier.
@@ -325,7 +347,7 @@ class _SharedFacts:
     """
 
     now: datetime
-    ends: Mapping[str, Mapping[int, int]]
+    ends: Mapping[str, Mapping[int, int] | TributaryError]
     trouble: str | None
     lacking: Mapping[str, int]
     evidence: Mapping[tuple[str, str], CaptureEvidence]
@@ -341,10 +363,11 @@ def _table(
     services: Services, look: _SharedFacts, record: TableRecord, build: TableRecord | None
 ) -> TableStatus:
     """Return the status of one table; ``build`` is the record of its next generation."""
-    commit, now, ends = record.last_commit, look.now, look.ends
+    commit, now, end = record.last_commit, look.now, look.ends.get(record.topic)
     place, lost = (record.table.source, record.tier), None
     beat_at, evidence = look.beats.get(place), look.evidence.get(place)
-    notes = [f"the number of events behind is unknown: {look.trouble}"] if look.trouble else []
+    trouble = end.message if isinstance(end, TributaryError) else look.trouble
+    notes = [f"the number of events behind is unknown: {trouble}"] if trouble else []
     notes += _generation_notes(record, build)
     target = lateness = 0
     if record.table.source in services.config.sources:
@@ -368,11 +391,9 @@ def _table(
             f" sources.{name} back, also to offboard it"
         )
     behind = None
-    if commit is not None and record.topic in ends:
-        behind = sum(
-            max(0, end - commit.offsets.get(partition, 0))
-            for partition, end in ends[record.topic].items()
-        )
+    if commit is not None and isinstance(end, Mapping):
+        done = commit.offsets
+        behind = sum(max(0, offset - done.get(one, 0)) for one, offset in end.items())
     quarantined = 0 if record.attempt is None else look.lacking.get(str(record.attempt.id), 0)
     watermark = None if commit is None else commit.watermark
     whole = record.state is State.INCREMENTAL and behind == 0 and not quarantined

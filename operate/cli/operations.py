@@ -11,7 +11,7 @@ import typer
 
 from operate.cli.metrics import MetricsHostOption, MetricsPortOption, metrics_of_run
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
-from operate.cli.status import EMPTY_PLAN, show_status, show_targets
+from operate.cli.status import show_empty_plan, show_refused, show_status, show_targets
 from operate.cli.tables import TablesArgument, finish, show_problems
 from operate.exit_codes import ExitCode, exit_code
 from operate.metrics import LOOPBACK
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
     from operate.context import Services
     from operate.run import Runs
-    from schemas.errors import TributaryError
     from schemas.table import TableId
 
 SomeTablesArgument = Annotated[
@@ -161,8 +160,9 @@ def run(
 ) -> None:
     """Apply new changes to the lake, in one run for all tables that have new changes.
 
-    Exit code 3: a table failed, a capture sends no changes, or a freshness target is missed at the
-    end or cannot be kept. Exit code 4: a table needs a bootstrap.
+    Exit code 3: a table failed or a setting has paused it, a capture sends no changes, a freshness
+    target is missed at the end or cannot be kept, or the state store has lost its tables. Exit code
+    4: a table needs a bootstrap.
     """
     from cdc.runtime.spark import has_ended
     from cdc.runtime.task_watch import held_cores
@@ -188,13 +188,16 @@ def run(
                 lambda targets: _show_targets(renderer, targets),
             )
             _require_read(renderer, opened.secret_files.changed)
+            if (store := runs.empty_store) is not None and store.lost:
+                renderer.document({"empty_store": store.to_json()})
+                show_empty_plan(renderer, store)
             waiting, refused = runs.waiting(), runs.refused()
         else:
             waiting, refused = _once(renderer, runs), []
         code, held, ended = runs.exit_code(), held_cores(), has_ended()
     _show_end(renderer, held, ended)
     _show_waiting(renderer, waiting)
-    _show_refused(renderer, refused)
+    show_refused(renderer, refused)
     for table, not_now in runs.not_resynced.items():
         renderer.line(f"{table}: no automatic resync now: {not_now}", style="yellow")
     if code:
@@ -243,7 +246,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
     """
     results = runs.once()
     if runs.empty:
-        renderer.line(EMPTY_PLAN)
+        show_empty_plan(renderer, runs.empty_store)
     elif not renderer.json:
         _show_runs(renderer, results)
     resynced = runs.resync()
@@ -259,6 +262,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
             "expiring": [topics.to_json() for topics in runs.expiring],
             "unchecked": [tables.to_json() for tables in runs.unchecked],
             "targets": [targets.to_json() for targets in runs.targets],
+            "empty_store": None if runs.empty_store is None else runs.empty_store.to_json(),
         }
     )
     if not renderer.json:
@@ -275,13 +279,6 @@ def _show_unmatched(renderer: Renderer, argument: str) -> None:
         f"{argument!r} matches no table on the plan yet; tables that are onboarded are followed.",
         style="yellow",
     )
-
-
-def _show_refused(renderer: Renderer, refused: Sequence[TributaryError]) -> None:
-    """Print the tables that other processes have copied with newer settings, with remedies."""
-    for error in refused:
-        renderer.line(error.message, style="bold red")
-        renderer.line(f"  What to do: {error.remedy}")
 
 
 def _show_waiting(renderer: Renderer, waiting: Sequence[TableRecord]) -> None:

@@ -94,6 +94,7 @@ def test_a_process_that_slept_deletes_nothing_of_the_process_that_took_its_lease
     store: Store, shared: SharedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It saw no table before it slept, and the other process has created one since."""
+
     def sleeps(*_: object) -> None:
         with store.transaction() as connection:
             connection.execute(sa.update(leases).values(expires_at=0.0))
