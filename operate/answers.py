@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cdc.capture.gathering import ServerOpeners
 from cdc.debezium import latest_heartbeat
+from operate.bounded import BoundedCalls, result
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaAdmin
     from cdc.sources.base import Source
     from operate.context import Services
+
+T = TypeVar("T")
+_CONNECTORS_S = 10.0
+"""Bound of the wait for the names of connectors, in seconds. The client itself tries for longer."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,16 @@ class Answers:
         """Return the client of Kafka Connect."""
         return self.services.connect
 
+    def connectors(self) -> list[str]:
+        """Return the names of all connectors in Kafka Connect.
+
+        Raises:
+            TributaryError: Connect does not answer within some seconds.
+        """
+        connect = self.connect()
+        call = BoundedCalls().start("connectors", connect.names)
+        return result(call, "Kafka Connect", time.monotonic() + _CONNECTORS_S)
+
     def captures(self, captures: Sequence[CaptureNames]) -> list[CaptureAnswer]:
         """Return the servers' answers about each capture, in the order of the argument."""
         return [self.capture(names) for names in captures]
@@ -72,14 +88,31 @@ class Answers:
             return CaptureAnswer(evidence, None, error.message)
         return CaptureAnswer(evidence, None if beat is None else beat.beat_at, None)
 
-    def ends(self, topics: Iterable[str]) -> Mapping[str, Mapping[int, int]]:
+    def ends(self, topics: Iterable[str]) -> Mapping[str, Mapping[int, int] | TributaryError]:
         """Return the end offsets of topics, by topic and partition.
+
+        If a topic cannot be read, the result has an error in place of its offsets.
 
         Kafka records of open transactions count, although no consumer can read them yet. Otherwise
         a table that lacks these records would seem complete up to the newest heartbeat.
 
         Raises:
-            KafkaError: Kafka does not answer.
+            TributaryError: Kafka does not answer.
         """
         wanted = list(topics)
-        return self.kafka().high_watermarks_many(wanted) if wanted else {}
+        if not wanted:
+            return {}
+        kafka = self.kafka()
+        return self.within("the ends of topics", lambda: kafka.ends_now(wanted, committed=False))
+
+    def within(self, what: str, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, which asks servers; here, only their clients limit it.
+
+        Args:
+            what: What is asked for, for errors.
+            work: Asks the servers.
+
+        Raises:
+            TributaryError: A server does not answer.
+        """
+        return work()

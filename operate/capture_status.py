@@ -50,6 +50,11 @@ class CaptureStatus:
     over_limit: OverLimit | None = None
 
     @property
+    def place(self) -> str:
+        """Source and tier, as ``shop/default``."""
+        return f"{self.source}/{self.tier}"
+
+    @property
     def silent_s(self) -> float | None:
         """Seconds since the newest heartbeat, for ``status``; None if no heartbeat is known."""
         if self.beat_at is None:

@@ -24,8 +24,10 @@ from cdc.sources.views import wants_exact_view
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State, TableRecord
 from operate import check_kafka
+from operate.answers import Answers
 from operate.capture_names import unfinished_move
 from operate.check_tls import unprotected
+from operate.empty_store import empty_store
 from operate.engine_limits import EngineLimits, partition_limits
 from operate.lifecycle import folder_here
 from operate.readiness import judge
@@ -57,6 +59,7 @@ def check(services: Services) -> Iterator[Check]:
         records = [r for r in services.store.tables() if r.state is not State.RETIRED]
     except TributaryError:
         return  # the line before has the reason
+    yield from _checks_or_error("state store: tables", partial(_no_tables, services))
     evidence = cache(services.stream_evidence)
     for name in services.config.sources:
         yield from _checks_or_error(f"source {name}", partial(_source, services, name))
@@ -118,6 +121,15 @@ def state_store(services: Services) -> list[Check]:
             )
         )
     return lines
+
+
+def _no_tables(services: Services) -> list[Check]:
+    """Return a line about a state store without tables, unless it is that of a new project."""
+    found = empty_store(services, Answers(services))
+    if found is None or (problem := found.problem) is None:
+        return []
+    status: Status = "error" if found.lost else "warning"
+    return _single_check("state store: tables", status, problem.message, problem.remedy)
 
 
 def _source(services: Services, name: str) -> list[Check]:

@@ -30,6 +30,7 @@ class Condition(str, Enum):
     DRIFT = "drift"
     SILENT = "silent"
     OVER_LIMIT = "over_limit"
+    EMPTY_STORE = "empty_store"
 
 
 MEANINGS: Mapping[Condition, str] = MappingProxyType(
@@ -47,6 +48,8 @@ MEANINGS: Mapping[Condition, str] = MappingProxyType(
         Condition.DRIFT: "the newest `verify` of a table's copy found differences",
         Condition.SILENT: "a capture sends no changes, or `status` names another problem of it",
         Condition.OVER_LIMIT: "a slot holds back more log than the source's `wal_limit.alarm`",
+        Condition.EMPTY_STORE: "the state store has no table, but connectors of the configuration"
+        " exist; their names are listed",
     }
 )
 """Each condition in words."""

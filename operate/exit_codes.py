@@ -71,10 +71,10 @@ _OF_TABLES = (
 MEANINGS = (
     Meaning(
         ("status",),
-        "no table is as below; targets, pauses and quarantines do not count",
+        "no table is as below; targets, pauses by an operator and quarantines do not count",
         "an error, for example no state store",
-        "a table failed or has lost its stream, or a capture has a problem or is over"
-        " `wal_limit.alarm`",
+        "a table failed, was paused by a setting or has lost its stream; a capture has a problem or"
+        " is over `wal_limit.alarm`; or the state store has lost its tables",
         "a table needs a bootstrap, or a table with readers waits for a copy that no process works"
         " on",
     ),
@@ -91,8 +91,9 @@ MEANINGS = (
     Meaning(
         ("run",),
         "all tables went on",
-        some_failed="a table failed, a capture is silent or over `wal_limit.alarm`, a target is"
-        " missed or cannot be kept, or only a new process can go on",
+        some_failed="a table failed or was paused by a setting, a capture is silent or over"
+        " `wal_limit.alarm`, a target is missed or cannot be kept, the state store has lost its"
+        " tables, or only a new process can go on",
         needs_bootstrap="a table needs a bootstrap, or a table with readers waits for a copy that"
         " no process works on",
     ),

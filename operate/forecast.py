@@ -136,7 +136,8 @@ def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) 
         for record in services.store.tables()
         if plan.runnable(record, now) and (not wanted or record.table in wanted)
     ]
-    ends = services.kafka.stable_offsets_many([one.topic for one in records]) if records else {}
+    topics = [one.topic for one in records]
+    ends = services.kafka.ends_now(topics, committed=True) if topics else {}
     predictions = Predictions(services.store)
     needs, entries, problems = list[Need](), list[Entry](), list[tuple[TableId, str]]()
     for record in records:
@@ -157,10 +158,16 @@ def _look(
     services: Services,
     predictions: Predictions,
     record: TableRecord,
-    ends: dict[int, int] | None,
+    ends: dict[int, int] | TributaryError | None,
     now: datetime,
 ) -> tuple[Need, Entry]:
-    """Return a table's predicted need, and the table's entry in the schedule of runs."""
+    """Return a table's predicted need, and the table's entry in the schedule of runs.
+
+    Raises:
+        TributaryError: The table's settings are not valid, or its topic cannot be read now.
+    """
+    if isinstance(ends, TributaryError):
+        raise ends
     settings = services.config.settings_on_plan(record.table, record.tier)
     topic = TopicFacts(id=None, earliest={}, stable=ends or {})
     entry = predictions.entry(record, settings, topic, TURN_S)

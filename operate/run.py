@@ -21,8 +21,10 @@ from cdc.store.lease import held_leases
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State
 from cdc.store.verifications import Verifications
+from operate.answers import Answers
 from operate.automatic_resync import Unattended
 from operate.conditions import Condition, chosen, joined, needs_copy, of_record, of_targets
+from operate.empty_store import empty_store
 from operate.exit_codes import ExitCode, exit_code
 from operate.give_up import give_up, over_limits
 from operate.table_outcome import abandoned
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
     from operate.conditions import Found
     from operate.context import Services
+    from operate.empty_store import EmptyStore
     from operate.table_outcome import Outcome
     from operate.targets import Shortfall
     from schemas.table import TableId
@@ -79,6 +82,8 @@ class Runs:
         """The captures that this process has given up, since they held back too much log."""
         self.targets: list[Shortfall] = []
         """The freshness targets that are missed or cannot be kept, as of the last check."""
+        self.empty_store: EmptyStore | None = None
+        """What the last check found about a state store without tables; None if it has tables."""
 
     @property
     def unchecked(self) -> list[Unchecked]:
@@ -93,6 +98,11 @@ class Runs:
         """Whether the command's arguments select no table now."""
         return not self._records()
 
+    @property
+    def lost_tables(self) -> bool:
+        """Whether the state store lacks tables that it must have, as of the last check."""
+        return self.empty_store is not None and self.empty_store.lost
+
     def once(self) -> list[RunResult]:
         """Apply new changes of the command's tables in one run; then check captures and targets."""
         results = run_tables(self._services.run_context, self._records())
@@ -100,15 +110,21 @@ class Runs:
         self.watch()
         return results
 
-    def watch(self) -> None:
+    def watch(self, stop: threading.Event | None = None) -> None:
         """Find silent captures, expiring topics, and targets that are missed or cannot be kept.
 
-        The method also deletes old entries of the histories. A silent capture sends no changes. An
-        expiring topic could drop changes that no run has read. If this check fails, only a warning
-        is logged, since runs do not need the check.
+        A silent capture sends no changes. An expiring topic could drop changes that no run has
+        read. If there is no table, find out whether the state store lacks tables that it must have.
+        If this check fails, only a warning is logged, since runs do not need the check. The method
+        also deletes old entries of the histories.
+
+        Args:
+            stop: Is set if the state store lacks tables, so that continuous runs end.
         """
         context, records = self._services.run_context, self._records()
         try:
+            services = self._services
+            self.empty_store = None if records else empty_store(services, Answers(services))
             self.silences = silences(context, records)
             self.expiring = expiring(context, records)
             known = context.predictions
@@ -119,6 +135,8 @@ class Runs:
             _log.warning("captures and targets could not be checked: %s", error)
         self._look_at_logs()
         self._forget_history()
+        if stop is not None and self.lost_tables:
+            stop.set()
 
     def resync(self) -> list[Outcome]:
         """Resync the command's tables that need a resync, if the tables' settings allow it now."""
@@ -165,7 +183,7 @@ class Runs:
                 stop,
                 min_interval_s=interval_s,
                 report=self._looking_after_failures(report),
-                watch=partial(self._report_changes, report_found, report_targets),
+                watch=partial(self._report_changes, stop, report_found, report_targets),
             )
         finally:
             stop.set()
@@ -177,6 +195,7 @@ class Runs:
 
     def _report_changes(
         self,
+        stop: threading.Event,
         report_found: Callable[[str, Sequence[Silence | Expiring | OverLimit]], None],
         report_targets: Callable[[list[Shortfall]], None],
     ) -> None:
@@ -184,7 +203,7 @@ class Runs:
         known = {silence.capture for silence in self.silences}
         known_expiring, known_targets = self.expiring, _named(self.targets)
         known_limits, given_up = {*map(_limit, self.over_limits)}, len(self.given_up)
-        self.watch()
+        self.watch(stop)
         self._look_at_secrets(failed=bool(self.unchecked))
         if new := [topics for topics in self.expiring if topics not in known_expiring]:
             report_found("expiring", new)
@@ -279,6 +298,7 @@ class Runs:
                 Condition.FAILED: sorted(map(str, self._failed)),
                 Condition.SILENT: silent,
                 Condition.OVER_LIMIT: over,
+                Condition.EMPTY_STORE: self.empty_store.connectors if self.empty_store else [],
             },
         )
 
@@ -306,16 +326,17 @@ class Runs:
     def exit_code(self) -> ExitCode:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
-        Five conditions count as failures, too: a capture sends no changes, or holds back too much
-        log; a freshness target is missed or cannot be kept; hung tasks occupy cores; or Spark has
-        ended. The code for a needed
-        bootstrap also applies if a published table waits for a copy that no process works on. The
-        state of a table that was never published does not count, since it has no readers yet.
+        More conditions count as failures: a setting has paused a table, a capture sends no changes
+        or holds back too much log, a freshness target is missed or cannot be kept, the state store
+        lacks tables that it must have, hung tasks occupy cores, or Spark has ended. The code for a
+        needed bootstrap also applies if a published table waits for a copy that no process works
+        on. The state of a table that was never published does not count, since it has no readers
+        yet.
 
-        With ``--fail-on``, only its conditions count, but for any table. What only a new process
-        can repair counts in any case.
+        With ``--fail-on``, only its conditions count, but for any table. A lost state store, and
+        what only a new process can repair, count in any case.
         """
-        broken = bool(self.refused() or held_cores() or has_ended())
+        broken = bool(self.lost_tables or self.refused() or held_cores() or has_ended())
         if self._fail_on is not None:
             failing = self.failing()
             return exit_code(failed=broken or bool(failing), needs_bootstrap=needs_copy(failing))
@@ -326,7 +347,8 @@ class Runs:
             failed=broken
             or bool(self._failed or self.silences or self.targets)
             or any(one.alarms for one in self.over_limits)
-            or State.FAILED in states,
+            or State.FAILED in states
+            or any(record.paused_by_policy for record in records),
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states
             or any(abandoned(record, held) for record in records),
         )

@@ -12,7 +12,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.judgement import of_stream
-from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.capture.remembered_losses import of_remembered_losses
 from cdc.run import plan
 from cdc.run.predictions import Predictions
@@ -23,11 +22,11 @@ from cdc.store.table_state import State, TableRecord
 from cdc.store.task_looks import KeptLooks
 from cdc.store.verifications import Verifications
 from operate.answers import Answers
-from operate.capture_names import unfinished_move
 from operate.capture_status import CaptureStatus, capture_status, captures_of
 from operate.conditions import BY_STATE, Condition, half_copied, joined, of_targets, to_json
-from operate.resync_candidates import why_not_copied
+from operate.empty_store import EmptyStore, empty_store
 from operate.shards import SharedStatus, shared_tables
+from operate.table_notes import edit_notes, generation_notes, queried_notes
 from operate.table_outcome import abandoned, unfinished
 from operate.targets import of_tables, shortfalls_now
 from schemas.errors import TributaryError
@@ -36,7 +35,6 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from cdc.capture.evidence import CaptureEvidence
     from cdc.capture.judgement import Finding
-    from cdc.config.tables import TableSettings
     from cdc.store.history import RunEntry
     from cdc.store.lease import HeldLease
     from cdc.store.task_looks import TaskLook
@@ -174,6 +172,8 @@ class Status:
     shared: tuple[SharedStatus, ...] = ()
     targets: tuple[Shortfall, ...] = ()
     """The freshness targets that are missed or cannot be kept."""
+    empty_store: EmptyStore | None = None
+    """What is known about a state store without tables; None if it has a table's record."""
 
     @property
     def needs_bootstrap(self) -> bool:
@@ -184,9 +184,18 @@ class Status:
 
     @property
     def failed(self) -> bool:
-        """Whether ``status`` shows a failed table, a lost stream or a capture's problem."""
+        """Whether ``status`` shows a stopped table, a capture's problem, or a lost state store.
+
+        A table has stopped if it has failed, a setting has paused it, or its stream is lost. A
+        table that a person has paused has not stopped.
+        """
+        if self.empty_store is not None and self.empty_store.lost:
+            return True
         return any(
-            table.record.state is State.FAILED or table.lost is not None for table in self.tables
+            table.record.state is State.FAILED
+            or table.record.paused_by_policy
+            or table.lost is not None
+            for table in self.tables
         ) or any(capture.problem is not None or capture.alarms for capture in self.captures)
 
     @property
@@ -195,9 +204,11 @@ class Status:
         of_tables = [
             {one: [str(table.record.table)] for one in table.conditions} for table in self.tables
         ]
-        silent = [f"{one.source}/{one.tier}" for one in self.captures if one.problem is not None]
-        over = [f"{one.source}/{one.tier}" for one in self.captures if one.alarms]
-        found = {Condition.SILENT: silent, Condition.OVER_LIMIT: over}
+        found = {
+            Condition.SILENT: [one.place for one in self.captures if one.problem is not None],
+            Condition.OVER_LIMIT: [one.place for one in self.captures if one.alarms],
+            Condition.EMPTY_STORE: self.empty_store.connectors if self.empty_store else [],
+        }
         return joined(*of_tables, of_targets(self.targets), found)
 
     def to_json(self) -> dict[str, Any]:
@@ -208,6 +219,7 @@ class Status:
             "shared": [one.to_json() for one in self.shared],
             "targets": [one.to_json() for one in self.targets],
             "conditions": to_json(self.conditions),
+            "empty_store": None if self.empty_store is None else self.empty_store.to_json(),
         }
 
 
@@ -264,12 +276,16 @@ def status(
         table = _table(services, look, record, builds.get(record.table))
         runs = services.store.last_runs(record.table, _SHOWN_RUNS) if wanted else ()
         found.append(replace(table, runs=tuple(runs)))
-    targets = () if trouble else _targets(services, plan_records, found)
-    return Status(tuple(found), captures, shared_tables(found), tuple(targets))
+    targets = () if trouble else _targets(services, answers, plan_records, found)
+    empty = None if plan_records else empty_store(services, answers)
+    return Status(tuple(found), captures, shared_tables(found), tuple(targets), empty)
 
 
 def _targets(
-    services: Services, plan_records: Sequence[TableRecord], found: Sequence[TableStatus]
+    services: Services,
+    answers: Answers,
+    plan_records: Sequence[TableRecord],
+    found: Sequence[TableStatus],
 ) -> list[Shortfall]:
     """Return which targets of the shown tables are missed or cannot be kept.
 
@@ -283,8 +299,11 @@ def _targets(
     shown = {table.record.table for table in found}
     try:
         config, predictions = services.config, Predictions(services.store)
-        found_now = shortfalls_now(config, services.kafka, predictions, plan_records, fresh_at)
-        return of_tables(found_now, shown)
+
+        def look() -> list[Shortfall]:
+            return shortfalls_now(config, services.kafka, predictions, plan_records, fresh_at)
+
+        return of_tables(answers.within("freshness targets", look), shown)
     except TributaryError as error:
         _log.warning("freshness targets could not be checked: %s", error)
         return []
@@ -292,11 +311,12 @@ def _targets(
 
 def _end_offsets(
     answers: Answers, records: Sequence[TableRecord]
-) -> tuple[Mapping[str, Mapping[int, int]], str | None]:
+) -> tuple[Mapping[str, Mapping[int, int] | TributaryError], str | None]:
     """Return the end offsets of tables' topics, by topic and partition, or why they are unknown.
 
     Returns:
-        The end offsets and None; or an empty mapping and the message of the error.
+        The end offsets and None, with an error for each topic that cannot be read; or an empty
+        mapping and the message of the error.
     """
     try:
         return answers.ends(one.topic for one in records if one.state is not State.RETIRED), None
@@ -315,38 +335,14 @@ def _next_generation_json(build: TableRecord) -> dict[str, Any]:
     }
 
 
-def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
-    """Yield the notes of ``status`` on a table's generations.
-
-    Args:
-        record: The record of the table. If its state is NEEDS_BOOTSTRAP, a note says that the
-            table's serving generation gets no changes.
-        build: The record of the next generation, about which there is a note; None if there is no
-            next generation.
-    """
-    if build is not None:
-        why = build.error.message if build.error is not None else build.reason
-        again = f"`tributary resync {record.table}`"
-        if build.tier != record.tier:
-            again = f"`tributary move {record.table}`"
-        yield (
-            f"generation {build.generation} is being built: {build.state.value} since"
-            f" {build.updated_at:%Y-%m-%d %H:%M:%S} UTC{f' ({why})' if why else ''}; {again}"
-            " continues it"
-        )
-    if record.state is State.NEEDS_BOOTSTRAP:
-        commit = record.last_commit
-        until = f" up to {commit.committed_at:%Y-%m-%d %H:%M:%S} UTC" if commit else " so far"
-        yield f"generation {record.generation} gets no changes; readers see the commits{until}"
-
-
 @dataclass(frozen=True)
 class _SharedFacts:
     """Facts that one call of `status` reads once for all tables.
 
     Args:
         now: Time of the read, in UTC and with a time zone.
-        ends: End offsets per partition, by topic; empty if Kafka cannot be queried.
+        ends: End offsets per partition, by topic, or why the topic cannot be read; empty if Kafka
+            cannot be queried.
         trouble: Why Kafka cannot be queried; None if Kafka can be queried.
         lacking: Number of a table's quarantined records, by the id of the table's attempt.
         evidence: The evidence of each capture, by source and tier.
@@ -359,7 +355,7 @@ class _SharedFacts:
     """
 
     now: datetime
-    ends: Mapping[str, Mapping[int, int]]
+    ends: Mapping[str, Mapping[int, int] | TributaryError]
     trouble: str | None
     lacking: Mapping[str, int]
     evidence: Mapping[tuple[str, str], CaptureEvidence]
@@ -375,19 +371,20 @@ def _table(
     services: Services, look: _SharedFacts, record: TableRecord, build: TableRecord | None
 ) -> TableStatus:
     """Return the status of one table; ``build`` is the record of its next generation."""
-    commit, now, ends = record.last_commit, look.now, look.ends
+    commit, now, end = record.last_commit, look.now, look.ends.get(record.topic)
     place, lost = (record.table.source, record.tier), None
     beat_at, evidence = look.beats.get(place), look.evidence.get(place)
-    notes = [f"the number of events behind is unknown: {look.trouble}"] if look.trouble else []
-    notes += _generation_notes(record, build)
+    trouble = end.message if isinstance(end, TributaryError) else look.trouble
+    notes = [f"the number of events behind is unknown: {trouble}"] if trouble else []
+    notes += generation_notes(record, build)
     target = lateness = 0
     if record.table.source in services.config.sources:
-        notes += [] if look.brief else _edit_notes(services, record)
+        notes += [] if look.brief else edit_notes(services, record)
         with _noted(notes):
             settings = services.config.table_settings(record.table)
             target, lateness = settings.freshness_target_s, settings.allowed_lateness_s
             if not look.brief:
-                notes += _queried_notes(services, record, settings)
+                notes += queried_notes(services, record, settings)
             if evidence is not None:
                 stream = of_stream(record, evidence, services.source(record.table.source))
                 remembered = of_remembered_losses(look.losses, evidence.names, record)
@@ -402,11 +399,9 @@ def _table(
             f" sources.{name} back, also to offboard it"
         )
     behind = None
-    if commit is not None and record.topic in ends:
-        behind = sum(
-            max(0, end - commit.offsets.get(partition, 0))
-            for partition, end in ends[record.topic].items()
-        )
+    if commit is not None and isinstance(end, Mapping):
+        done = commit.offsets
+        behind = sum(max(0, offset - done.get(one, 0)) for one, offset in end.items())
     quarantined = 0 if record.attempt is None else look.lacking.get(str(record.attempt.id), 0)
     watermark = None if commit is None else commit.watermark
     whole = record.state is State.INCREMENTAL and behind == 0 and not quarantined
@@ -440,55 +435,12 @@ def _verified_json(verified: VerifyRecord) -> dict[str, Any]:
     }
 
 
-def _queried_notes(
-    services: Services, record: TableRecord, settings: TableSettings
-) -> Iterator[str]:
-    """Yield the notes of ``status`` that need a query for the table."""
-    if (why := why_not_copied(services, record, settings)) is not None:
-        yield f"on_incompatible is resync, but it waits: {why}"
-    if settings.on_schema_change == "freeze":
-        yield from _left_out(services, record)
-
-
 def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | None:
     """Return the time that replaces a missing watermark when ``freshness_s`` is calculated.
 
     The result is the time of the last commit if events wait in the topic, otherwise None.
     """
     return record.last_commit.committed_at if record.last_commit is not None and behind else None
-
-
-def _edit_notes(services: Services, record: TableRecord) -> list[str]:
-    """Return a note if the settings now give a table a different capture, tier or folder.
-
-    The result is empty if a run has already stopped the table for this reason, since the table's
-    error then says the same.
-    """
-    if record.state is State.RETIRED:
-        return []
-    try:
-        require_as_onboarded(services.config, record)
-        move = unfinished_move(services.config, record)
-    except TributaryError as error:
-        known = record.error is not None and record.error.message == error.message
-        return [] if known else [f"{error.message}. {error.remedy}"]
-    return [] if move is None else [f"{move.message}. {move.remedy}"]
-
-
-def _left_out(services: Services, record: TableRecord) -> list[str]:
-    """Return the note of ``status`` on columns that ``freeze`` keeps out of the lake table."""
-    names: dict[str, None] = {}
-    for entry in services.store.schema_history(record.table):
-        if entry.generation != record.generation or entry.outcome != "followed":
-            continue
-        for change in entry.changes:
-            if change.kind == "AddColumn" and change.facts["frozen"]:
-                names[str(change.facts["name"])] = None
-            elif change.kind == "DropColumn":
-                names.pop(str(change.facts["name"]), None)
-    if not names:
-        return []
-    return [f"the lake lacks the columns {', '.join(names)} (on_schema_change: freeze)"]
 
 
 @contextmanager

@@ -44,6 +44,11 @@ def configured_tier(tier: str) -> str:
     return tier.removesuffix(_APPEND)
 
 
+def capture_tiers(tier: str) -> tuple[str, str]:
+    """Return the tiers of a configured tier's captures: of its tables, and of its append tables."""
+    return tier, f"{tier}{_APPEND}"
+
+
 def _lake_type(text: str) -> str:
     """Return a configured lake type without blanks. Only string and decimal(p,s) are allowed."""
     found = re.fullmatch(_LAKE_TYPE, text)

@@ -246,6 +246,26 @@ class KafkaAdmin:
         """Return high watermarks of many topics at once; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=False)
 
+    def ends_now(
+        self, topics: Iterable[str], *, committed: bool
+    ) -> dict[str, dict[int, int] | KafkaError]:
+        """Return the end offsets of the topics that can be read now, by topic and partition.
+
+        This call waits for no leader. If a topic cannot be read, for example because a partition
+        has no leader, the result has an error in place of its offsets. Topics that do not exist,
+        and topics whose partitions do not answer yet, are left out.
+
+        Args:
+            topics: The topics.
+            committed: Whether to return the last stable offsets. If False, the result has the high
+                watermarks.
+
+        Raises:
+            KafkaError: The cluster does not answer, or several topics were requested and none of
+                them can be read.
+        """
+        return topic_looks.ends_now(self._client, self._admin, topics, committed=committed)
+
     def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
         """Return the time of each topic's newest record, for all topics at once.
 

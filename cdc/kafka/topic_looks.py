@@ -84,6 +84,37 @@ def _offsets(ends: Mapping[int, End]) -> dict[int, int]:
     return {partition: end.offset for partition, end in ends.items()}
 
 
+def ends_now(
+    client: KafkaClient, admin: ck_admin.AdminClient, names: Iterable[str], *, committed: bool
+) -> dict[str, dict[int, int] | KafkaError]:
+    """Return what `KafkaAdmin.ends_now` returns.
+
+    Args:
+        client: The cluster.
+        admin: The admin client of the same cluster.
+        names: The topics.
+        committed: Whether the last stable offsets are wanted, and not the high watermarks.
+    """
+    level = ck.IsolationLevel.READ_COMMITTED if committed else ck.IsolationLevel.READ_UNCOMMITTED
+    infos, failed = _described(client, admin, list(dict.fromkeys(names)))
+    failed |= {name: _leaderless_error(name) for name, info in infos.items() if info.leaderless}
+    led = {name: info for name, info in infos.items() if not info.leaderless}
+    ends: dict[str, dict[int, int]] = {name: {} for name in led}
+    if asked := places(led, ck_admin.OffsetSpec.latest()):
+        found, refused = client.call_each(
+            "list offsets",
+            lambda: admin.list_offsets(
+                asked, isolation_level=level, request_timeout=client.timeout_s
+            ),
+            ignored=UNKNOWN_TOPIC,
+        )
+        for place, result in found.items():
+            ends[place.topic][place.partition] = result.offset
+        failed |= {place.topic: error for place, error in refused.items()}
+    whole = {name: seen for name, seen in ends.items() if len(seen) == led[name].partitions}
+    return {**whole, **failed}
+
+
 def since(
     client: KafkaClient, admin: ck_admin.AdminClient, times: Mapping[str, datetime]
 ) -> dict[str, dict[int, Since]]:
@@ -117,6 +148,7 @@ def since(
             int(times[name].timestamp() * 1000)
         )
         for name, info in infos.items()
+        if not info.leaderless  # Kafka's client would wait for the leader
         for partition in range(info.partitions)
     }
     # The ends are read first: a record that arrives between the two requests is no old one.
@@ -149,18 +181,16 @@ def _led(
     if leaderless():
         bound = _ELECTION_S if infos else client.timeout_s
         wait_while(leaderless, timeout_s=bound, poll_s=_POLL_S)
-    failed.update(
-        (
-            name,
-            KafkaError(
-                f"topic {name} has a partition without a leader",
-                remedy="Check that every partition has a leader, then run the command again.",
-                topic=name,
-            ),
-        )
-        for name in left
-    )
+    failed.update((name, _leaderless_error(name)) for name in left)
     return infos, failed
+
+
+def _leaderless_error(name: str) -> KafkaError:
+    return KafkaError(
+        f"topic {name} has a partition without a leader",
+        remedy="Check that every partition has a leader, then run the command again.",
+        topic=name,
+    )
 
 
 def _described(

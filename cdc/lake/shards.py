@@ -27,7 +27,7 @@ from cdc.errors import FencedError, LakeError, LeaseHeldError
 from cdc.lake.commit import CommitRecord, SharedState
 from cdc.lake.layout import LakeLayout, column
 from cdc.lake.options import check_overrides
-from cdc.lake.publish import attempt_path, current_path, delete_path
+from cdc.lake.publish import attempt_path, current_path, delete_path, folder_exists
 from cdc.lake.restored_files import WholeCommits
 from cdc.lake.shard_write import (
     ShardWrite,
@@ -280,7 +280,9 @@ class SharedTable:
             if not timeline.exists:
                 if current_path(wanted[0].shard.base_path, spark) is not None:
                     raise not_there(wanted[0], self.path)
-                delete_path(spark, self.path)  # what a killed process left of its first commit
+                if folder_exists(spark, self.path):  # a killed process began the first commit
+                    lease.check()  # while this process slept, another one can have made the table
+                    delete_path(spark, self.path)
             latest = timeline.latest()
             entries = carried(latest)
             require_whole(self._whole, spark, timeline, wanted, entries)

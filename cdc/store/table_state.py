@@ -237,6 +237,11 @@ class TableRecord(Part):
         return TierCapture(self.tier, self.topic, self.capture)
 
     @property
+    def paused_by_policy(self) -> bool:
+        """Whether a setting such as ``on_truncate`` has paused the table, and not a person."""
+        return self.state is State.PAUSED and self.error is not None
+
+    @property
     def never_published(self) -> bool:
         """Whether no copy of the table was ever published, so that the table has no readers."""
         return self.generation == 1 and (self.resume_to or self.state) in _UNPUBLISHED

@@ -13,7 +13,7 @@ from operate.cli.chosen_tables import SomeTablesArgument, TiersOption, chosen
 from operate.cli.fail_on import FailOnOption, conditions, show_found
 from operate.cli.metrics import MetricsHostOption, MetricsPortOption, metrics_of_run
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
-from operate.cli.status import EMPTY_PLAN, show_targets
+from operate.cli.status import show_empty_plan, show_refused, show_targets
 from operate.cli.tables import TablesArgument, finish, show_problems
 from operate.conditions import to_json
 from operate.exit_codes import ExitCode, exit_code
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cdc.run import RunResult
     from cdc.store.table_state import TableRecord
     from operate.run import Runs
-    from schemas.errors import TributaryError
     from schemas.table import TableId
 
 _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
@@ -108,9 +107,9 @@ def run(
 ) -> None:
     """Apply new changes to the lake, in one run for all tables that have new changes.
 
-    Exit code 3: a table failed, a capture sends no changes or holds back too much log, or a
-    freshness target is missed at the end or cannot be kept. Exit code 4: a table needs a bootstrap.
-    --fail-on chooses other conditions for both.
+    Exit code 3: a table failed or a setting has paused it, a capture sends no changes or holds back
+    too much log, a freshness target is missed at the end or cannot be kept, or the state store has
+    lost its tables. Exit code 4: a table needs a bootstrap. --fail-on chooses other conditions.
     """
     from cdc.runtime.spark import has_ended
     from cdc.runtime.task_watch import held_cores
@@ -130,6 +129,9 @@ def run(
             at_end.enter_context(metrics_of_run(opened.config, metrics_host, metrics_port))
             _repeat(renderer, runs, interval)
             _require_read(renderer, opened.secret_files.changed)
+            if (store := runs.empty_store) is not None and store.lost:
+                renderer.document({"empty_store": store.to_json()})
+                show_empty_plan(renderer, store)
             waiting, refused = runs.waiting(), runs.refused()
             renderer.document({"conditions": to_json(runs.conditions())})
         else:
@@ -139,7 +141,7 @@ def run(
     show_found(renderer, failing)
     _show_end(renderer, held, ended)
     _show_waiting(renderer, waiting)
-    _show_refused(renderer, refused)
+    show_refused(renderer, refused)
     for table, not_now in runs.not_resynced.items():
         renderer.line(f"{table}: no automatic resync now: {not_now}", style="yellow")
     if code:
@@ -199,7 +201,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
     """
     results = runs.once()
     if runs.empty:
-        renderer.line(EMPTY_PLAN)
+        show_empty_plan(renderer, runs.empty_store)
     elif not renderer.json:
         _show_runs(renderer, results)
     resynced = runs.resync()
@@ -218,6 +220,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
             "given_up": [over.to_json() for over in runs.given_up],
             "targets": [targets.to_json() for targets in runs.targets],
             "conditions": to_json(runs.conditions()),
+            "empty_store": None if runs.empty_store is None else runs.empty_store.to_json(),
         }
     )
     if not renderer.json:
@@ -236,13 +239,6 @@ def _show_unmatched(renderer: Renderer, argument: str) -> None:
         f"{argument!r} matches no table on the plan yet; tables that are onboarded are followed.",
         style="yellow",
     )
-
-
-def _show_refused(renderer: Renderer, refused: Sequence[TributaryError]) -> None:
-    """Print the tables that other processes have copied with newer settings, with remedies."""
-    for error in refused:
-        renderer.line(error.message, style="bold red")
-        renderer.line(f"  What to do: {error.remedy}")
 
 
 def _show_waiting(renderer: Renderer, waiting: Sequence[TableRecord]) -> None:

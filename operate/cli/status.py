@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from cdc.store.history import RunEntry
     from cdc.store.verifications import VerifyRecord
     from operate.capture_status import CaptureStatus
+    from operate.empty_store import EmptyStore
     from operate.shards import SharedStatus
     from operate.status import Status, TableStatus
     from operate.targets import Shortfall
+    from schemas.errors import TributaryError
     from schemas.table import TableId
 
 EMPTY_PLAN = "No table is on the plan. Next: tributary discover, tributary onboard TABLE"
@@ -83,7 +85,7 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
             is shown, too.
     """
     if not found.tables:
-        renderer.line(EMPTY_PLAN)
+        show_empty_plan(renderer, found.empty_store)
         return
     _show_tables(renderer, found.tables)
     for shared in found.shared:
@@ -97,6 +99,22 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
     for capture in found.captures:
         _show_capture(renderer, capture)
     show_targets(renderer, found.targets)
+
+
+def show_empty_plan(renderer: Renderer, store: EmptyStore | None) -> None:
+    """Show that no table is on the plan, and what that means for a state store without tables."""
+    if store is None or not store.lost:
+        renderer.line(EMPTY_PLAN)
+    if store is not None and (problem := store.problem) is not None:
+        renderer.line(problem.message, style="bold red" if store.lost else "yellow")
+        renderer.line(f"  What to do: {problem.remedy}")
+
+
+def show_refused(renderer: Renderer, refused: Sequence[TributaryError]) -> None:
+    """Print the tables that other processes have copied with newer settings, with remedies."""
+    for error in refused:
+        renderer.line(error.message, style="bold red")
+        renderer.line(f"  What to do: {error.remedy}")
 
 
 def show_targets(renderer: Renderer, targets: Iterable[Shortfall]) -> None:

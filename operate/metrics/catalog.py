@@ -54,12 +54,14 @@ BUILD = Metric(
 )
 SUCCESS = Metric(
     "scrape_success",
-    "Whether the facts could be read in time. At 0, all series but this one, `tributary_up` and"
-    " `tributary_build_info` are absent.",
+    "Whether the facts that are shown could be read. At 0, all series but this one, `tributary_up`"
+    " and `tributary_build_info` are absent.",
     *(_BOOL, "-"),
 )
 READ_AT = Metric(
-    "facts_timestamp_seconds", "When the facts of this scrape were read.", _MOMENT, "-"
+    "facts_timestamp_seconds",
+    "When the facts that are shown were read: up to five minutes ago while a read takes long.",
+    *(_MOMENT, "-"),
 )
 READ_SECONDS = Metric("facts_duration_seconds", "How long that took.", _SECONDS, "-")
 UP = Metric(
@@ -164,6 +166,13 @@ DRIFT = _of_table(
     *("rows", _STORE, "kind"),
 )
 
+TABLES = Metric("tables", "Tables on the plan.", "tables", _STORE)
+WITHOUT_TABLES = Metric(
+    "connectors_without_tables",
+    "Connectors of the configuration's captures while the state store has no record of a table."
+    " Absent while a table is on the plan, and if Connect did not answer.",
+    *("connectors", "state store, Connect"),
+)
 SHARED_FRESHNESS = Metric(
     "shared_freshness_seconds",
     "Freshness of the oldest shard of a lake table that several tables feed.",
@@ -273,6 +282,7 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
             *(QUARANTINED, ERROR, FAILURES, LOST, ABANDONED, LEASE),
             *(RUN_AT, RUN_SECONDS, RUN_COMMITS, RUN_RECORDS, LAKE),
             *(VERIFY_AT, VERIFY_EQUAL_AT, VERIFY_SECONDS, DRIFT, SHARED_FRESHNESS),
+            *(TABLES, WITHOUT_TABLES),
         ),
     ),
     (

@@ -14,9 +14,9 @@ from prometheus_client.registry import Collector
 
 from cdc.errors import ConfigError
 from cdc.runtime.progress import NullProgress
+from operate.bounded import BoundedCalls, Overdue, result
 from operate.context import Services
 from operate.metrics import CACHE_S, LOOPBACK, PORT
-from operate.metrics.bounded import BoundedCalls, Overdue, result
 from operate.metrics.facts import FactReader
 from operate.metrics.families import families
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 BOUND_S = 8.0
 """How long a scrape may take, in seconds. Prometheus waits for 10 s by default."""
+_FILE_BOUND_S = 60.0
+"""How long the facts for a file may take, in seconds: no scrape waits for it."""
+_KEPT_S = 300.0
+"""How long scrapes show the last facts while newer ones are read, in seconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,15 +55,24 @@ class Scrapes(Collector):
         reader: Reads the facts.
         cache_s: How long scrapes show the facts of one read, in seconds.
         bound_s: How long a scrape waits for facts, in seconds.
+        kept_s: How long scrapes show the facts of one read if the next read takes longer than
+            ``bound_s``, in seconds.
     """
 
     def __init__(
-        self, config: Config, reader: FactReader, *, cache_s: float, bound_s: float
+        self,
+        config: Config,
+        reader: FactReader,
+        *,
+        cache_s: float,
+        bound_s: float,
+        kept_s: float = _KEPT_S,
     ) -> None:
         self._config = config
         self._reader = reader
         self._cache_s = cache_s
         self._bound_s = bound_s
+        self._kept_s = kept_s
         self._calls = BoundedCalls()
         self._known: tuple[float, Facts] | None = None
 
@@ -72,17 +85,27 @@ class Scrapes(Collector):
         yield from families(self._config, self.facts())
 
     def facts(self) -> Facts | None:
-        """Return the facts, which are at most ``cache_s`` old; None if they cannot be read now."""
-        if self._known is not None and time.monotonic() < self._known[0] + self._cache_s:
-            return self._known[1]
+        """Return the facts, which are at most ``cache_s`` old; None if they cannot be read now.
+
+        If a read takes longer than ``bound_s``, the last facts are returned, up to ``kept_s`` old.
+        If nothing were shown then, each such read would begin the wait of every alarm again.
+        """
+        if (found := self._younger_than(self._cache_s)) is not None:
+            return found
         call = self._calls.start("facts", self._read)
         try:
             return result(call, "the facts", time.monotonic() + self._bound_s)
         except Overdue as error:
             _log.warning("metrics: %s", error)
+            return self._younger_than(self._kept_s)
         except Exception:  # noqa: BLE001 - unforeseen; it ends this scrape, not the process
             _log.exception("metrics: the facts could not be read")
         return None
+
+    def _younger_than(self, seconds: float) -> Facts | None:
+        """Return the facts of the last complete read, unless they are older."""
+        known = self._known
+        return known[1] if known is not None and time.monotonic() < known[0] + seconds else None
 
     def _read(self) -> Facts:
         found = self._reader.read()
@@ -145,7 +168,7 @@ def write_file(services: Services, path: Path) -> bool:
     Raises:
         ConfigError: The file cannot be written.
     """
-    facts = _scrapes(services, CACHE_S).facts()
+    facts = _scrapes(services, CACHE_S, _FILE_BOUND_S).facts()
     registry = CollectorRegistry()
     registry.register(_Shown(services.config, facts))
     try:
@@ -159,6 +182,6 @@ def write_file(services: Services, path: Path) -> bool:
     return facts is not None and facts.status is not None
 
 
-def _scrapes(services: Services, cache_s: float) -> Scrapes:
+def _scrapes(services: Services, cache_s: float, bound_s: float = BOUND_S) -> Scrapes:
     reader = FactReader(services, BOUND_S)
-    return Scrapes(services.config, reader, cache_s=cache_s, bound_s=BOUND_S)
+    return Scrapes(services.config, reader, cache_s=cache_s, bound_s=bound_s)

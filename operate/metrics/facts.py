@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from cdc.capture.evidence import CaptureEvidence
 from cdc.errors import KafkaError, StateError
 from cdc.store.newest_runs import NewestRuns
-from operate.answers import Answers, CaptureAnswer
+from operate.answers import Answers, CaptureAnswer, T
+from operate.bounded import BoundedCalls, Overdue, answer, result
 from operate.forecast import Forecast, forecast
-from operate.metrics.bounded import BoundedCalls, answer
 from operate.status import Status, status
 from schemas.errors import TributaryError
 
@@ -35,6 +35,8 @@ _PROBE_PART = 0.4
 """The part of a scrape's time in which each service must show that it answers."""
 _CAPTURE_PART = 0.8
 """The part of a scrape's time after which captures that have not answered are left out."""
+_TOPICS_PART = 0.95
+"""The part of a scrape's time after which the figures of topics are left out, if they are late."""
 
 Service = tuple[str, str]
 """The kind of a service and the name of the source; the name is empty for other services."""
@@ -78,6 +80,7 @@ class BoundedAnswers(Answers):
         self._calls = calls
         now = time.monotonic()
         self._until = now + bound_s * _CAPTURE_PART
+        self._topics_until = now + bound_s * _TOPICS_PART
         self._away = self._probe(now + bound_s * _PROBE_PART)
 
     @property
@@ -112,6 +115,15 @@ class BoundedAnswers(Answers):
         self._require(("connect", ""))
         return super().connect()
 
+    def connectors(self) -> list[str]:
+        """Return the names of all connectors in Kafka Connect.
+
+        Raises:
+            TributaryError: Connect does not answer in time for the scrape.
+        """
+        connect = self.connect()
+        return self.within("the names of connectors", connect.names)
+
     def captures(self, captures: Sequence[CaptureNames]) -> list[CaptureAnswer]:
         """Ask the servers about all captures at the same time; return the answers in order."""
         asked = [
@@ -119,6 +131,20 @@ class BoundedAnswers(Answers):
             for names in captures
         ]
         return [self._answer(names, call) for names, call in asked]
+
+    def within(self, what: str, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, which asks servers, if this is in time for the scrape.
+
+        Args:
+            what: What is asked for, for errors.
+            work: Asks the servers.
+
+        Raises:
+            Overdue: The answer is late, or that to an earlier scrape still is.
+            TributaryError: A server does not answer.
+        """
+        # An earlier answer must not be taken: a commit before a heartbeat could be above it.
+        return result(self._calls.start_anew(what, work), what, self._topics_until)
 
     def _answer(self, names: CaptureNames, call: Future[CaptureAnswer]) -> CaptureAnswer:
         found = answer(call, names.resource, self._until)
@@ -174,15 +200,15 @@ class FactReader:
             answers = BoundedAnswers(self._services, self._calls, self._bound_s)
             found = status(self._services, (), answers=answers, brief=True)
             up = {("state_store", ""): True, **answers.up}
-            plan = self._forecast() if up["kafka", ""] else None
+            plan = self._forecast(answers) if up["kafka", ""] else None
         except StateError as error:
             _log.warning("metrics: %s", error)
             return Facts({("state_store", ""): False}, now, time.monotonic() - began)
         return Facts(up, now, time.monotonic() - began, found, plan, runs)
 
-    def _forecast(self) -> Forecast | None:
+    def _forecast(self, answers: BoundedAnswers) -> Forecast | None:
         try:
-            return forecast(self._services, (), count=0)
-        except KafkaError as error:
+            return answers.within("the forecast", lambda: forecast(self._services, (), count=0))
+        except (KafkaError, Overdue) as error:
             _log.warning("metrics: %s", error)
             return None

@@ -68,6 +68,10 @@ def families(config: Config, facts: Facts | None) -> Iterator[GaugeMetricFamily]
 
 def _add_all(found: _Families, config: Config, facts: Facts, status: Status) -> None:
     """Add the metrics whose values need the state store."""
+    found.add(m.TABLES, len(status.tables))
+    if not status.tables:
+        left = () if status.empty_store is None else status.empty_store.left
+        found.add(m.WITHOUT_TABLES, None if left is None else len(left))
     behind: dict[str, int] = {}
     for table in status.tables:
         run = (facts.runs or {}).get(table.record.table)

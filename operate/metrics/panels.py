@@ -20,6 +20,7 @@ _SOME: Steps = ((None, "green"), (1, "orange"))
 _UP: Steps = ((None, "red"), (1, "green"))
 _RATIO: Steps = ((None, "green"), (0.7, "orange"), (1, "red"))
 _WARN = 'level="warn"'
+_PAUSED = 'state="paused"'
 _PLAIN: Steps = ((None, "blue"),)
 _GREEN: Steps = ((None, "green"),)
 
@@ -116,9 +117,7 @@ _FLEET = (
         *(_ONE, "TributaryNeedsBootstrap"),
     ),
     _count(
-        "Messages in quarantine",
-        _sum(m.QUARANTINED),
-        "Messages that tables lack.",
+        *("Messages in quarantine", _sum(m.QUARANTINED), "Messages that tables lack."),
         *(_SOME, "TributaryQuarantined"),
     ),
     _count(
@@ -138,7 +137,7 @@ _FLEET = (
         "timeseries",
         ((_sum(m.STATE, by="state"), "{{state}}"),),
         "short",
-        "Number of tables in each state. ARCHITECTURE.md has the states.",
+        "Number of tables in each state.",
         stacked=True,
     ),
     Panel(
@@ -175,7 +174,7 @@ _FLEET = (
             (f"time() - max({_of(m.READ_AT)})", "age of the facts"),
         ),
         "s",
-        "A scrape takes 8 s at most. Older facts than a minute mean that none succeeds.",
+        "A scrape takes 8 s at most. Facts above a minute mean that none succeeds.",
         runbook="TributaryMetricsAbsent",
     ),
     _count(
@@ -185,6 +184,20 @@ _FLEET = (
         *(_UP, "TributaryMetricsAbsent"),
     ),
     _count("Workers", f"max({_of(m.WORKERS)})", "spark.parallel_tables.", _PLAIN, None),
+    _count("Tables", f"max({_of(m.TABLES)})", "On the plan.", _PLAIN, None),
+    _count(
+        "Connectors without tables",
+        f"max({_of(m.WITHOUT_TABLES)}) or vector(0)",
+        "Connectors of the configuration while the state store has no table.",
+        *(_ONE, "TributaryNoTables"),
+    ),
+    _count(
+        "Tables paused by a setting",
+        f"count(max by (table) ({_of(m.STATE, _PAUSED)}) == 1"
+        f" and on (table) max by (table) ({_of(m.ERROR)}) == 1) or vector(0)",
+        "Tables that get no changes until somebody acts. Those that a person paused do not count.",
+        *(_ONE, "TributaryTablePaused"),
+    ),
     Panel(
         "Version",
         "table",
@@ -209,8 +222,7 @@ _TIER = (
         "timeseries",
         ((_of(m.TIER_LOAD), "{{tier}}"),),
         "percentunit",
-        "Part of all workers that each tier needs to keep its targets, by prediction. Above 70 %"
-        " of all tiers together, it is not sure that targets are kept.",
+        "Part of all workers that each tier needs, by prediction. Above 70 %, targets are unsure.",
         steps=_RATIO,
         runbook="TributaryStale",
         stacked=True,

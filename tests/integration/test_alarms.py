@@ -6,7 +6,7 @@ Prometheus' own tool evaluates the rules, on series that are written here, for e
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +47,24 @@ def growing(start: float, per_minute: float) -> str:
     return f"{start:.0f}{per_minute:+.0f}x{MINUTES}"
 
 
+def at_each_minute(value: Callable[[int], float]) -> str:
+    return " ".join(f"{value(minute):g}" for minute in range(MINUTES + 1))
+
+
 SUCCESS = f"tributary_scrape_success{{{PROCESS}}}"
+OTHER = 'tributary_scrape_success{instance="other",job="tributary"}'
+TABLES = f"tributary_tables{{{PROCESS}}}"
+UNUSED = f"tributary_connectors_without_tables{{{PROCESS}}}"
 READ_AT = f"tributary_facts_timestamp_seconds{{{PROCESS}}}"
 FAILED, INCREMENTAL = table("state", ',state="failed"'), table("state", ',state="incremental"')
 NEEDS = table("state", ',state="needs_bootstrap"')
+PAUSED = table("state", ',state="paused"')
+BY_POLICY = table("error", ',kind="PausedByPolicyError"')
 DRIFT = table("verify_drift_rows", ',kind="missing"')
 HEALTHY: Mapping[str, str] = {
     SUCCESS: always(1),
     READ_AT: growing(0, 60),
+    TABLES: always(1),
     up("state_store"): always(1),
     up("kafka"): always(1),
     up("connect"): always(1),
@@ -62,6 +72,7 @@ HEALTHY: Mapping[str, str] = {
     INCREMENTAL: always(1),
     FAILED: always(0),
     NEEDS: always(0),
+    PAUSED: always(0),
     table("late"): always(0),
     table("freshness_seconds"): always(30),
     table("freshness_target_seconds"): always(900),
@@ -82,6 +93,18 @@ HEALTHY: Mapping[str, str] = {
 
 NOTHING = "_"
 """In place of values: the series is not there."""
+LOST_STORE = {
+    **{series: NOTHING for series in HEALTHY if "shop" in series},
+    TABLES: "1x90 0x90",
+}
+"""A state store that had a table for 90 minutes, and has none since."""
+
+
+def read_slowly(minute: int) -> int:
+    """When the facts that a scrape shows were read, if each read takes five minutes."""
+    return 60 * (minute - (minute + 1) % 5)
+
+
 FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
     "nothing": ({}, set()),
     "a table that is late": (
@@ -94,6 +117,11 @@ FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
     ),
     "a table that was late for a moment": ({table("late"): f"0x170 1x3 {always(0)}"}, set()),
     "a table that is paused, and old": ({table("freshness_seconds"): always(9000)}, set()),
+    "a table that a person has paused": ({INCREMENTAL: always(0), PAUSED: always(1)}, set()),
+    "a table that a setting has paused": (
+        {INCREMENTAL: always(0), PAUSED: always(1), BY_POLICY: always(1)},
+        {"TablePaused"},
+    ),
     "a table that has failed": ({INCREMENTAL: always(0), FAILED: always(1)}, {"TableFailed"}),
     "a table that needs a bootstrap": (
         {INCREMENTAL: always(0), NEEDS: always(1)},
@@ -217,6 +245,33 @@ FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
     ),
     "a file that nobody renews": ({READ_AT: f"0+60x60 {always(3600)}"}, {"MetricsAbsent"}),
     "nothing that shows metrics": (dict.fromkeys(HEALTHY, NOTHING), {"MetricsAbsent"}),
+    "two processes": ({OTHER: always(1)}, set()),
+    "one of two processes that is gone": ({OTHER: "1x60 _x120"}, {"MetricsAbsent"}),
+    "one of two processes whose state store is away": ({OTHER: "1x60 0x120"}, {"MetricsAbsent"}),
+    "one of two processes that never had its state store": ({OTHER: always(0)}, {"MetricsAbsent"}),
+    "facts that cannot be read each third minute": (
+        {SUCCESS: at_each_minute(lambda minute: minute % 3 > 0)},
+        {"MetricsAbsent"},
+    ),
+    "facts that could not be read once": (
+        {SUCCESS: at_each_minute(lambda minute: minute != MINUTES - 6)},
+        set(),
+    ),
+    "facts that take five minutes to read": (
+        {
+            READ_AT: at_each_minute(read_slowly),
+            capture("heartbeat_timestamp_seconds"): at_each_minute(lambda m: read_slowly(m) - 20),
+        },
+        set(),
+    ),
+    "a state store that lost its tables": ({**LOST_STORE, UNUSED: "_x90 2x90"}, {"NoTables"}),
+    "a process that never saw the tables of its state store": (
+        {**LOST_STORE, TABLES: always(0), UNUSED: always(1)},
+        {"NoTables"},
+    ),
+    "a state store that lost its tables while Connect is away": (LOST_STORE, {"NoTables"}),
+    "tables that were all offboarded": ({**LOST_STORE, UNUSED: "_x90 0x90"}, set()),
+    "a project without tables": ({**LOST_STORE, TABLES: always(0), UNUSED: always(0)}, set()),
 }
 
 

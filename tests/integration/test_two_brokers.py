@@ -318,6 +318,17 @@ def test_a_topic_without_a_leader_hides_no_other(cluster: Cluster) -> None:
         assert isinstance(error, KafkaError)
         assert f"topic {left} has a partition without a leader" in error.message
         assert took < 15, "the other tables do not wait longer"
+        for committed in (True, False):
+            began = time.monotonic()
+            ends = context.kafka.ends_now([led, left, f"{led}-gone"], committed=committed)
+            assert time.monotonic() - began < 3, "status and metrics wait for no leader"
+            assert ends.pop(led) == {0: 2}
+            assert isinstance(ends.pop(left), KafkaError)
+            assert ends == {}
+        began = time.monotonic()
+        known = context.kafka.since(dict.fromkeys((led, left), record.updated_at))
+        assert time.monotonic() - began < 3
+        assert set(known) == {led}
         other = replace(record, topic=left)
         assert plan.due([record, other], facts) == [record, other]
     finally:

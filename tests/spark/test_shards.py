@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from cdc.config import TableSettings
 from cdc.errors import FencedError, LakeError, StateError
+from cdc.lake import shards
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.shard_write import ShardWrite
@@ -23,6 +25,7 @@ from cdc.lake.write import LakeTable
 from cdc.runtime.spark import in_this_thread
 from cdc.store.lease import Leases
 from cdc.store.state_store import Store
+from cdc.store.tables import leases
 from schemas.errors import SchemaError, TributaryError
 from schemas.table import Shard, TableSchema
 from tests.handoffs import handed
@@ -297,6 +300,29 @@ def test_no_shard_joins_or_leaves_a_table_that_is_not_of_one_moment(
     file.unlink()
     joined(spark, restarted(), us, [(1, "copied")], attempt="b", known=known)
     assert (content(eu), content(us)) == ([(1, "a")], [(1, "copied")])
+
+
+def test_a_process_that_slept_before_its_first_commit_leaves_the_table_of_another_one(
+    spark: SparkSession, shared: SharedTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eu, us = part(spark, shared, "eu"), part(spark, shared, "us")
+    store = shared._leases._store
+    other = SharedTable(lambda: in_this_thread(spark), Leases(store, owner="other"), shared.path)
+    (tmp_path / "t" / ".hoodie").mkdir(parents=True)  # a process that was killed has begun
+
+    def sleeps(*_: object) -> None:
+        """The process is suspended until another one has created the table."""
+        monkeypatch.undo()
+        with store.transaction() as connection:
+            connection.execute(sa.update(leases).values(expires_at=0.0))
+        joined(spark, other, us, [(1, "x")])
+
+    monkeypatch.setattr(shards, "current_path", sleeps)
+    with pytest.raises(FencedError, match="another process has taken it over"):
+        joined(spark, shared, eu, [(1, "a")])
+    assert content(us) == [(1, "x")]
+    joined(spark, shared, eu, [(1, "a")])
+    assert (content(eu), content(us)) == ([(1, "a")], [(1, "x")])
 
 
 @pytest.mark.breadth

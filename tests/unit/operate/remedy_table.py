@@ -29,6 +29,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}wal_limit.py::test_a_capture_that_fills_the_disk_is_offboarded": (
         "Let the connector catch up: `tributary status` names",
     ),
+    f"{_TESTS}lost_tables.py::"
+    "test_a_state_store_that_lost_its_tables_is_told_until_it_is_restored": (
+        "Check state.url. If the state store was lost, restore it",
+    ),
     "tests/unit/cdc/lake/test_options.py::"
     "test_a_type_whose_text_is_not_one_for_each_value_makes_no_partitions": (
         "In partition_by, name columns with",

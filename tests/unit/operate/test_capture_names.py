@@ -18,7 +18,7 @@ from operate import tier_capture
 from operate.capture_names import refuse_edited_names, refuse_other_writers, refuse_shared_names
 from operate.context import Services
 from operate.onboard import register
-from operate.status import _edit_notes
+from operate.table_notes import edit_notes
 from schemas.table import TableId
 from tests.records import NOW
 from tests.unit.cdc.configuration import minimal
@@ -85,7 +85,7 @@ def test_a_capture_keeps_the_names_with_which_its_tables_were_onboarded(
     with pytest.raises(ConfigError, match=r"shop:public\.known was onboarded with other names"):
         tier_capture.prepare(after, group)
 
-    (note,) = _edit_notes(after, after.store.tables()[0])
+    (note,) = edit_notes(after, after.store.tables()[0])
     assert note.startswith(refused[NEW].message)
     assert f"Set sources.shop.{setting} back" in note
 
@@ -93,7 +93,7 @@ def test_a_capture_keeps_the_names_with_which_its_tables_were_onboarded(
     assert after.capture_of(record) == before.capture(KNOWN), "this one is to be removed"
     after.store.put(transition(record, State.RETIRED, at=NOW))
     assert refuse_edited_names(after, group) == {}
-    assert _edit_notes(after, after.store.tables()[0]) == []
+    assert edit_notes(after, after.store.tables()[0]) == []
     register(after, KNOWN)
     assert after.capture_of(after.store.tables()[0]) == group.capture
     before.close()

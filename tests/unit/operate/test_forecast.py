@@ -124,7 +124,12 @@ def test_the_plan_is_made_of_the_state_store_and_the_ends_of_topics(
         entry = run_entry("run", busy, result)
         services.store.record_run(entry, predictions.learn(busy, result))
     ends = {"busy": {0: 400}, "idle": {0: 100}}
-    kafka = SimpleNamespace(stable_offsets_many=lambda topics: {one: ends[one] for one in topics})
+
+    def ends_now(topics: list[str], *, committed: bool) -> dict[str, dict[int, int]]:
+        assert committed
+        return {one: ends[one] for one in topics}
+
+    kafka = SimpleNamespace(ends_now=ends_now)
     services.__dict__["kafka"] = cast("Any", kafka)
     found = forecast(services, ())
     assert [(one.table.name, one.behind) for one in found.needs] == [("busy", 300), ("idle", 0)]

@@ -14,19 +14,21 @@ import typer
 import yaml
 
 from cdc.config import parse
-from cdc.errors import StateError
+from cdc.errors import PausedByPolicyError, StateError
 from cdc.run import run_continuously
 from cdc.runtime import task_watch
 from cdc.runtime.progress import NullProgress
 from cdc.store.lease import Lease
-from cdc.store.table_state import State, TableRecord
+from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate import run
 from operate.cli.operations import _require_read
 from operate.context import Services
 from operate.exit_codes import ExitCode
+from operate.lifecycle import resume
 from operate.onboard import register
 from operate.render import Output, Renderer
 from operate.run import Runs
+from operate.status import Status, TableStatus
 from operate.targets import Shortfall
 from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal
@@ -71,6 +73,30 @@ def test_a_table_that_was_never_taken_is_no_failure_of_a_run(
     assert [one.table for one in runs.waiting()] == [TABLE]
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (PausedByPolicyError("a TRUNCATE; on_truncate is pause", remedy="r"), ExitCode.SOME_FAILED),
+        (None, ExitCode.OK),
+    ],
+    ids=["a setting", "a person"],
+)
+def test_a_table_that_a_setting_has_paused_is_a_failure_until_it_is_resumed(
+    services: Services, error: PausedByPolicyError | None, code: ExitCode
+) -> None:
+    """Its line in the output of one run is easily missed, and later runs do not touch it."""
+    put(services, state=State.INCREMENTAL)
+    (record,) = services.store.tables()
+    cause = Cause("a reason", error, "r")
+    services.store.put(transition(record, State.PAUSED, at=record.updated_at, cause=cause))
+    runs = Runs(services, services.store.tables)
+    assert runs.exit_code() is code
+    shown = TableStatus(services.store.tables()[0], None, None, None, 60)
+    assert Status((shown,), ()).failed is (code is ExitCode.SOME_FAILED)
+    resume(services, TABLE)
+    assert runs.exit_code() is ExitCode.OK
+
+
 @pytest.mark.parametrize("state", [State.BOOTSTRAPPING, State.CATCHING_UP])
 @pytest.mark.parametrize("generation", [1, 2])
 def test_a_table_with_readers_whose_copy_nobody_continues_needs_a_bootstrap(
@@ -95,6 +121,7 @@ def test_one_run_looks_at_captures_once_its_tables_are_done(
         config=None, kafka=None, predictions=SimpleNamespace(fresh_at=None)
     )
     monkeypatch.setattr(run, "run_tables", lambda *_: done.append("tables") or [])
+    monkeypatch.setattr(run, "empty_store", lambda *_: done.append("store"))
     monkeypatch.setattr(run, "silences", lambda *_: done.append("captures") or [])
     monkeypatch.setattr(run, "expiring", lambda *_: done.append("topics") or [])
     missed = Shortfall("runs", True, (TABLE,), "no commit", ("wait",))
@@ -103,7 +130,7 @@ def test_one_run_looks_at_captures_once_its_tables_are_done(
         runs = Runs(services, services.store.tables)
         assert runs.exit_code() is ExitCode.OK
         assert runs.once() == []
-        assert done == ["tables", "captures", "topics", "targets"]
+        assert done == ["tables", "store", "captures", "topics", "targets"]
         assert runs.targets == [missed]
         assert runs.exit_code() is ExitCode.SOME_FAILED
     finally:

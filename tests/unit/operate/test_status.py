@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from cdc.config import parse
+from cdc.errors import KafkaError
 from cdc.runtime.progress import NullProgress
 from cdc.store.lease import Lease, held_leases
 from cdc.store.table_state import CommitSummary, State
@@ -56,6 +57,21 @@ def test_a_table_whose_first_events_nobody_applies_becomes_late(services: Servic
 def test_a_table_without_a_watermark_that_lacks_nothing_is_not_late(services: Services) -> None:
     idle = shown(services, NOW - HOUR, end=7)
     assert (idle.freshness_s, idle.late) == (None, False)
+
+
+def test_a_topic_that_cannot_be_read_hides_no_other(services: Services) -> None:
+    commit = CommitSummary({0: 7}, "0/9", NOW, "20260102110000000", NOW)
+    away = KafkaError("topic left has a partition without a leader", remedy="")
+    ends = {"led": {0: 9}, "left": away}
+    look = module._SharedFacts(NOW, ends, None, {}, {}, {}, {}, {}, brief=True)
+
+    def of(topic: str) -> TableStatus:
+        record = table_record(topic=topic, last_commit=commit)
+        return module._table(services, look, record, None)
+
+    assert (of("led").events_behind, of("led").notes) == (2, ())
+    assert of("left").events_behind is None
+    assert of("left").notes == (f"the number of events behind is unknown: {away.message}",)
 
 
 @pytest.mark.parametrize("generation", [1, 2])

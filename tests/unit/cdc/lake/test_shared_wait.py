@@ -6,18 +6,21 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import sqlalchemy as sa
 
 from cdc.config import TableSettings
-from cdc.errors import LakeError, LeaseHeldError
+from cdc.errors import FencedError, LakeError, LeaseHeldError
 from cdc.lake import shards
 from cdc.lake.commit import CommitRecord
 from cdc.lake.shard_write import ShardWrite
 from cdc.lake.shards import SharedTable
-from cdc.store.lease import Leases
+from cdc.store.lease import Lease, Leases
 from cdc.store.state_store import Store
+from cdc.store.tables import leases
 from schemas.table import Column, Shard, TableId, TableSchema
 
 TABLE = TableId("shop", "public", "orders")
@@ -85,3 +88,21 @@ def test_a_command_that_waits_does_not_keep_runs_waiting(store: Store, shared: S
         assert not errors, "it still waits"
     patient.join(20.0)
     assert [str(error) for error in errors] == ["the lease was taken"]
+
+
+def test_a_process_that_slept_deletes_nothing_of_the_process_that_took_its_lease(
+    store: Store, shared: SharedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It saw no table before it slept, and the other process has created one since."""
+
+    def sleeps(*_: object) -> None:
+        with store.transaction() as connection:
+            connection.execute(sa.update(leases).values(expires_at=0.0))
+        Lease(store, LAKE, "other").acquire()
+
+    monkeypatch.setattr(shards, "Timeline", lambda *_: SimpleNamespace(exists=False))
+    monkeypatch.setattr(shards, "current_path", sleeps)
+    monkeypatch.setattr(shards, "folder_exists", lambda *_: True)
+    monkeypatch.setattr(shards, "delete_path", lambda *_: pytest.fail("it was deleted"))
+    with pytest.raises(FencedError, match="another process has taken it over"):
+        shared.write(wanted(), wait_s=0.0)

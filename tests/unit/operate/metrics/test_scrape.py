@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -24,6 +25,7 @@ from typer.testing import CliRunner
 from cdc.config import parse
 from cdc.errors import ConfigError, SourceError
 from cdc.runtime.progress import NullProgress
+from cdc.runtime.waiting import wait_while
 from cdc.store.attempt import Attempt
 from cdc.store.history import RunEntry
 from cdc.store.lease import Lease
@@ -34,7 +36,7 @@ from operate.cli import app
 from operate.context import Services
 from operate.metrics import catalog
 from operate.metrics.exposing import Scrapes, serving, write_file
-from operate.metrics.facts import FactReader
+from operate.metrics.facts import FactReader, Facts
 from operate.metrics.families import families
 from schemas.table import TableId
 from tests.records import table_record
@@ -255,6 +257,73 @@ def test_a_scrape_whose_facts_come_too_late_does_not_wait(services: Services) ->
     assert time.monotonic() - began < 5.0
     (family,) = [one for one in scrapes.collect() if one.name == "tributary_scrape_success"]
     assert [sample.value for sample in family.samples] == [0]
+
+
+class SlowReader:
+    """Reads facts at once, until it is told to wait."""
+
+    def __init__(self, services: Services) -> None:
+        self._reader = FactReader(services, 0.1)
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def read(self) -> Facts:
+        self.go_on.wait(30.0)
+        return self._reader.read()
+
+
+def test_the_last_facts_are_shown_while_newer_ones_are_read(services: Services) -> None:
+    """A scrape without tables would begin the wait of every alarm again."""
+    fill(services)
+    reader = SlowReader(services)
+    bounds = {"cache_s": 0.0, "bound_s": 20.0, "kept_s": 2.0}
+    scrapes = Scrapes(services.config, cast("FactReader", reader), **bounds)
+    first = scrapes.facts()
+    assert first is not None
+    reader.go_on.clear()
+    scrapes._bound_s = 0.1
+    try:
+        assert scrapes.facts() is first
+        shown = {one.name: one.samples for one in scrapes.collect()}
+        assert shown["tributary_scrape_success"][0].value == 1
+        assert shown["tributary_facts_timestamp_seconds"][0].value == first.read_at.timestamp()
+        wait_while(lambda: scrapes.facts() is not None, timeout_s=10.0, poll_s=0.1)
+        assert scrapes.facts() is None, "they are too old"
+    finally:
+        reader.go_on.set()
+    scrapes._bound_s = 20.0
+    assert scrapes.facts() is not first
+
+
+def test_what_topics_say_late_costs_its_own_series_only(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer to an earlier scrape is not shown: a heartbeat of this one could be newer."""
+    fill(services)
+    go_on, asked = threading.Event(), list[list[str]]()
+
+    def ends_now(topics: list[str], *, committed: bool) -> dict[str, dict[int, int]]:
+        asked.append([*topics, str(committed)])
+        go_on.wait(30.0)
+        return {topic: {0: 9} for topic in topics}
+
+    monkeypatch.setattr(services.kafka, "ping", lambda: ("c", 1))
+    monkeypatch.setattr(services.kafka, "ends_now", ends_now)
+    reader = FactReader(services, BOUND_S)
+    try:
+        for _ in range(2):
+            began = time.monotonic()
+            facts = reader.read()
+            assert time.monotonic() - began < 5 * BOUND_S
+            assert facts.status is not None
+            assert facts.forecast is None
+            assert {one.record.table: one.events_behind for one in facts.status.tables} == {
+                ORDERS: None,
+                PARTS: None,
+            }
+        assert len(asked) == 2, "one call for the ends and one for the forecast"
+    finally:
+        go_on.set()
 
 
 def test_facts_are_shown_again_until_they_are_too_old(services: Services) -> None:

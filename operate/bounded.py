@@ -31,15 +31,34 @@ class BoundedCalls:
 
     def start(self, key: Hashable, work: Callable[[], T]) -> Future[T]:
         """Begin a call, or return the unfinished call with the same key."""
+        return self._call(key, work)[0]
+
+    def start_anew(self, what: str, work: Callable[[], T]) -> Future[T]:
+        """Begin a call whose answer must not be older than now.
+
+        Args:
+            what: What is asked for.
+            work: The call.
+
+        Raises:
+            Overdue: An earlier call for the same has not returned.
+        """
+        call, begun = self._call(what, work)
+        if not begun:
+            raise _overdue(what)
+        return call
+
+    def _call(self, key: Hashable, work: Callable[[], T]) -> tuple[Future[T], bool]:
+        """Return the unfinished call with this key, or a new one; and whether it is a new one."""
         with self._lock:
             known = self._running.get(key)
             if known is not None and not known.done():
-                return known
+                return known, False
             begun: Future[T] = Future()
             self._running[key] = begun
-        name = f"metrics: {key}"
+        name = f"bounded: {key}"
         threading.Thread(target=_run, args=(begun, work), name=name, daemon=True).start()
-        return begun
+        return begun, True
 
 
 def result(call: Future[T], what: str, until: float) -> T:
@@ -56,11 +75,15 @@ def result(call: Future[T], what: str, until: float) -> T:
     """
     wait([call], max(0.0, until - time.monotonic()))
     if not call.done():
-        raise Overdue(
-            f"{what} did not answer in time for this scrape of metrics",
-            remedy="Run `tributary check`, which waits longer and names the cause.",
-        )
+        raise _overdue(what)
     return call.result()
+
+
+def _overdue(what: str) -> Overdue:
+    return Overdue(
+        f"{what} did not answer in time",
+        remedy="Run `tributary check`, which waits longer and names the cause.",
+    )
 
 
 def answer(call: Future[T], what: str, until: float) -> T | TributaryError:

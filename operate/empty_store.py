@@ -1,0 +1,121 @@
+"""Finds out whether a state store without tables is that of a new project.
+
+A store that was lost and created again, or another one that ``state.url`` names, has no table, too.
+Then nothing applies what the connectors send, until their topics expire. The connectors in Kafka
+Connect show the difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdc.config.tables import capture_tiers
+from cdc.debezium import names
+from cdc.errors import ConfigError, ConnectError, StateError
+from cdc.store.lease import held_leases
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.config import Config
+    from cdc.debezium import CaptureNames
+    from operate.answers import Answers
+    from operate.context import Services
+
+
+class LostTablesError(StateError):
+    """The state store has no table, although connectors of the configuration exist."""
+
+
+@dataclass(frozen=True)
+class EmptyStore:
+    """A state store without a record of a table, not even of one that was offboarded.
+
+    Args:
+        left: The captures of the configuration that have a connector; None if Kafka Connect did not
+            answer.
+        problem: What is wrong; None for a new project.
+    """
+
+    left: tuple[CaptureNames, ...] | None
+    problem: TributaryError | None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the state store lacks tables that it must have."""
+        return bool(self.left)
+
+    @property
+    def connectors(self) -> list[str]:
+        """The connectors without tables; empty if Kafka Connect did not answer."""
+        return [one.connector for one in self.left or ()]
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as plain values."""
+        return {
+            "connectors": None if self.left is None else self.connectors,
+            "problem": None if self.problem is None else self.problem.to_dict(),
+        }
+
+
+def empty_store(services: Services, answers: Answers) -> EmptyStore | None:
+    """Return what is known about a state store without tables; None if it has a table's record.
+
+    Args:
+        services: The services of the command.
+        answers: Asks Kafka Connect, within a limited time.
+    """
+    store = services.store
+    if store.tables():
+        return None
+    wanted = {capture.connector: capture for capture in _captures(services.config)}
+    try:
+        there = answers.connectors()
+    except TributaryError as error:
+        unknown = ConnectError(
+            "whether connectors of lost tables exist is not known, since Kafka Connect could not be"
+            f" asked: {error.message}",
+            remedy=error.remedy,
+        )
+        return EmptyStore(None, unknown)
+    # `onboard` creates the first connector before it records the first table, under this lease.
+    held = {resource for resource, lease in held_leases(store).items() if not lease.abandoned}
+    left = tuple(
+        wanted[name] for name in there if name in wanted and wanted[name].resource not in held
+    )
+    if store.tables():
+        return None
+    return EmptyStore(left, _lost_tables_error(store.shown_url, left) if left else None)
+
+
+def _captures(config: Config) -> list[CaptureNames]:
+    """Return the captures that the configuration's tables can have, except those without names."""
+    sections = (config.defaults, *config.tables.values())
+    tiers = dict.fromkeys([*(one.tier for one in sections), *config.tiers])
+    found: list[CaptureNames] = []
+    for source, settings in config.sources.items():
+        for tier in (one for configured in tiers for one in capture_tiers(configured)):
+            try:
+                found.append(names(source, settings, tier))
+            except ConfigError:
+                continue  # too long a name, so no table has this capture
+    return found
+
+
+def _lost_tables_error(store: str, left: tuple[CaptureNames, ...]) -> LostTablesError:
+    many = len(left) > 1
+    them = f"connector{'s' if many else ''} {', '.join(one.connector for one in left)}"
+    slots = ", ".join(
+        f"slot {one.slot} and publication {one.publication} of source {one.source}"
+        for one in left
+        if one.slot is not None
+    )
+    return LostTablesError(
+        f"the state store {store} has no table, but Kafka Connect has {them} of this configuration,"
+        " so nothing applies what the source sends",
+        remedy="Check state.url. If the state store was lost, restore it from a backup; if"
+        " `tributary onboard` was interrupted, run it again. If no table is to be replicated,"
+        f" delete {them} in Kafka Connect" + (f", and drop {slots}." if slots else "."),
+        connector=left[0].connector,
+        field="state.url",
+    )
