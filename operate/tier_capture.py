@@ -138,7 +138,8 @@ def prepare(services: Services, group: Group) -> None:
     # Check the settings before anything is created: a connector with these settings would be
     # refused later.
     _refuse_unsound(services, capture, wanted)
-    services.kafka.ensure_topics({name: capture.topic_config(name) for name in topics(group)})
+    settings = {name: capture.topic_config(name) for name in topics(group)}
+    services.kafka.ensure_topics(settings, services.progress)
     crash("onboard.after_topic")
     _heal_log(services, capture, source)
     on_source.prepare()
