@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bootstrap.handoff import BootstrapResult
 from cdc.capture.onboarded_names import captured_by
 from cdc.config import parse
 from cdc.debezium import CaptureNames
@@ -28,8 +29,10 @@ from cdc.store.table_state import (
 from operate.capture_names import unfinished_move
 from operate.context import Services
 from operate.departure import needed_by_others
+from operate.exit_codes import ExitCode
 from operate.lost_capture import dependent, not_retired
-from operate.move import Next, joining, move, next_of
+from operate.move import Next, joining, move, next_of, not_moved
+from operate.table_outcome import exit_code_of
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
@@ -250,3 +253,125 @@ def test_a_resync_that_was_begun_in_the_present_tier_is_not_given_up(
     assert done.error is None
     assert services.store.builds() == [build]
     assert left.tables == [("fast", [LINES])]
+
+
+def moved(*path: State, **facts: object) -> TableRecord:
+    """The table in tier fast, after these states."""
+    return replace(in_state(*path), tier="fast", topic=FAST.topic, capture=FAST.capture, **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told", "remedy"),
+    [
+        (in_state(*FOLLOWED), moved(*FOLLOWED), None, ""),
+        (in_state(), moved(), None, ""),
+        (moved(*FOLLOWED), moved(*FOLLOWED, State.FAILED), None, ""),
+        (moved(*FOLLOWED, State.PAUSED, other=SLOW), moved(*FOLLOWED, State.PAUSED), None, ""),
+        (
+            in_state(*FOLLOWED),
+            in_state(*FOLLOWED),
+            "has not moved to tier fast: it is in tier default",
+            "Run `tributary move {}` again.",
+        ),
+        (
+            in_state(*FOLLOWED),
+            in_state(*FOLLOWED, State.NEEDS_BOOTSTRAP),
+            "it is in tier default, needs_bootstrap since 2026-01-02 03:04:05 UTC: killed",
+            "Run `tributary move {}` again.",
+        ),
+        (
+            in_state(*FOLLOWED),
+            in_state(*FOLLOWED, State.PAUSED),
+            "it is in tier default, paused since",
+            "Run `tributary resume {0}`, then `tributary move {0}` again.",
+        ),
+        (
+            in_state(*FOLLOWED),
+            moved(*FOLLOWED, other=SLOW),
+            "has not left the capture of tier slow",
+            "Run `tributary move {}` again.",
+        ),
+        (
+            in_state(*FOLLOWED),
+            moved(*FOLLOWED, State.FAILED),
+            "is in tier fast, but failed since 2026-01-02 03:04:05 UTC: killed",
+            "none",
+        ),
+        (
+            in_state(*FOLLOWED, State.NEEDS_BOOTSTRAP),
+            moved(*FOLLOWED, State.NEEDS_BOOTSTRAP),
+            "is in tier fast, but needs_bootstrap",
+            "none",
+        ),
+        (
+            moved(*FOLLOWED, other=SLOW),
+            moved(*FOLLOWED, State.PAUSED),
+            "is in tier fast, but paused",
+            "none",
+        ),
+        (in_state(*FOLLOWED), None, "was taken off the plan", "Run `tributary onboard {}`"),
+        (in_state(*FOLLOWED), in_state(State.RETIRED), "was taken off the plan", ""),
+    ],
+)
+def test_a_move_that_did_not_end_where_it_was_to_end_is_an_error(
+    before: TableRecord, now: TableRecord | None, told: str | None, remedy: str
+) -> None:
+    error = not_moved(before, now, "fast")
+    if told is None:
+        assert error is None
+        return
+    assert error is not None
+    assert told in error.message
+    assert error.remedy.startswith(remedy.format(ORDERS))
+
+
+@pytest.mark.parametrize("marked_at", ["capture", "copy"])
+def test_a_table_that_a_run_marks_meanwhile_is_not_reported_as_moved(
+    services: Services, left: Left, monkeypatch: pytest.MonkeyPatch, marked_at: str
+) -> None:
+    """A run stops it while its new capture is made, or right after its copy is published."""
+    store = services.store
+    store.put(in_state(*FOLLOWED))
+
+    def mark() -> None:
+        record = store.get(ORDERS)
+        assert record is not None
+        store.put(transition(record, State.NEEDS_BOOTSTRAP, at=NOW, cause=Cause("a slot is gone")))
+
+    def copied(_context: object, _connect: object, record: TableRecord, **_: object) -> object:
+        """What copies a table that nobody follows, in the tier of its record."""
+        if record.state is State.NEEDS_BOOTSTRAP:
+            record = store.put(replace(record, state=State.INCREMENTAL))
+        else:
+            to = captured_by(services.capture(ORDERS), ORDERS)
+            facts = {"tier": to.tier, "topic": to.topic, "other": record.captured}
+            record = store.put(replace(record, **facts))  # type: ignore[arg-type]
+            mark()
+        return BootstrapResult(record, 5, 1, 0.1)
+
+    monkeypatch.setattr("operate.move.examine", lambda *_, **__: ())
+    monkeypatch.setattr("operate.move.examine_group", lambda *_: None)
+    prepared = mark if marked_at == "capture" else lambda: None
+    monkeypatch.setattr("operate.tier_capture.prepare", lambda *_: prepared())
+    monkeypatch.setattr("bootstrap.resync.resync_table", copied)
+    monkeypatch.setattr("operate.move.clean", lambda *_: None)
+    vars(services).update(run_context=None, connect=None)
+
+    (outcome,) = move(services, [ORDERS])
+
+    assert outcome.failed
+    assert outcome.error is not None
+    assert "needs_bootstrap since" in outcome.error.message
+    assert "a slot is gone" in outcome.error.message
+    assert exit_code_of([outcome]) is ExitCode.NEEDS_BOOTSTRAP
+    record = store.get(ORDERS)
+    assert record is not None
+    if marked_at == "capture":
+        assert f"tributary move {ORDERS}" in outcome.error.remedy
+        assert (record.tier, left.tables) == ("default", []), "it stays in the new capture"
+        monkeypatch.setattr("operate.tier_capture.prepare", lambda *_: None)
+        (again,) = move(services, [ORDERS])
+        record = store.get(ORDERS)
+        assert record is not None
+        assert (again.error, record.tier, record.state) == (None, "fast", State.INCREMENTAL)
+        assert left.tables == [("default", [ORDERS])]
