@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cdc.capture.judgement import of_capture, of_stream, of_table
 from cdc.capture.onboarded_names import require_as_onboarded
-from cdc.capture.remembered_losses import of_remembered_losses
+from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
 from cdc.debezium import connector_class
 from cdc.errors import LakeError
 from cdc.sources.selection import require_named
@@ -183,7 +183,7 @@ def _planned_table(
     obstacles = capture.audit_table(described)
     findings = of_table(evidence(names), table, obstacles, record)
     findings += of_stream(record, evidence(names), source)
-    losses = Losses(services.store).seen(names.resource, table)
+    losses = Losses(services.store).seen(*loss_scopes(names, table))
     findings += of_remembered_losses(losses, names, record)
     if findings:
         problems = "; ".join(finding.message for finding in findings)

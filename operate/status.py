@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.capture.judgement import of_stream
 from cdc.capture.onboarded_names import require_as_onboarded
-from cdc.capture.remembered_losses import of_remembered_losses
+from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
 from cdc.run import plan
 from cdc.run.predictions import Predictions
 from cdc.store.lease import held_leases
@@ -227,8 +227,13 @@ def status(
     ends, trouble = _end_offsets(answers, records)
     lacking = Quarantine(services.store).counts()
     beats = {(one.source, one.tier): one.beat_at for one in captures}
-    scopes = [*(one.names.resource for one in evidence.values()), *(one.table for one in records)]
-    losses = Losses(services.store).seen(*scopes)
+    names = {place: one.names for place, one in evidence.items()}
+    scopes = [
+        loss_scopes(names[one.table.source, one.tier], one.table)
+        for one in records
+        if (one.table.source, one.tier) in names
+    ]
+    losses = Losses(services.store).seen(*chain.from_iterable(scopes))
     tasks = KeptLooks(services.store).all(one.names.connector for one in evidence.values())
     now = datetime.now(timezone.utc)
     look = _SharedFacts(

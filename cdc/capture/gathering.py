@@ -19,7 +19,7 @@ from cdc.capture.evidence import (
 from cdc.capture.judgement import of_capture, of_table
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.recovery import explained
-from cdc.capture.remembered_losses import remember
+from cdc.capture.remembered_losses import loss_scopes, remember, table_scope
 from cdc.capture.skipped_definitions import skipped
 from cdc.capture.strays import stray_topics, written_since
 from cdc.capture.task_looks import TaskLooks
@@ -209,11 +209,11 @@ class Captures:
                 losses = Losses(context.store)
                 remember(losses, found.names.resource, of_capture(found))
                 for table in found.strays:
-                    remember(losses, table, of_table(found, table))
+                    remember(losses, table_scope(found.names, table), of_table(found, table))
                 if isinstance(found.continuity, Continuity):
                     context.looks.leave(found.names, found.continuity)
-                tables = [one.table for one in records]
-                self._losses[key] = losses.seen(found.names.resource, record.table, *tables)
+                tables = (one.table for one in records)
+                self._losses[key] = losses.seen(*loss_scopes(found.names, *tables))
                 self._known[key] = found
         for error in found.errors:
             if not isinstance(error, ConnectError):

@@ -88,6 +88,6 @@ class LogLooks:
             return
         if found.lost is not None:
             Losses(self._store).note(
-                str(names.resource), f"{capture.log_health().title} {found.lost}"
+                names.resource, f"{capture.log_health().title} {found.lost}"
             )
         self.leave(names, found)
