@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.judgement import of_capture
-from cdc.store.table_state import State
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
+    from cdc.capture.captured_tables import CapturedTables
     from cdc.capture.evidence import ConnectorHealth
-    from cdc.debezium import CaptureNames
     from cdc.sources.source_facts import LogHealth
-    from cdc.store.table_state import TableRecord
     from operate.answers import CaptureAnswer
-    from operate.context import Services
+    from schemas.table import TableId
 
 
 @dataclass(frozen=True)
@@ -35,6 +32,7 @@ class CaptureStatus:
         problem: The capture's problems, joined into one string; None if there is no problem.
         health: The states of the connector and its tasks; None if the connector does not exist, or
             if Connect did not answer.
+        moving: The tables that join or leave the capture in a move that is not finished.
     """
 
     source: str
@@ -44,6 +42,7 @@ class CaptureStatus:
     beat_at: datetime | None
     problem: str | None
     health: ConnectorHealth | None = None
+    moving: tuple[TableId, ...] = ()
 
     @property
     def silent_s(self) -> float | None:
@@ -62,24 +61,20 @@ class CaptureStatus:
             "tasks": [] if self.health is None else [one.state for one in self.health.status.tasks],
             "heartbeat_age_s": self.silent_s,
             "problem": self.problem,
+            "moving": [str(table) for table in self.moving],
         }
 
 
-def captures_of(services: Services, records: Sequence[TableRecord]) -> list[CaptureNames]:
-    """Return the captures of the records' tables, without those of removed sources."""
-    found: dict[tuple[str, str], CaptureNames] = {}
-    for record in records:
-        place = (record.table.source, record.tier)
-        gone = record.state is State.RETIRED or record.table.source not in services.config.sources
-        if place not in found and not gone:
-            found[place] = services.capture_of(record)
-    return list(found.values())
+def capture_status(answer: CaptureAnswer, of: CapturedTables) -> CaptureStatus:
+    """Return the status of one capture from its evidence and its newest heartbeat.
 
-
-def capture_status(answer: CaptureAnswer) -> CaptureStatus:
-    """Return the status of one capture from its evidence and its newest heartbeat."""
+    Args:
+        answer: What the servers said about the capture.
+        of: The capture and its tables.
+    """
     evidence = answer.evidence
-    problems = [finding.message for finding in of_capture(evidence)]
+    findings = [of.told(finding) for finding in of_capture(evidence)]
+    problems = [finding.message for finding in findings]
     problems += [] if answer.trouble is None else [answer.trouble]
     connector = None
     if not isinstance(evidence.connector, TributaryError):
@@ -93,4 +88,5 @@ def capture_status(answer: CaptureAnswer) -> CaptureStatus:
         answer.beat_at,
         "; ".join(problems) or None,
         None if isinstance(evidence.health, TributaryError) else evidence.health,
+        tuple(sorted(record.table for record in of.moving)),
     )

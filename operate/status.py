@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from cdc.capture.captured_tables import captures_of
 from cdc.capture.judgement import of_stream
 from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
@@ -24,7 +25,7 @@ from cdc.store.task_looks import KeptLooks
 from cdc.store.verifications import Verifications
 from operate.answers import Answers
 from operate.capture_names import unfinished_move
-from operate.capture_status import CaptureStatus, capture_status, captures_of
+from operate.capture_status import CaptureStatus, capture_status
 from operate.empty_store import EmptyStore, empty_store
 from operate.resync_candidates import why_not_copied
 from operate.shards import SharedStatus, shared_tables
@@ -219,20 +220,16 @@ def status(
     ]
     # Read the heartbeats before the ends of the topics: every commit before a heartbeat is then
     # below its topic's end.
-    answered = answers.captures(captures_of(services, records))
-    captures = tuple(capture_status(one) for one in answered)
+    captured = captures_of(services.config, records)
+    answered = answers.captures([one.names for one in captured])
+    captures = tuple(map(capture_status, answered, captured))
     evidence = {
         (one.source, one.tier): it.evidence for one, it in zip(captures, answered, strict=True)
     }
     ends, trouble = _end_offsets(answers, records)
     lacking = Quarantine(services.store).counts()
     beats = {(one.source, one.tier): one.beat_at for one in captures}
-    names = {place: one.names for place, one in evidence.items()}
-    scopes = [
-        loss_scopes(names[one.table.source, one.tier], one.table)
-        for one in records
-        if (one.table.source, one.tier) in names
-    ]
+    scopes = (loss_scopes(one.names, *(it.table for it in one.followed)) for one in captured)
     losses = Losses(services.store).seen(*chain.from_iterable(scopes))
     tasks = KeptLooks(services.store).all(one.names.connector for one in evidence.values())
     now = datetime.now(timezone.utc)

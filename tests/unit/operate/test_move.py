@@ -6,17 +6,23 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from bootstrap.handoff import BootstrapResult
+from cdc.capture.evidence import CaptureEvidence
 from cdc.capture.onboarded_names import captured_by
 from cdc.config import parse
 from cdc.debezium import CaptureNames
-from cdc.errors import StateError
+from cdc.errors import CaptureError, StateError
+from cdc.log.continuity import LogMark
 from cdc.runtime.progress import NullProgress
+from cdc.sources.postgres.slot import NoSlot
+from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import Attempt
+from cdc.store.log_marks import LogMarks
 from cdc.store.table_state import (
     TABLE_RECORDS,
     CaptureRecord,
@@ -28,11 +34,12 @@ from cdc.store.table_state import (
 )
 from operate.capture_names import unfinished_move
 from operate.context import Services
-from operate.departure import needed_by_others
+from operate.departure import needed_by_others, remove_capture
 from operate.exit_codes import ExitCode
-from operate.lost_capture import dependent, not_retired
+from operate.lost_capture import dependent, not_retired, users_of
 from operate.move import Next, joining, move, next_of, not_moved
 from operate.table_outcome import exit_code_of
+from operate.tier_capture import heal_log
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
@@ -143,6 +150,7 @@ def test_a_capture_stays_while_a_table_is_on_its_way_to_it_or_from_it(services: 
 
     record = store.put(with_other(in_state(*FOLLOWED), FAST))
     assert needed_by_others(services, fast, {LINES})
+    assert users_of(services, fast) == {ORDERS}
     assert not needed_by_others(services, fast, {ORDERS})
     assert not_retired(services, fast) == []
 
@@ -375,3 +383,56 @@ def test_a_table_that_a_run_marks_meanwhile_is_not_reported_as_moved(
         assert record is not None
         assert (again.error, record.tier, record.state) == (None, "fast", State.INCREMENTAL)
         assert left.tables == [("default", [ORDERS])]
+
+
+class Log:
+    """A slot that is dropped."""
+
+    title = "slot s"
+
+    def __init__(self, *, there: bool) -> None:
+        self.there = there
+
+    def drop(self) -> bool:
+        self.there, gone = False, self.there
+        return gone
+
+
+@pytest.mark.parametrize("lost", ["does not exist", None])
+def test_a_slot_that_the_product_creates_again_is_no_loss(
+    services: Services, monkeypatch: pytest.MonkeyPatch, lost: str | None
+) -> None:
+    """Its tables are cut off from the former one. One that a connector has made may be a loss."""
+    fast, marks = services.capture(ORDERS), LogMarks(services.store)
+    mark, slot = LogMark("server", "", "9 900"), Log(there=True)
+    marks.move(fast.resource, None, mark)
+    server = ServerIdentity("7", 1, in_recovery=False)
+    evidence = CaptureEvidence(fast, NoSlot("s"), lost, None, (), server, {}, None, None)
+    monkeypatch.setattr(services, "evidence", lambda _: evidence)
+    source = SimpleNamespace(
+        capture=lambda _: SimpleNamespace(kept_log=slot), identity=lambda: server
+    )
+    heal_log(services, fast, source)  # type: ignore[arg-type]
+    assert slot.there is (lost is None)
+    assert marks.of(fast.resource) == (mark if lost is None else None)
+    services.store.put(replace(in_state(*FOLLOWED), tier="fast"))
+    if lost is not None:
+        marks.move(fast.resource, None, mark)
+        with pytest.raises(CaptureError, match="no run has marked these tables yet"):
+            heal_log(services, fast, source)  # type: ignore[arg-type]
+        assert marks.of(fast.resource) == mark, "a run must see the loss of this table"
+
+
+def test_what_is_kept_of_a_capture_goes_with_it(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the capture of a tier whose tables come back would begin with a loss."""
+    fast, marks = services.capture(ORDERS), LogMarks(services.store)
+    marks.move(fast.resource, None, LogMark("server", "", "9 900"))
+    slot = Log(there=True)
+    source = SimpleNamespace(capture=lambda _: SimpleNamespace(kept_log=slot, sent_tables=None))
+    monkeypatch.setattr(services, "source", lambda _: source)
+    vars(services)["connect"] = SimpleNamespace(delete=lambda *_, **__: True)
+    assert remove_capture(services, fast) == [f"connector {fast.connector}", "slot s"]
+    assert not slot.there
+    assert marks.of(fast.resource) is None
