@@ -14,7 +14,7 @@ from cdc.capture.gathering import ServerOpeners, cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
 from cdc.capture.known_definition import exact_columns, require_known
 from cdc.capture.recovery import Recovery
-from cdc.capture.remembered_losses import remember
+from cdc.capture.remembered_losses import remember, table_scope
 from cdc.connect import failures
 from cdc.debezium import keeps_nulls, stored_position
 from cdc.errors import CaptureError
@@ -116,7 +116,7 @@ class Capture:
         shared, own = of_capture(evidence), of_table(evidence, self.table, obstacles)
         topic = [*of_topic(self.topic, policy)]
         remember(losses, names.resource, shared)
-        remember(losses, self.table, own if policy.lagging else [*own, *topic])
+        remember(losses, table_scope(names, self.table), own if policy.lagging else [*own, *topic])
         # Wait for a connector that does not run yet.
         waits = evidence.connector is not None
         problems = [

@@ -24,7 +24,7 @@ from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.publish import after_publication, publish
 from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
-from cdc.capture.remembered_losses import RememberedLossError, check_losses, times
+from cdc.capture.remembered_losses import RememberedLossError, check_losses, loss_scopes, times
 from cdc.errors import (
     FencedError,
     LeaseHeldError,
@@ -443,7 +443,7 @@ class _Bootstrap:
             capture.require_start(attempt.statements_topic_id, {0: upto}, topic=topic)
 
     def _seen_losses(self) -> Mapping[str, Loss]:
-        return self._losses.seen(self._capture.names.resource, self._table)
+        return self._losses.seen(*loss_scopes(self._capture.names, self._table))
 
     @property
     def _attempt(self) -> Attempt:

@@ -14,7 +14,7 @@ from cdc.config.tables import configured_tier
 from cdc.debezium import topic_collisions
 from cdc.errors import CaptureError, ConfigError, StateError
 from cdc.store.table_state import State
-from operate.lost_capture import not_retired
+from operate.lost_capture import users_of
 
 if TYPE_CHECKING:
     from cdc.config import Config
@@ -57,14 +57,20 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 def refuse_edited_names(services: Services, group: Group) -> dict[TableId, ConfigError]:
     """Return an error for each table of a group if the settings have renamed the group's capture.
 
-    The records of onboarded tables have the former names. With the new names, the command would
-    create a second capture, and nothing would watch or remove the first one.
+    The records of onboarded tables, and of tables that move to the capture, have the former names.
+    With the new names, the command would create a second capture, and nothing would watch or remove
+    the first one.
     """
-    for record in not_retired(services, group.capture):
-        try:
-            require_same_names(record, group.capture)
-        except ConfigError as error:
-            return dict.fromkeys(group.tables, error)
+    now = group.capture
+    for record in services.store.tables():
+        if record.table.source != now.source or record.state is State.RETIRED:
+            continue
+        for one in record.captures:
+            try:
+                if one.tier == now.tier:
+                    require_same_names(record.table, one, now)
+            except ConfigError as error:
+                return dict.fromkeys(group.tables, error)
     return {}
 
 
@@ -99,13 +105,7 @@ def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: Capt
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
     """Return an error for each new table of a group that would share a topic with another table."""
-    known = {
-        record.table
-        for record in services.store.tables()
-        if record.table.source == group.capture.source
-        and record.tier == group.capture.tier
-        and record.state is not State.RETIRED
-    }
+    known = users_of(services, group.capture)
     collisions = topic_collisions(group.capture.topic_prefix, known | set(group.tables))
     refused: dict[TableId, CaptureError] = {}
     for topic, members in collisions.items():

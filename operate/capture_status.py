@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.judgement import of_capture
 from cdc.capture.log_limits import over_limit
-from cdc.store.table_state import State
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
+    from cdc.capture.captured_tables import CapturedTables
     from cdc.capture.evidence import ConnectorHealth
     from cdc.capture.log_limits import OverLimit
-    from cdc.debezium import CaptureNames
     from cdc.sources.source_facts import LogHealth
-    from cdc.store.table_state import TableRecord
     from operate.answers import CaptureAnswer
-    from operate.context import Services
+    from schemas.table import TableId
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,7 @@ class CaptureStatus:
         health: The states of the connector and its tasks; None if the connector does not exist, or
             if Connect did not answer.
         over_limit: The limit of ``wal_limit`` that the log exceeds; None if it exceeds none.
+        moving: The tables that join or leave the capture in a move that is not finished.
     """
 
     source: str
@@ -48,6 +47,7 @@ class CaptureStatus:
     problem: str | None
     health: ConnectorHealth | None = None
     over_limit: OverLimit | None = None
+    moving: tuple[TableId, ...] = ()
 
     @property
     def place(self) -> str:
@@ -77,29 +77,23 @@ class CaptureStatus:
             "heartbeat_age_s": self.silent_s,
             "problem": self.problem,
             "over_limit": None if self.over_limit is None else self.over_limit.to_json(),
+            "moving": [str(table) for table in self.moving],
         }
 
 
-def captures_of(services: Services, records: Sequence[TableRecord]) -> list[CaptureNames]:
-    """Return the captures of the records' tables, without those of removed sources."""
-    found: dict[tuple[str, str], CaptureNames] = {}
-    for record in records:
-        place = (record.table.source, record.tier)
-        gone = record.state is State.RETIRED or record.table.source not in services.config.sources
-        if place not in found and not gone:
-            found[place] = services.capture_of(record)
-    return list(found.values())
-
-
-def capture_status(answer: CaptureAnswer, limits: Mapping[str, int]) -> CaptureStatus:
+def capture_status(
+    answer: CaptureAnswer, of: CapturedTables, limits: Mapping[str, int]
+) -> CaptureStatus:
     """Return the status of one capture from its evidence and its newest heartbeat.
 
     Args:
-        answer: The evidence and the heartbeat.
+        answer: What the servers said about the capture.
+        of: The capture and its tables.
         limits: The source's limits of the log in bytes; see `over_limit`.
     """
     evidence = answer.evidence
-    problems = [finding.message for finding in of_capture(evidence)]
+    findings = [of.told(finding) for finding in of_capture(evidence)]
+    problems = [finding.message for finding in findings]
     problems += [] if answer.trouble is None else [answer.trouble]
     connector = None
     if not isinstance(evidence.connector, TributaryError):
@@ -115,4 +109,5 @@ def capture_status(answer: CaptureAnswer, limits: Mapping[str, int]) -> CaptureS
         "; ".join(problems) or None,
         None if isinstance(evidence.health, TributaryError) else evidence.health,
         None if log is None else over_limit(evidence.names, log, limits),
+        tuple(sorted(record.table for record in of.moving)),
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from operate.lost_capture import not_retired
+from operate.lost_capture import users_of
 from operate.tier_capture import members, remove_table
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -51,7 +51,7 @@ def look(services: Services, names: CaptureNames) -> Found | None:
         ConnectError: Kafka Connect cannot be queried.
         SourceError: The source cannot be queried.
     """
-    if not_retired(services, names):
+    if users_of(services, names):
         return None
     kept = services.source(names.source).capture(names).kept_log
     return Found(
@@ -76,7 +76,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
         removed.
     """
     names = group.capture
-    if before is None or not_retired(services, names):
+    if before is None or users_of(services, names):
         return ""
     on_source = services.source(names.source).capture(names)
     steps: list[tuple[str, Callable[[], object]]] = []

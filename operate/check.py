@@ -12,10 +12,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from cdc.capture.captured_tables import captures_of
 from cdc.capture.judgement import of_capture, of_stream, of_table
 from cdc.capture.log_limits import over_limit
 from cdc.capture.onboarded_names import require_as_onboarded
-from cdc.capture.remembered_losses import of_remembered_losses
+from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
 from cdc.debezium import connector_class
 from cdc.errors import LakeError
 from cdc.sources.selection import require_named
@@ -36,6 +37,7 @@ from operate.tier_capture import wanted_connector
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
+    from cdc.capture.captured_tables import CapturedTables
     from cdc.capture.evidence import CaptureEvidence
     from cdc.capture.log_limits import OverLimit
     from cdc.config.lake import CatalogConfig
@@ -68,10 +70,10 @@ def check(services: Services) -> Iterator[Check]:
     yield from _checks_or_error("Kafka", partial(check_kafka.cluster, services))
     yield from _checks_or_error("Connect", partial(_connect, services))
     yield from _checks_or_error("schema registry", partial(_registry, services))
-    for capture in _captures(services, records):
+    for one in captures_of(services.config, records):
         yield from _checks_or_error(
-            f"capture {capture.source}/{capture.tier}",
-            partial(_capture, services, evidence(capture)),
+            f"capture {one.names.source}/{one.names.tier}",
+            partial(_capture, services, evidence(one.names), one),
         )
     for record in records:
         look = partial(check_kafka.topic, services, record)
@@ -185,7 +187,7 @@ def _planned_table(
     obstacles = capture.audit_table(described)
     findings = of_table(evidence(names), table, obstacles, record)
     findings += of_stream(record, evidence(names), source)
-    losses = Losses(services.store).seen(names.resource, table)
+    losses = Losses(services.store).seen(*loss_scopes(names, table))
     findings += of_remembered_losses(losses, names, record)
     if findings:
         problems = "; ".join(finding.message for finding in findings)
@@ -295,23 +297,10 @@ def _registry(services: Services) -> list[Check]:
     return [Check("schema registry", "ok", services.config.kafka.registry.url)]
 
 
-def _captures(services: Services, records: Sequence[TableRecord]) -> list[CaptureNames]:
-    """Return the captures of the tables, each once.
-
-    Captures of sources that the configuration lacks are left out.
-    """
-    found = {}
-    for record in records:
-        if record.table.source in services.config.sources:
-            capture = services.capture_of(record)
-            found[(capture.source, capture.tier)] = capture
-    return list(found.values())
-
-
-def _capture(services: Services, evidence: CaptureEvidence) -> list[Check]:
+def _capture(services: Services, evidence: CaptureEvidence, of: CapturedTables) -> list[Check]:
     """Return the lines of ``check`` about a capture's problems, its log and its connector."""
     capture = evidence.names
-    findings = of_capture(evidence)
+    findings = [of.told(finding) for finding in of_capture(evidence)]
     lines = [Check(one.subject, "error", one.message, one.remedy) for one in findings]
     log, connector = evidence.log, evidence.connector_facts
     if not isinstance(log, TributaryError) and log.title not in {line.name for line in lines}:

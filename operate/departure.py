@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING
 
-from cdc.store.table_state import State
+from cdc.store.log_marks import LogMarks
 from cdc.store.task_looks import KeptLooks
 from cdc.store.type_looks import KeptTypeLooks
 from operate import tier_capture
+from operate.lost_capture import users_of
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
-    from cdc.store.table_state import TableRecord
     from operate.context import Services
     from schemas.table import TableId
 
@@ -21,21 +20,8 @@ if TYPE_CHECKING:
 def needed_by_others(
     services: Services, capture: CaptureNames, leaving: Collection[TableId]
 ) -> bool:
-    """Whether other tables than the leaving ones need a capture.
-
-    A table needs the capture that it follows and the one that its next generation follows. During a
-    move, it also needs the capture that it joins or leaves.
-    """
-
-    def uses(record: TableRecord) -> bool:
-        tiers = {record.tier, *([record.other.tier] if record.other is not None else ())}
-        return record.table.source == capture.source and capture.tier in tiers
-
-    records = chain(services.store.tables(), services.store.builds())
-    return any(
-        uses(record) and record.table not in leaving and record.state is not State.RETIRED
-        for record in records
-    )
+    """Whether other tables than the leaving ones need a capture (see `users_of`)."""
+    return not users_of(services, capture) <= {*leaving}
 
 
 def depart(
@@ -70,20 +56,34 @@ def remove_capture(
     delete_topics: bool = False,
     on_source: bool = True,
 ) -> list[str]:
-    """Remove a capture that no table needs, and what the state store keeps of its connector.
+    """Remove the connector, slot and publication of a capture that no table needs.
+
+    What the state store keeps of the capture is forgotten, too: no table of a later capture of this
+    name continues from it.
 
     Args:
         services: The services of the command.
         capture: The capture.
-        delete_topics: Whether to delete the capture's own topics.
-        on_source: Whether to remove the slot and the publication, too.
+        delete_topics: Whether to delete the capture's own topics. The tables' topics remain.
+        on_source: Whether to remove the slot and the publication, too. If False, the source is not
+            queried.
 
     Returns:
-        The names of the removed parts.
+        The names of the removed parts, for a message.
     """
-    gone = tier_capture.dismantle(
-        services, capture, delete_topics=delete_topics, on_source=on_source
-    )
+    there = services.source(capture.source).capture(capture)
+    removed = []
+    if services.connect.delete(capture.connector, progress=services.progress):
+        removed.append(f"connector {capture.connector}")
+    if on_source and (kept := there.kept_log) is not None and kept.drop():
+        removed.append(kept.title)
+    if on_source and (sent := there.sent_tables) is not None:
+        sent.drop()
+        removed.append(sent.title)
+    # No process writes to these topics any more.
+    topics = capture.own_topics if delete_topics else ()
+    removed += [f"topic {topic}" for topic in topics if services.kafka.delete_topic(topic)]
     KeptLooks(services.store).forget(capture.connector)
     KeptTypeLooks(services.store).forget(capture.connector)
-    return gone
+    LogMarks(services.store).forget(capture.resource)
+    return removed

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cdc.capture.captured_tables import captures_of
 from cdc.capture.log_limits import Level, OverLimit, over_limit
 from cdc.errors import ConnectError, LeaseHeldError
 from cdc.runtime.failpoints import crash
@@ -33,11 +34,7 @@ def over_limits(services: Services, records: Iterable[TableRecord]) -> list[Over
 
     A source that does not answer is left out: other checks name it.
     """
-    captures = {
-        services.capture_of(record)
-        for record in records
-        if record.table.source in services.config.sources and record.state is not State.RETIRED
-    }
+    captures = [one.names for one in captures_of(services.config, records)]
     found = []
     for capture in sorted(captures, key=lambda one: (one.source, one.tier)):
         try:

@@ -88,27 +88,47 @@ def retry(services: Services, table: TableId) -> Outcome:
     """Repair a table's connector, and put a FAILED table back in its state before the failure.
 
     The connector is restarted if it has failed or has lost its connection to the source, and
-    resumed if it was stopped. If Kafka Connect does not answer, only the table's state changes, and
-    a note says that the connector was not checked.
+    resumed if it was stopped. So is the other connector of a table whose move is not finished. A
+    FAILED table is put back although Kafka Connect does not answer, or although the other connector
+    cannot be repaired; a note says so.
 
     Raises:
         ConnectError: The connector fails again. Or Kafka Connect does not answer, and the table's
             state is not FAILED.
-        StateError: The table's state is not FAILED, and the connector needs no repair.
+        StateError: The table's state is not FAILED, and no connector needs repair.
     """
     record = require(services, table)
-    names = services.capture_of(record)
+    names, done, notes = services.capture_of(record), list[str](), list[str]()
     try:
         services.connect.status(names.connector)
     except ConnectError as error:
         if record.state is not State.FAILED:
             raise
-        note = (
+        notes = [
             f"connector {names.connector} was not looked at: {error.message}. {error.remedy}"
             " `tributary check` then shows whether the connector runs."
-        )
-        released = _go_on(services, table, State.FAILED, "set to be tried again")
-        return replace(released, details={"notes": [note]})
+        ]
+    else:
+        done += _repaired(services, names)
+        if record.other is not None:
+            try:
+                done += _repaired(services, names_of(services.config, table.source, record.other))
+            except TributaryError as error:
+                if record.state is not State.FAILED:
+                    raise
+                notes = [f"{error.message}. {error.remedy}"]
+    if done and record.state is not State.FAILED:
+        return Outcome(table, "; ".join(done), record.state)
+    released = _go_on(services, table, State.FAILED, "set to be tried again")
+    return replace(released, details={"notes": notes} if notes else {})
+
+
+def _repaired(services: Services, names: CaptureNames) -> list[str]:
+    """Restart or resume a capture's connector if it needs that; return what was done.
+
+    Raises:
+        ConnectError: The connector fails again, or Kafka Connect does not answer.
+    """
     # A command that changes the connector can stop it for a moment, and must not be disturbed.
     with tier_capture.hold_for_change(services, names):
         seen = services.connect.status(names.connector)
@@ -119,12 +139,10 @@ def retry(services: Services, table: TableId) -> Outcome:
             Restarts(services.store).forget(names.connector)
         if failed:
             restart(services.connect, names.connector)
-    if woken or failed or reconnected:
-        services.connect.wait_running(names.connector, progress=services.progress)
-        if record.state is not State.FAILED:
-            done = "resumed" if woken and not failed else "restarted"
-            return Outcome(table, f"{done} connector {names.connector}", record.state)
-    return _go_on(services, table, State.FAILED, "set to be tried again")
+    if not (woken or failed or reconnected):
+        return []
+    services.connect.wait_running(names.connector, progress=services.progress)
+    return [f"{'resumed' if woken and not failed else 'restarted'} connector {names.connector}"]
 
 
 def _go_on(services: Services, table: TableId, origin: State, action: str) -> Outcome:

@@ -52,6 +52,22 @@ def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
     return [record for record in (*known, *moving) if record.state is not State.RETIRED]
 
 
+def users_of(services: Services, capture: CaptureNames) -> frozenset[TableId]:
+    """Return the tables that need a capture.
+
+    A table needs the capture that it follows and the one that its next generation follows. During a
+    move, it also needs the capture that it joins or leaves.
+    """
+    records = (*services.store.tables(), *services.store.builds())
+    return frozenset(
+        record.table
+        for record in records
+        if record.table.source == capture.source
+        and record.state is not State.RETIRED
+        and any(one.tier == capture.tier for one in record.captures)
+    )
+
+
 def dependent(
     services: Services, capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 
+_STOPPED = frozenset({State.PAUSED, State.FAILED, State.NEEDS_BOOTSTRAP})
+"""States in which runs no longer apply changes to a table that they followed."""
+
+
 class Next(str, Enum):
     """What a command does next to take a table to the tier in its settings."""
 
@@ -101,6 +105,58 @@ def joining(record: TableRecord, to: TierCapture, *, at: datetime) -> TableRecor
     )
 
 
+def not_moved(before: TableRecord, now: TableRecord | None, tier: str) -> StateError | None:
+    """Return an error if a table is not where the command was to take it, or has stopped meanwhile.
+
+    Runs and other commands go on during a move, and can mark the table.
+
+    Args:
+        before: The table's record when the command began.
+        now: The table's record now; None if there is none.
+        tier: The tier of the capture to which the settings assign the table.
+    """
+    table, step = before.table, next_of(before, tier)
+    if step is Next.NOTHING:
+        return None
+    if now is None or now.state is State.RETIRED:
+        return StateError(
+            f"table {table} was taken off the plan while it moved to tier {configured_tier(tier)}",
+            remedy=f"Run `tributary onboard {table}` if the table is to be replicated.",
+            table=table,
+        )
+    if now.tier != tier or now.other is not None:
+        return _still_in(now, tier)
+    if now.state not in _STOPPED or (step is Next.LEAVE and now.state is before.state):
+        return None
+    return StateError(
+        f"table {table} is in tier {configured_tier(tier)}, but {_stopped(now)}",
+        remedy=now.remedy or f"See `tributary status {table}` for what it needs.",
+        table=table,
+        state=now.state.value,
+    )
+
+
+def _still_in(record: TableRecord, tier: str) -> StateError:
+    """Return the error of a table whose move to a tier has not ended."""
+    table, there = record.table, configured_tier(record.tier)
+    what = f"has not moved to tier {configured_tier(tier)}: it is in tier {there}"
+    if record.tier == tier and record.other is not None:
+        what = f"has not left the capture of tier {configured_tier(record.other.tier)}"
+    resume = f"`tributary resume {table}`, then " if record.state is State.PAUSED else ""
+    return StateError(
+        f"table {table} {what}" + (f", {_stopped(record)}" if record.state in _STOPPED else ""),
+        remedy=f"Run {resume}`tributary move {table}` again.",
+        table=table,
+        state=record.state.value,
+    )
+
+
+def _stopped(record: TableRecord) -> str:
+    """Return a stopped table's state, and why it has stopped."""
+    why = record.error.message if record.error is not None else record.reason
+    return f"{record.state.value} since {record.updated_at:%Y-%m-%d %H:%M:%S} UTC: {why}"
+
+
 def move(
     services: Services, tables: Sequence[TableId], *, delete_topics: bool = False
 ) -> list[Outcome]:
@@ -130,6 +186,7 @@ class _Move:
         self._services = services
         self._delete_topics = delete_topics
         self._outcomes: dict[TableId, Outcome] = {}
+        self._before: dict[TableId, TableRecord] = {}
 
     def run(self, tables: Sequence[TableId]) -> list[Outcome]:
         ahead = self._ahead(tables)
@@ -148,7 +205,16 @@ class _Move:
         parallel = min(self._services.config.spark.parallel_tables, max(len(ready), 1))
         moved = self._kept(ready, for_each(ready, self._copy, action="move", parallel=parallel))
         self._leave([*moved, *(table for table, step in ahead.items() if step is Next.LEAVE)])
-        return [self._outcomes[table] for table in tables]
+        return [self._ended(table) for table in tables]
+
+    def _ended(self, table: TableId) -> Outcome:
+        """Return a table's outcome, which has an error if the table has not moved after all."""
+        outcome, before = self._outcomes[table], self._before.get(table)
+        if outcome.failed or before is None:
+            return outcome
+        now = self._services.store.get(table)
+        error = not_moved(before, now, self._services.capture(table).tier)
+        return replace(outcome, state=None if now is None else now.state, error=error)
 
     def _ahead(self, tables: Sequence[TableId]) -> dict[TableId, Next]:
         """Return the next step of each table; leave out tables that need no step."""
@@ -156,7 +222,7 @@ class _Move:
 
         def one(table: TableId) -> Outcome:
             record, tier = require(self._services, table), self._services.capture(table).tier
-            ahead[table] = next_of(record, tier)
+            self._before[table], ahead[table] = record, next_of(record, tier)
             return Outcome(table, f"is in tier {configured_tier(tier)} already", record.state)
 
         self._kept(tables, for_each(tables, one, action="move"))
@@ -233,6 +299,9 @@ class _Move:
         where = f"moved to tier {configured_tier(to.tier)}"
         if record.state is State.REGISTERED:
             return Outcome(table, where, record.state)
+        if record.tier != to.tier and not _is_followed(record):
+            # A run has marked the table since the plan. A copy would follow the former capture.
+            raise _still_in(record, to.tier)
         done = resync_table(services.run_context, services.connect, record, to=to)
         clean(services, table)
         return copied(done, where)

@@ -11,8 +11,9 @@ from datetime import datetime, timezone
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from cdc.capture.captured_tables import captures_of
 from cdc.capture.judgement import of_stream
-from cdc.capture.remembered_losses import of_remembered_losses
+from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
 from cdc.run import plan
 from cdc.run.predictions import Predictions
 from cdc.store.lease import held_leases
@@ -22,7 +23,7 @@ from cdc.store.table_state import State, TableRecord
 from cdc.store.task_looks import KeptLooks
 from cdc.store.verifications import Verifications
 from operate.answers import Answers
-from operate.capture_status import CaptureStatus, capture_status, captures_of
+from operate.capture_status import CaptureStatus, capture_status
 from operate.conditions import BY_STATE, Condition, half_copied, joined, of_targets, to_json
 from operate.empty_store import EmptyStore, empty_store
 from operate.shards import SharedStatus, shared_tables
@@ -249,10 +250,11 @@ def status(
     ]
     # Read the heartbeats before the ends of the topics: every commit before a heartbeat is then
     # below its topic's end.
-    answered = answers.captures(captures_of(services, records))
+    captured = captures_of(services.config, records)
+    answered = answers.captures([one.names for one in captured])
     captures = tuple(
-        capture_status(one, services.config.source(one.evidence.names.source).log_limits)
-        for one in answered
+        capture_status(one, of, services.config.source(of.names.source).log_limits)
+        for one, of in zip(answered, captured, strict=True)
     )
     evidence = {
         (one.source, one.tier): it.evidence for one, it in zip(captures, answered, strict=True)
@@ -260,8 +262,8 @@ def status(
     ends, trouble = _end_offsets(answers, records)
     lacking = Quarantine(services.store).counts()
     beats = {(one.source, one.tier): one.beat_at for one in captures}
-    scopes = [*(one.names.resource for one in evidence.values()), *(one.table for one in records)]
-    losses = Losses(services.store).seen(*scopes)
+    scopes = (loss_scopes(one.names, *(it.table for it in one.followed)) for one in captured)
+    losses = Losses(services.store).seen(*chain.from_iterable(scopes))
     tasks = KeptLooks(services.store).all(one.names.connector for one in evidence.values())
     now = datetime.now(timezone.utc)
     look = _SharedFacts(

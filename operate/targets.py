@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
-from cdc.capture.watch import listed
+from cdc.capture.captured_tables import listed
 from cdc.config.tables import configured_tier
 from cdc.run import overdue
 from cdc.run.schedule import REST, Rules

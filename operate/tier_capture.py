@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cdc.capture.captured_tables import captures_of
 from cdc.capture.evidence import known
 from cdc.capture.judgement import Severity, of_capture
 from cdc.capture.known_definition import newest
@@ -38,7 +39,7 @@ from cdc.debezium import (
 from cdc.errors import CaptureError
 from cdc.runtime.failpoints import crash
 from cdc.runtime.waiting import wait_while
-from cdc.store.table_state import State
+from cdc.store.log_marks import LogMarks
 from operate.capture_names import (
     refuse_edited_names,
     refuse_other_writers,
@@ -50,6 +51,7 @@ from operate.lost_capture import (
     dependent,
     not_retired,
     of_another_server,
+    users_of,
 )
 from schemas.table import TableId
 
@@ -92,11 +94,8 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
         place = (capture.source, capture.tier)
         captures[place] = capture
         found.setdefault(place, []).append(table)
-    everything = dict(captures)
-    for record in services.store.tables():
-        if record.table.source in services.config.sources and record.state is not State.RETIRED:
-            capture = services.capture_of(record)
-            everything[(capture.source, capture.tier)] = capture
+    on_plan = [one.names for one in captures_of(services.config, services.store.tables())]
+    everything = captures | {(names.source, names.tier): names for names in on_plan}
     refuse_shared_names(list(everything.values()))
     return [Group(captures[place], tuple(members)) for place, members in found.items()]
 
@@ -138,9 +137,10 @@ def prepare(services: Services, group: Group) -> None:
     # Check the settings before anything is created: a connector with these settings would be
     # refused later.
     _refuse_unsound(services, capture, wanted)
-    services.kafka.ensure_topics({name: capture.topic_config(name) for name in topics(group)})
+    settings = {name: capture.topic_config(name) for name in topics(group)}
+    services.kafka.ensure_topics(settings, services.progress)
     crash("onboard.after_topic")
-    _heal_log(services, capture, source)
+    heal_log(services, capture, source)
     on_source.prepare()
     reconnect(services, capture)
     _require_known(services, capture, source, group.tables)
@@ -287,7 +287,7 @@ def wanted_connector(
         capture.tier,
         config.kafka,
         config.connect,
-        tables={*joining, *(record.table for record in not_retired(services, capture))},
+        tables={*joining, *users_of(services, capture)},
     )
 
 
@@ -402,7 +402,7 @@ def _joined(findings: Sequence[SettingFinding]) -> str:
     return "; ".join(str(finding) for finding in findings)
 
 
-def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None:
+def heal_log(services: Services, capture: CaptureNames, source: Source) -> None:
     """Remove the connector and the slot of a capture that has lost changes.
 
     `prepare` then creates them again. Unpublished copies are discarded. A capture that can continue
@@ -427,37 +427,6 @@ def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None
             services.connect.delete(capture.connector, progress=services.progress)
         if (kept := source.capture(capture).kept_log) is not None:
             kept.drop()
-
-
-def dismantle(
-    services: Services,
-    capture: CaptureNames,
-    *,
-    delete_topics: bool = False,
-    on_source: bool = True,
-) -> list[str]:
-    """Remove the connector, slot and publication of a capture whose last table was removed.
-
-    Args:
-        services: The services of the command.
-        capture: The capture.
-        delete_topics: Whether to delete the capture's own topics. The tables' topics remain.
-        on_source: Whether to remove the slot and the publication, too. If False, the source is not
-            queried.
-
-    Returns:
-        The names of the removed parts, for a message.
-    """
-    there = services.source(capture.source).capture(capture)
-    removed = []
-    if services.connect.delete(capture.connector, progress=services.progress):
-        removed.append(f"connector {capture.connector}")
-    if on_source and (kept := there.kept_log) is not None and kept.drop():
-        removed.append(kept.title)
-    if on_source and (sent := there.sent_tables) is not None:
-        sent.drop()
-        removed.append(sent.title)
-    # No process writes to these topics any more.
-    topics = capture.own_topics if delete_topics else ()
-    removed += [f"topic {topic}" for topic in topics if services.kafka.delete_topic(topic)]
-    return removed
+        # No table continues from the former slot, so its mark must not make the next slot look like
+        # a loss. If a connector creates a slot by itself, the mark stays, and shows the loss.
+        LogMarks(services.store).forget(capture.resource)

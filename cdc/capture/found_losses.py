@@ -6,9 +6,11 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cdc.capture.remembered_losses import table_scope
 from cdc.store.task_looks import Doubt
 
 if TYPE_CHECKING:
+    from cdc.debezium import CaptureNames
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
@@ -24,13 +26,13 @@ class Found:
             rows twice.
     """
 
-    losses: dict[str, str] = field(default_factory=dict)
+    losses: dict[TableId, str] = field(default_factory=dict)
     doubts: dict[str, Doubt] = field(default_factory=dict)
 
     def lose(self, table: TableId, what: str) -> None:
         """Add a message about rows that a table has lost or got twice."""
-        known = self.losses.get(str(table))
-        self.losses[str(table)] = what if known is None else f"{known}; {what}"
+        known = self.losses.get(table)
+        self.losses[table] = what if known is None else f"{known}; {what}"
 
     def doubt(self, table: TableId, offset: int, what: str, fear: str = "missing") -> None:
         """Add the end of a task at which a table may have lost rows or got rows twice.
@@ -43,6 +45,10 @@ class Found:
         """
         advice = f"rows of table {table} can be {fear}; run `tributary verify {table}`"
         self.doubts[str(table)] = Doubt(offset, f"{what}: {advice}")
+
+    def by_scope(self, names: CaptureNames) -> dict[str, str]:
+        """Return the losses by the scope under which those of a table in this capture count."""
+        return {table_scope(names, table): what for table, what in self.losses.items()}
 
     def log(self) -> None:
         """Log each loss and each doubt as a warning."""

@@ -19,7 +19,7 @@ from cdc.capture.evidence import (
 from cdc.capture.judgement import of_capture, of_table
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.recovery import explained
-from cdc.capture.remembered_losses import remember
+from cdc.capture.remembered_losses import loss_scopes, remember, table_scope
 from cdc.capture.skipped_definitions import skipped
 from cdc.capture.strays import stray_topics, written_since
 from cdc.capture.task_looks import TaskLooks
@@ -35,6 +35,7 @@ from cdc.errors import ConnectError, StateError
 from cdc.kafka import never_compacted
 from cdc.log.continuity import Continuity
 from cdc.store.loss_counts import Losses
+from cdc.store.table_state import State
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     from schemas.table import Column, TableId
 
 _log = logging.getLogger(__name__)
+
+_CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
+"""States in which a past loss of the table's capture does not matter to the table."""
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -186,39 +190,68 @@ class Captures:
                 the same error without another query. So a thousand tables do not wait for a
                 thousand time-outs.
         """
-        context, key = self._context, (record.table.source, record.tier)
+        key = (record.table.source, record.tier)
         with self._lock:
             found = self._known.get(key)
             if found is None:
-                found = gather(
-                    context.capture(record),
-                    ServerOpeners(
-                        source=lambda: context.sources[record.table.source],
-                        kafka=lambda: context.kafka,
-                        connect=context.connected,
-                    ),
-                    exactly_once=context.config.connect.exactly_once,
-                    definitions=lambda: context.definitions,
-                    looks=context.looks,
-                )
-                records = self._records(found.names)
-                found = replace(found, strays=self._strays(found.names, records))
-                _warn_of_unknown(found)
-                self._follow_tasks(found.names, records)
-                self._types[found.names.connector] = self._follow_types(found)
-                losses = Losses(context.store)
-                remember(losses, found.names.resource, of_capture(found))
-                for table in found.strays:
-                    remember(losses, table, of_table(found, table))
-                if isinstance(found.continuity, Continuity):
-                    context.looks.leave(found.names, found.continuity)
-                tables = [one.table for one in records]
-                self._losses[key] = losses.seen(found.names.resource, record.table, *tables)
-                self._known[key] = found
+                found = self._known[key] = self._gathered(self._context.capture(record))
         for error in found.errors:
             if not isinstance(error, ConnectError):
                 raise error
         return found
+
+    def _gathered(self, names: CaptureNames) -> CaptureEvidence:
+        """Gather the evidence of a capture, and count the losses that it shows."""
+        context = self._context
+        found = gather(
+            names,
+            ServerOpeners(
+                source=lambda: context.sources[names.source],
+                kafka=lambda: context.kafka,
+                connect=context.connected,
+            ),
+            exactly_once=context.config.connect.exactly_once,
+            definitions=lambda: context.definitions,
+            looks=context.looks,
+        )
+        records = self._records(names)
+        found = replace(found, strays=self._strays(names, records))
+        _warn_of_unknown(found)
+        self._follow_tasks(names, records)
+        self._types[names.connector] = self._follow_types(found)
+        compared = found.continuity
+        if isinstance(compared, Continuity) and not context.looks.is_newest(names, compared):
+            # Another process has looked meanwhile, and has counted a loss that it found; or a
+            # command has created the slot again, from which no table has read before.
+            found = replace(found, continuity=None)
+        losses = Losses(context.store)
+        remember(losses, names.resource, of_capture(found))
+        for table in found.strays:
+            remember(losses, table_scope(names, table), of_table(found, table))
+        if isinstance(found.continuity, Continuity):
+            context.looks.leave(names, found.continuity)
+        tables = (one.table for one in records)
+        self._losses[names.source, names.tier] = losses.seen(*loss_scopes(names, *tables))
+        return found
+
+    def look_at_all(self, records: Collection[TableRecord]) -> None:
+        """Gather the evidence of all captures of tables, so that a loss is counted for each table.
+
+        A loss can begin and end while all tables of a capture are being copied, PAUSED or FAILED,
+        or before a table has moved to the capture. Without this look, it would leave no trace.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        tables = {record.table for record in records}
+        moving = (one for one in self._planned() if one.beside and one.table in tables)
+        dependent = (record for record in (*moving, *records) if record.state not in _CUT_OFF)
+        by_capture = {(one.table.source, one.tier): one for one in dependent}
+        for (source, tier), record in by_capture.items():
+            try:
+                self.evidence(record)
+            except TributaryError as error:
+                _log.warning("the capture of %s, tier %s, was not checked: %s", source, tier, error)
 
     def gather_again(self, record: TableRecord) -> CaptureEvidence:
         """Gather the evidence of a table's capture again, and return the new evidence.
@@ -233,7 +266,12 @@ class Captures:
         return self.evidence(record)
 
     def _records(self, names: CaptureNames) -> list[TableRecord]:
-        """Return the records of a capture's tables; one read of the store serves all captures.
+        """Return the records of a capture's tables."""
+        of = (names.source, names.tier)
+        return [one for one in self._planned() if (one.table.source, one.tier) == of]
+
+    def _planned(self) -> list[TableRecord]:
+        """Return the records of all tables; one read of the store serves all captures.
 
         A table that moves to another tier has two records: its own record in the former tier, and
         its next generation's record in the new tier.
@@ -244,8 +282,7 @@ class Captures:
             builds = self._context.store.builds()
             moving = [one for one in builds if tiers.get(one.table) != one.tier]
             self._plan = [*tables, *moving]
-        of = (names.source, names.tier)
-        return [one for one in self._plan if (one.table.source, one.tier) == of]
+        return self._plan
 
     def _follow_tasks(self, names: CaptureNames, records: Sequence[TableRecord]) -> None:
         """Search for ends of the connector's tasks, and count changes that were lost there.

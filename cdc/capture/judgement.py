@@ -184,7 +184,10 @@ def why_silent(
         return _quiet(name, what, life, remedy)
     if health is None:
         what = f"there is no {name}, and changes wait in the source's log"
-        remedy = "Run `tributary onboard` for one of its tables, which creates it."
+        remedy = (
+            "Run `tributary onboard` for one of its tables, or `tributary move` for one that moves,"
+            " which creates it."
+        )
         return Finding(Severity.WAITING, name, what, remedy)
     if health.failure is not None:
         return Finding(Severity.WAITING, name, health.failure, health.remedy)

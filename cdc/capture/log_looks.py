@@ -54,10 +54,21 @@ class LogLooks:
             TributaryError: The source, Kafka or the registry does not answer, or the state store
                 cannot be used.
         """
-        earlier = self._marks.of(str(names.resource))
+        earlier = self._marks.of(names.resource)
         return capture.continuity(
             earlier, lambda file: sent_since(self._kafka(), self._registry(), names, file)
         )
+
+    def is_newest(self, names: CaptureNames, found: Continuity) -> bool:
+        """Whether no process has replaced or removed the mark with which a log was compared.
+
+        If one has, the comparison's loss must not be counted: that process has counted it, or the
+        loss is none. A second count would discard the copies that began between the two.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        return self._marks.of(names.resource) == found.earlier
 
     def leave(self, names: CaptureNames, found: Continuity) -> None:
         """Store the mark of a capture's look.
@@ -68,7 +79,7 @@ class LogLooks:
         Raises:
             StateError: The state store cannot be used.
         """
-        self._marks.move(str(names.resource), found.earlier, found.mark)
+        self._marks.move(names.resource, found.earlier, found.mark)
 
     def follow(self, names: CaptureNames, source: Source) -> None:
         """Compare a source's log with the mark of the capture's last look, and store a new mark.
@@ -80,14 +91,10 @@ class LogLooks:
         """
         capture = source.capture(names)
         found = self.compare(names, capture)
-        if found is not None and self._marks.of(str(names.resource)) != found.earlier:
-            # Another process has looked meanwhile, and has counted a loss that it found. A second
-            # count would discard the copies that began between the two.
+        if found is not None and not self.is_newest(names, found):
             found = self.compare(names, capture)
         if found is None:
             return
         if found.lost is not None:
-            Losses(self._store).note(
-                str(names.resource), f"{capture.log_health().title} {found.lost}"
-            )
+            Losses(self._store).note(names.resource, f"{capture.log_health().title} {found.lost}")
         self.leave(names, found)

@@ -85,9 +85,8 @@ def require_as_onboarded(config: Config, record: TableRecord) -> None:
             with its former and its present value.
     """
     if record.table.source in config.sources:
-        require_same_names(
-            record, names(record.table.source, config.source(record.table.source), record.tier)
-        )
+        capture = names(record.table.source, config.source(record.table.source), record.tier)
+        require_same_names(record.table, record.captured, capture)
     if record.shard is None and (now := config.own_path(record.table)) != record.base_path:
         raise ConfigError(
             f"table {record.table} was onboarded to {record.base_path}, but lake.url and its name"
@@ -99,33 +98,35 @@ def require_as_onboarded(config: Config, record: TableRecord) -> None:
         )
 
 
-def require_same_names(record: TableRecord, now: CaptureNames) -> None:
+def require_same_names(table: TableId, of: TierCapture, now: CaptureNames) -> None:
     """Refuse names of a capture that differ from those with which a table was onboarded.
 
     Args:
-        record: The table, or another table of the same source and tier.
+        table: The table, or another table of the same source and tier.
+        of: The capture as the table's record names it.
         now: The configured names of the capture.
 
     Raises:
         ConfigError: A name differs. The error names the setting with its former and present value.
     """
-    if record.capture is None or record.capture == capture_record(now):
+    known = of.capture
+    if known is None or known == capture_record(now):
         return
     # A PostgreSQL source's connector has the name of its slot.
     settings = ("topic_prefix", "publication", "slot" if now.slot else "connector")
     edited = {
-        f"sources.{now.source}.{name}": (getattr(record.capture, name), getattr(now, name))
+        f"sources.{now.source}.{name}": (getattr(known, name), getattr(now, name))
         for name in settings
-        if getattr(record.capture, name) != getattr(now, name)
+        if getattr(known, name) != getattr(now, name)
     }
     found = "; ".join(
         f"{name} gave {was} then, and gives {is_} now" for name, (was, is_) in edited.items()
     )
     raise ConfigError(
-        f"table {record.table} was onboarded with other names of its capture: {found}",
+        f"table {table} was onboarded with other names of its capture: {found}",
         remedy=f"Set {' and '.join(edited)} back; or run `tributary offboard` for all tables of"
         f" source {now.source} in tier {configured_tier(now.tier)}, which removes the capture with"
         " the former names, then `tributary onboard` for them.",
-        table=record.table,
+        table=table,
         field=next(iter(edited)),
     )

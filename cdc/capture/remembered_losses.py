@@ -24,19 +24,42 @@ class RememberedLossError(LostHistoryError):
     """The state store has counted a loss for a table or its capture since the table's O."""
 
 
-def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None:
+def remember(losses: Losses, scope: str, findings: Iterable[Finding]) -> None:
     """Count a loss in the state store if the findings show a loss of changes.
 
     Args:
         losses: The counts in the state store.
-        scope: What the findings are about: the resource of a capture, or a table.
+        scope: What the findings are about: the resource of a capture, or a `table_scope`.
         findings: The findings.
 
     Raises:
         StateError: The state store cannot be used.
     """
     if problems := stopping([*findings]):
-        losses.note(str(scope), "; ".join(problems))
+        losses.note(scope, "; ".join(problems))
+
+
+def table_scope(names: CaptureNames, table: TableId) -> str:
+    """Return the name under which the losses of one table in one capture are counted.
+
+    A table that moves to another tier is in two captures. What is lost in one of them does not stop
+    the generation that follows the other one.
+
+    Args:
+        names: The capture.
+        table: The table.
+    """
+    return f"table {table} in {names.resource}"
+
+
+def loss_scopes(names: CaptureNames, *tables: TableId) -> tuple[str, ...]:
+    """Return the names under which losses are counted for a capture, and for tables in it.
+
+    Args:
+        names: The capture.
+        tables: The tables.
+    """
+    return (names.resource, *(table_scope(names, table) for table in tables))
 
 
 def times(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> int:
@@ -93,4 +116,4 @@ def of_remembered_losses(
 
 
 def _of(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> list[Loss]:
-    return [seen[scope] for scope in (names.resource, str(table)) if scope in seen]
+    return [seen[scope] for scope in loss_scopes(names, table) if scope in seen]

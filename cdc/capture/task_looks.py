@@ -163,7 +163,7 @@ class TaskLooks:
         now = replace(now, doubts={**_remaining(known, following), **found.doubts})
         if not is_worth_keeping(now, known):
             return known
-        if not self._looks.move(names.connector, earlier, NextLook(now, found.losses)):
+        if not self._looks.move(names.connector, earlier, NextLook(now, found.by_scope(names))):
             return kept  # another process has looked meanwhile
         found.log()
         return now

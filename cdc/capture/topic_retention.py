@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cdc.capture.watch import UNWATCHED, listed
+from cdc.capture.captured_tables import captures_of, listed
+from cdc.capture.watch import UNWATCHED
 from cdc.kafka import Expiry, expiries
 
 if TYPE_CHECKING:
@@ -60,13 +61,11 @@ def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiri
     """
     wanted: dict[str, int] = {}
     retention_ms = context.config.kafka.topic.retention_ms
-    for record in records:
-        if record.state in UNWATCHED or record.table.source not in context.config.sources:
-            continue
-        wanted[record.topic] = retention_ms
-        capture = context.capture(record)
-        for topic in capture.evidence_topics:
-            own = capture.topic_config(topic)
+    read = (record for record in records if record.state not in UNWATCHED)
+    for one in captures_of(context.config, read):
+        wanted |= dict.fromkeys(one.topics, retention_ms)
+        for topic in one.names.evidence_topics:
+            own = one.names.topic_config(topic)
             wanted[topic] = int(own.get("retention.ms", retention_ms))
     known = dict(context.topic_settings)
     context.topic_settings.clear()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from cdc.capture.captured_tables import captures_of, listed
 from cdc.capture.gathering import health
 from cdc.capture.judgement import Finding, Severity, why_silent
 from cdc.capture.recovery import disconnected, explained, restart_connector
@@ -17,6 +18,7 @@ from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import State
 
 if TYPE_CHECKING:
+    from cdc.capture.captured_tables import CapturedTables
     from cdc.capture.evidence import ConnectorHealth, SignsOfLife
     from cdc.capture.recovery import FailedConnector
     from cdc.debezium import CaptureNames
@@ -28,7 +30,6 @@ _log = logging.getLogger(__name__)
 
 UNWATCHED = frozenset({State.RETIRED, State.NEEDS_BOOTSTRAP})
 """States of tables that need no changes from their capture."""
-_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -40,17 +41,23 @@ class Silence:
         tables: The tables that get no changes.
         reason: Why the capture sends no changes.
         remedy: What to do.
+        moving: The tables whose next generation gets no changes, or that have not left the capture,
+            since their move to another tier is not finished.
     """
 
     capture: CaptureNames
     tables: tuple[TableId, ...]
     reason: str
     remedy: str
+    moving: tuple[TableId, ...] = ()
 
     @property
     def message(self) -> str:
         """The message for an operator: the names of the tables, and why the capture is silent."""
-        return f"{self.reason}; until then no changes come for {listed(self.tables)}"
+        if not self.tables:
+            return self.reason  # names the tables that move
+        waits = f", and the move of {listed(self.moving)} waits" if self.moving else ""
+        return f"{self.reason}; until then no changes come for {listed(self.tables)}{waits}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the capture, its tables, the reason and the remedy as values for JSON."""
@@ -61,13 +68,8 @@ class Silence:
             "message": self.message,
             "remedy": self.remedy,
             "tables": [str(table) for table in self.tables],
+            "moving": [str(table) for table in self.moving],
         }
-
-
-def listed(names: Sequence[object]) -> str:
-    """Return the first names of a list and the number of further names, as ``a, b and 3 more``."""
-    named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
-    return f"{named} and {more} more" if more > 0 else named
 
 
 def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silence]:
@@ -84,12 +86,19 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
         KafkaError: The cluster does not answer.
         StateError: The state store cannot be used.
     """
-    groups: dict[CaptureNames, list[TableId]] = {}
-    for record in records:
-        if record.state not in UNWATCHED and record.table.source in context.config.sources:
-            groups.setdefault(context.capture(record), []).append(record.table)
-    beats = context.kafka.newest_times(capture.heartbeat_topic for capture in groups)
-    return list(_Watch(context, beats).silences(groups))
+    watched = [*map(_watched, captures_of(context.config, records))]
+    beats = context.kafka.newest_times(one.names.heartbeat_topic for one in watched if one.records)
+    return list(_Watch(context, beats).silences(one for one in watched if one.records))
+
+
+def _watched(capture: CapturedTables) -> CapturedTables:
+    """Return a capture without the tables that need no changes from it."""
+    needing = tuple(record for record in capture.followed if record.state not in UNWATCHED)
+    return replace(capture, followed=needing)
+
+
+def _sorted(records: Iterable[TableRecord]) -> tuple[TableId, ...]:
+    return tuple(sorted(record.table for record in records))
 
 
 class _Watch:
@@ -108,15 +117,16 @@ class _Watch:
         self._former_ends = dict(context.topic_ends)
         context.topic_ends.clear()
 
-    def silences(self, groups: Mapping[CaptureNames, Sequence[TableId]]) -> Iterator[Silence]:
+    def silences(self, captures: Iterable[CapturedTables]) -> Iterator[Silence]:
         """Yield the captures that send no changes.
 
         The method also restarts failed and disconnected connectors.
 
         Args:
-            groups: By capture, its tables.
+            captures: The captures.
         """
-        for capture, tables in groups.items():
+        for one in captures:
+            capture = one.names
             try:
                 silences = self._judged(capture)
                 if silences is not None:
@@ -128,7 +138,9 @@ class _Watch:
                 _log.info("connector %s was not restarted: %s", capture.connector, held)
                 continue
             if silences is not None:
-                silent = Silence(capture, tuple(sorted(tables)), silences.message, silences.remedy)
+                told = one.told(silences)
+                tables, moving = _sorted(one.followed), _sorted(one.moving)
+                silent = Silence(capture, tables, told.message, told.remedy, moving)
                 _log.warning("%s", silent.message)
                 yield silent
 

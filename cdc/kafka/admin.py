@@ -29,6 +29,7 @@ from cdc.runtime.waiting import wait_while
 
 if TYPE_CHECKING:
     from cdc.config import KafkaConfig
+    from cdc.runtime.progress import Progress
 
 _POLL_S = 0.1
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -67,7 +68,9 @@ class KafkaAdmin:
         )[""]
         return str(found.cluster_id), len(found.nodes)
 
-    def ensure_topics(self, wanted: Mapping[str, Mapping[str, str]]) -> dict[str, TopicInfo]:
+    def ensure_topics(
+        self, wanted: Mapping[str, Mapping[str, str]], progress: Progress | None = None
+    ) -> dict[str, TopicInfo]:
         """Create topics, or check that the existing ones are suitable; return their descriptions.
 
         A new topic has ``cleanup.policy=delete``, since compaction would remove changes that the
@@ -77,14 +80,16 @@ class KafkaAdmin:
 
         Args:
             wanted: By topic, the settings that override those of ``kafka.topic``.
+            progress: Shows the wait for a quota of the cluster for changes of topics.
 
         Raises:
+            ThrottledError: Such a quota lets no further topic be created.
             KafkaError: A topic cannot be created, or it exists with several partitions, with
                 compaction, or with a retention that is too short.
         """
         settings = {name: self.new_topic_settings(config) for name, config in wanted.items()}
         factor = self._topic.replication_factor
-        return topic_creation.ensure(self, self._client, self._admin, settings, factor)
+        return topic_creation.ensure(self, self._client, self._admin, settings, factor, progress)
 
     def ensure_topic(self, name: str, *, config: Mapping[str, str] | None = None) -> TopicInfo:
         """Create one topic, or check that the existing one is suitable; see `ensure_topics`."""

@@ -12,10 +12,14 @@ from confluent_kafka import admin as ck_admin
 from cdc.errors import KafkaError
 from cdc.kafka.client import KafkaClient, missing
 from cdc.kafka.topic_values import TopicInfo
+from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from cdc.kafka.admin import KafkaAdmin
+    from cdc.runtime.progress import Progress
 
 PARTITIONS = 1
 """Partitions of a topic. With more than one, the delete and the insert of a key change could be in
@@ -25,8 +29,17 @@ _AT_ONCE = 100
 """The most topics in one request. A controller writes all of a request in one batch of records,
 which has a bound."""
 
+_THROTTLED = ck.KafkaError.THROTTLING_QUOTA_EXCEEDED
+_QUOTA_S = 120.0
+"""Bound of the wait for a quota that lets no further topic be created, in seconds."""
+_QUOTA_POLL_S = (1.0, 10.0)
+
 Settings = Mapping[str, Mapping[str, str]]
 """The settings of topics, by topic."""
+
+
+class ThrottledError(KafkaError):
+    """A quota of the cluster for changes of topics lets no further topic be created."""
 
 
 def ensure(
@@ -35,6 +48,7 @@ def ensure(
     admin: ck_admin.AdminClient,
     wanted: Settings,
     replication_factor: int,
+    progress: Progress | None = None,
 ) -> dict[str, TopicInfo]:
     """Create the topics that are missing, and check that existing ones are suitable.
 
@@ -46,11 +60,13 @@ def ensure(
         admin: The admin client of the same cluster.
         wanted: The settings that a new topic gets, by topic.
         replication_factor: The replication factor of a new topic; -1 for the broker's default.
+        progress: Shows the wait for a quota of the cluster.
 
     Returns:
         The topics' descriptions, in the order of ``wanted``.
 
     Raises:
+        ThrottledError: A quota of the cluster lets no further topic be created.
         KafkaError: A topic cannot be created, or it exists with another number of partitions, with
             compaction, or with a retention that is too short.
     """
@@ -58,7 +74,7 @@ def ensure(
     _check(kafka, {name: wanted[name] for name in wanted if name in existing}, existing)
     new = {name: settings for name, settings in wanted.items() if name not in existing}
     for part in _parts(new):
-        _create(client, admin, part, replication_factor)
+        _create_all(client, admin, part, replication_factor, progress)
     made = _wait_for(kafka, new, client.timeout_s)
     _check(kafka, new, made)  # another program could have created one of them meanwhile
     return {name: (existing | made)[name] for name in wanted}
@@ -70,12 +86,51 @@ def _parts(wanted: Settings) -> Iterator[Settings]:
         yield part
 
 
+def _create_all(
+    client: KafkaClient,
+    admin: ck_admin.AdminClient,
+    wanted: Settings,
+    replication_factor: int,
+    progress: Progress | None,
+) -> None:
+    """Create topics; wait for a quota for changes of topics as long as it lets some through.
+
+    Managed clusters have such quotas (`controller_mutation_rate`). A request can then create some
+    of its topics, and refuse the others for a moment.
+    """
+    left = _create(client, admin, wanted, replication_factor)
+    if not left:
+        return
+
+    def refused() -> str:
+        nonlocal left
+        left = _create(client, admin, left, replication_factor)
+        return f"{len(left):,} topics are left" if left else ""
+
+    with shown_as("wait for the cluster's quota for changes of topics", progress) as task:
+        while left:
+            before = len(left)
+            wait_while(refused, timeout_s=_QUOTA_S, poll_s=_QUOTA_POLL_S, task=task)
+            if len(left) == before:
+                topic = next(iter(left))
+                raise ThrottledError(
+                    f"Kafka at {client.servers} refused to create topic {topic} for"
+                    f" {_QUOTA_S:.0f} s, since a quota for changes of topics is used up;"
+                    f" {len(left):,} topics of the request are left",
+                    remedy="Run the same command again, which creates what is left. If it fails"
+                    " again, raise controller_mutation_rate of the user in kafka.security, or ask"
+                    " whoever runs the cluster to do so.",
+                    topic=topic,
+                )
+
+
 def _create(
     client: KafkaClient,
     admin: ck_admin.AdminClient,
     wanted: Settings,
     replication_factor: int,
-) -> None:
+) -> Settings:
+    """Create topics; return those that a quota for changes of topics has refused."""
     topics = [
         ck_admin.NewTopic(
             name,
@@ -85,13 +140,27 @@ def _create(
         )
         for name, settings in wanted.items()
     ]
+    answers: dict[str, Future[None]] = {}
+
+    def request() -> Mapping[str, Future[None]]:
+        answers.update(
+            admin.create_topics(
+                topics, operation_timeout=client.timeout_s, request_timeout=client.timeout_s
+            )
+        )
+        return answers
+
     client.call(
         f"create topic {next(iter(wanted))}" if len(wanted) == 1 else "create topics",
-        lambda: admin.create_topics(
-            topics, operation_timeout=client.timeout_s, request_timeout=client.timeout_s
-        ),
-        ignored=frozenset({ck.KafkaError.TOPIC_ALREADY_EXISTS}),
+        request,
+        ignored=frozenset({ck.KafkaError.TOPIC_ALREADY_EXISTS, _THROTTLED}),
     )
+    return {name: wanted[name] for name, answer in answers.items() if _is_throttled(answer)}
+
+
+def _is_throttled(answer: Future[None]) -> bool:
+    error = answer.exception()
+    return isinstance(error, ck.KafkaException) and error.args[0].code() == _THROTTLED
 
 
 def _wait_for(kafka: KafkaAdmin, new: Settings, timeout_s: float) -> dict[str, TopicInfo]:

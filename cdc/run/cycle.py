@@ -38,7 +38,7 @@ from cdc.run.workers import Work, Workers
 from cdc.runtime import task_watch
 from cdc.runtime.spark import has_ended
 from cdc.store.error_record import ErrorRecord
-from cdc.store.table_state import State, TableRecord
+from cdc.store.table_state import TableRecord
 from schemas.errors import TributaryError
 from schemas.fingerprint import READ_AT
 
@@ -58,8 +58,6 @@ _PART_OF_ROUNDS = 0.2
 """Largest share of the time that rounds may use while tables run, since a round uses a core."""
 _SMALLEST_COMMIT = 50_000
 """Events that a commit may have in any case, however long they take."""
-_CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
-"""States in which a past loss of the table's capture does not matter to the table."""
 
 
 def run_tables(
@@ -130,7 +128,7 @@ def _round(
     work = _find_work(context, captures, wanted, look_at_idle=look_at_idle, spaced=spaced)
     workers.offer(work if wanted else (), looked=look_at_idle)
     if look_at_idle:
-        _look_at_captures(captures, records)
+        captures.look_at_all(records)
 
 
 def _runnable(context: RunContext, records: Iterable[TableRecord]) -> list[TableRecord]:
@@ -151,20 +149,6 @@ def _tidy(
     idle = (record for record in wanted if record.table not in ran)
     # A changed partition_by is that of a copy to come, not of the published table.
     name_idle(context, [record for record in idle if not _edited(context, record)])
-
-
-def _look_at_captures(captures: Captures, records: Iterable[TableRecord]) -> None:
-    """Gather the evidence of all captures, so that a loss is counted for each of their tables.
-
-    A loss can begin and end while all tables of a capture are being copied, PAUSED or FAILED.
-    Without this function, such a loss would leave no trace.
-    """
-    dependent = (record for record in records if record.state not in _CUT_OFF)
-    for (source, tier), record in {(one.table.source, one.tier): one for one in dependent}.items():
-        try:
-            captures.evidence(record)
-        except TributaryError as error:
-            _log.warning("the capture of %s, tier %s, was not checked: %s", source, tier, error)
 
 
 def _find_work(

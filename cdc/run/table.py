@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cdc.capture import position_check
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
-from cdc.capture.remembered_losses import check_losses
+from cdc.capture.remembered_losses import check_losses, loss_scopes, table_scope
 from cdc.capture.topic_facts import one_topic, still_in_topic
 from cdc.errors import (
     FencedError,
@@ -334,7 +334,7 @@ class _TableRun:
         obstacles = capture.audit_table(source_table)
         own = of_table(evidence, self._table, obstacles, self._record)
         position_check.check_capture(self._table, stopping([*of_capture(evidence), *own]))
-        seen = self._losses.seen(evidence.names.resource, self._table)
+        seen = self._losses.seen(*loss_scopes(evidence.names, self._table))
         check_losses(seen, evidence.names, self._record)
         lake = self._context.config.lake
         reported = self._captures.statements(self._record)
@@ -450,9 +450,9 @@ class _TableRun:
         self._lease.check()
         self._require_same_attempt(self._context.store.newest(self._record))
         if counts_as_loss(error, beside=self._record.beside):
-            shared = isinstance(error, LostLogError)
-            scope = self._context.capture(self._record).resource if shared else self._table
-            self._losses.note(str(scope), error.message)
+            names, shared = self._context.capture(self._record), isinstance(error, LostLogError)
+            scope = names.resource if shared else table_scope(names, self._table)
+            self._losses.note(scope, error.message)
         at = self._context.store.now()  # another machine can retry the table
         self._save(lambda record: stopped(record, error, at=at), self._stopped)
         self.result = replace(self.result, state=self._record.state, error=ErrorRecord.of(error))

@@ -71,3 +71,17 @@ class LogMarks:
                 connection.execute(sa.update(log_mark_rows).where(unchanged).values(**values))
         except IntegrityError:
             return  # another process has left the first mark
+
+    def forget(self, scope: str) -> None:
+        """Remove a capture's mark, since what it was read from is removed or will be created.
+
+        A process that has read the mark cannot store one in its place (see `move`).
+
+        Args:
+            scope: The capture's name, `CaptureNames.resource`.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        with self._store.transaction() as connection:
+            connection.execute(sa.delete(log_mark_rows).where(log_mark_rows.c.scope == scope))

@@ -54,7 +54,7 @@ class Losses:
         """Count a loss in the state store.
 
         Args:
-            scope: Name of the capture (`CaptureNames.resource`) or table that has lost changes.
+            scope: What has lost changes: a capture (`CaptureNames.resource`), or a table in it.
             what: What was lost, as a sentence without a period.
 
         Raises:
@@ -65,16 +65,16 @@ class Losses:
         except IntegrityError:  # another process has just counted the first one
             self._count(scope, what)
 
-    def seen(self, *scopes: object) -> Mapping[str, Loss]:
+    def seen(self, *scopes: str) -> Mapping[str, Loss]:
         """Return the stored losses by name, without the names that have no loss.
 
         Args:
-            scopes: Names of captures (`CaptureNames.resource`), and tables.
+            scopes: Names of captures (`CaptureNames.resource`), and of tables in captures.
 
         Raises:
             StateError: The state store cannot be used.
         """
-        asked = sa.select(loss_rows).where(loss_rows.c.scope.in_([str(one) for one in scopes]))
+        asked = sa.select(loss_rows).where(loss_rows.c.scope.in_(scopes))
         with self._store.transaction() as connection:
             return {
                 row.scope: Loss(row.times, row.what, _moment(row.seen_at))
@@ -99,7 +99,7 @@ def count_loss(
     Args:
         connection: The transaction's connection.
         clock: The database's clock.
-        scope: Name of the capture (`CaptureNames.resource`) or table that has lost changes.
+        scope: What has lost changes: a capture (`CaptureNames.resource`), or a table in it.
         what: What was lost, as a sentence without a period.
 
     Raises:

@@ -77,11 +77,15 @@ class Store:
         return self._records(beside=False)
 
     def topics(self, source: str, tier: str) -> list[str]:
-        """Return the topic of each recorded table that belongs to the source and the tier."""
+        """Return the topics of recorded tables in the capture of a source and a tier.
+
+        A table whose move is not finished has a topic in each of two captures.
+        """
         return [
-            record.topic
+            one.topic
             for record in self.tables()
-            if (record.table.source, record.tier) == (source, tier)
+            for one in record.captures
+            if (record.table.source, one.tier) == (source, tier)
         ]
 
     def builds(self) -> list[TableRecord]:

@@ -242,6 +242,11 @@ class TableRecord(Part):
         return self.state is State.PAUSED and self.error is not None
 
     @property
+    def captures(self) -> tuple[TierCapture, ...]:
+        """All captures that can have the table: `captured`, and that of a move not finished."""
+        return (self.captured,) if self.other is None else (self.captured, self.other)
+
+    @property
     def never_published(self) -> bool:
         """Whether no copy of the table was ever published, so that the table has no readers."""
         return self.generation == 1 and (self.resume_to or self.state) in _UNPUBLISHED

@@ -101,7 +101,7 @@ class NextLook:
 
     Args:
         look: The look.
-        losses: By table, what the table has lost, as a sentence without a period.
+        losses: What was lost, as a sentence without a period, by the name under which it counts.
     """
 
     look: TaskLook
@@ -182,6 +182,6 @@ class KeptLooks(StoredLooks[TaskLook]):
         with self._store.transaction() as connection:
             if not self.replace(connection, connector, earlier, now.look):
                 return False
-            for table, what in sorted(now.losses.items()):
-                count_loss(connection, self._store.clock, table, what)
+            for scope, what in sorted(now.losses.items()):
+                count_loss(connection, self._store.clock, scope, what)
         return True

@@ -39,7 +39,7 @@ def conditions(texts: Iterable[str]) -> frozenset[Condition]:
 
 def show_found(renderer: Renderer, found: Found) -> None:
     """Print the conditions for which the command fails, with some of their tables or captures."""
-    from cdc.capture.watch import listed
+    from cdc.capture.captured_tables import listed
 
     for condition, names in found.items():
         renderer.line(f"Not as it should be: {condition.value}: {listed(names)}", style="red")

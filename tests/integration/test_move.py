@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cdc.store.log_marks import LogMarks
+from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State
 from operate.tier_capture import members
 from stack.mysql_software import MARIADB
@@ -102,6 +104,8 @@ def test_a_table_moves_to_another_tier_and_back_while_it_is_written_to(person: P
     kept = shop.services.source(shop.database.name).capture(fast).kept_log
     assert kept is None or not kept.exists()
     assert not shop.services.kafka.topics([record.topic])
+    # A slot of this name that is made later has decoded less, and nothing is lost.
+    assert LogMarks(shop.services.store).of(fast.resource) is None
     assert captured(shop, "lines_") == {"orders", "lines_"}
     person.done("verify", orders, lines)
 
@@ -128,6 +132,73 @@ def test_a_move_that_is_called_off_or_turned_leaves_no_capture_behind(
         assert (record.tier, record.other) == (ends_in, None)
         assert fast.connector not in shop.services.connect.names()
         person.done("verify", orders)
+
+
+@pytest.mark.breadth
+@for_each_kind(POSTGRES, MARIADB)
+def test_the_capture_of_a_move_that_was_cut_off_is_watched(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs of the table go on, and everything that looks at captures names the table."""
+    shop = person.shop
+    shop.create("orders", ROWS)
+    orders = shop.database.label("orders")
+    person.done("onboard", orders)
+    assign(person, orders="fast")
+    interrupted(person, monkeypatch, "move.after_join")
+    fast, connect = shop.services.capture(shop.table("orders")), shop.services.connect
+    assert person.run("run").code == 0, "its capture works"
+    shown = {one["tier"]: one for one in person.run("status").documents[0]["captures"]}
+    assert shown["fast"]["connector"] == "running"
+    assert shown["fast"]["moving"] == [str(shop.table("orders"))]
+
+    connect.stop(fast.connector)
+    shop.database.execute("UPDATE orders SET v = v + 1")
+    shop.settle("orders")
+    told = person.run("run")
+    assert told.code == 3, told.documents
+    assert f"connector {fast.connector} is STOPPED; it concerns the move of" in told.messages
+    assert (shop.record("orders").tier, person.state("orders")) == ("default", State.INCREMENTAL)
+    shop.assert_equal("orders")
+    for command in ("status", "check"):
+        said = person.run(command)
+        assert said.code == 3 or command == "check", said.documents
+        assert f"connector {fast.connector} is STOPPED; it concerns" in str(said.documents)
+
+    remedy = next(one for one in told.remedies if "tributary move" in one)
+    assert remedy.startswith("To resume it, run `tributary retry` for one of its tables.")
+    person.done("retry", orders)
+    assert person.run("run").code == 0
+    connect.delete(fast.connector)
+    told = person.run("run")
+    assert f"there is no connector {fast.connector}" in told.messages
+    (remedy,) = (one for one in told.remedies if "tributary move" in one)
+    assert f"Then run `tributary move {shop.table('orders')}`" in remedy
+    person.done("move", orders)
+    assert (shop.record("orders").tier, shop.record("orders").other) == ("fast", None)
+    person.done("run")
+    person.done("verify", orders)
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("database", [POSTGRES], indirect=True)
+def test_a_tier_that_comes_back_begins_without_the_loss_of_its_former_slot(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = person.shop
+    shop.create("orders", ROWS)
+    orders = shop.database.label("orders")
+    person.done("onboard", orders)
+    default = shop.services.capture(shop.table("orders"))
+    for tiers in ({"orders": "fast"}, {}, {"orders": "fast"}):
+        assign(person, **tiers)
+        person.done("move", orders)
+        shop.database.execute("UPDATE orders SET v = v + 1")
+        person.done("run")
+        person.done("status")
+    fast = shop.services.capture(shop.table("orders"))
+    assert dict(Losses(shop.services.store).seen(fast.resource, default.resource)) == {}
+    person.done("verify", orders)
 
 
 @pytest.mark.breadth

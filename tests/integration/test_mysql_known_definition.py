@@ -8,6 +8,7 @@ import pytest
 
 from cdc.capture.gathering import Captures
 from cdc.capture.known_definition import differences, newest
+from cdc.capture.remembered_losses import loss_scopes
 from cdc.capture.topic_facts import one_topic
 from cdc.rows.binlog_values import NUMBER_AS_TRUE
 from cdc.run.table import run_table
@@ -240,7 +241,7 @@ def test_evidence_from_before_a_resync_finds_no_loss_in_the_new_generation(shop:
     succeeded(resync(shop.services, [record.table]))
     topic = one_topic(context, record.topic)
     assert run_table(context, record, captures=captures, topic=topic).error is None
-    assert not Losses(context.store).seen(str(names.resource), record.table)
+    assert not Losses(context.store).seen(*loss_scopes(names, record.table))
     shop.database.execute("INSERT INTO orders VALUES (1)")
     shop.settle("orders")
     run_without_error(shop)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cdc.capture.remembered_losses import loss_scopes
 from cdc.lake.publish import current_path
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State
@@ -91,7 +92,8 @@ def test_changes_are_followed_through_a_resync_or_refused(shop: Shop) -> None:
 
     shop.database.execute("UPDATE orders SET name = 'last' WHERE id = 1")
     assert shop.verify("orders").equal
-    Losses(shop.services.store).note(str(shop.table("orders")), "its slot was away for a while")
+    (_, scope) = loss_scopes(shop.services.capture(shop.table("orders")), shop.table("orders"))
+    Losses(shop.services.store).note(scope, "its slot was away for a while")
     succeeded(resync(shop.services, [shop.table("orders")]))
     with pytest.raises(WholeTableError, match="generation 3 does not continue the one") as refused:
         copy.follow()

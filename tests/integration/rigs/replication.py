@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc.capture.remembered_losses import times
+from cdc.capture.remembered_losses import loss_scopes, times
 from cdc.config import Config
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
@@ -134,7 +134,8 @@ class Replication:
         marker = self.source.write_marker()
         fingerprint = self.source.capture(self.capture).fingerprint(table, on_replica=False)
         ended = self.source.wait_for_older_transactions(timeout_s=60, progress=NullProgress())
-        losses = times(Losses(self.store).seen(self.capture.resource, table), self.capture, table)
+        seen = Losses(self.store).seen(*loss_scopes(self.capture, table))
+        losses = times(seen, self.capture, table)
         offsets = self.kafka.stable_offsets(topic)
         now = datetime.now(timezone.utc)
         attempt = Attempt(

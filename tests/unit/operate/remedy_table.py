@@ -94,6 +94,9 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}mysql_failover.py::test_a_server_without_its_row_is_no_other_server": (
         "If it is that server, restore the row",
     ),
+    f"{_TESTS}move.py::test_the_capture_of_a_move_that_was_cut_off_is_watched": (
+        "{} Then run `tributary move {}`, which goes on with the move",
+    ),
     f"{_TESTS}move.py::test_a_move_that_is_called_off_or_turned_leaves_no_capture_behind": (
         "Run `tributary move {",
     ),
@@ -136,7 +139,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_EDITED}a_connector_that_a_killed_command_left_is_named_before_there_are_two": (
         "If connector {} is left from an earlier name",
     ),
-    CAPTURE: ("Run `tributary onboard` for one of its tables, which creates it",),
+    CAPTURE: ("Run `tributary onboard` for one of its tables, or `tributary move`",),
     f"{_TESTS}mysql_known_definition.py::test_a_table_stops_whose_definition_the_connector_has"
     "_otherwise": ("Run ALTER TABLE {} MODIFY",),
     f"{_TESTS}mysql_known_definition.py::test_a_boolean_of_an_append_table_is_refused_or_stops_it"

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from cdc.capture.onboarded_names import captured_by
 from cdc.config import parse
-from cdc.debezium import CaptureNames
+from cdc.debezium import CaptureNames, names
 from cdc.errors import CaptureError, ConfigError
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State, transition
@@ -96,6 +97,21 @@ def test_a_capture_keeps_the_names_with_which_its_tables_were_onboarded(
     assert edit_notes(after, after.store.tables()[0]) == []
     register(after, KNOWN)
     assert after.capture_of(after.store.tables()[0]) == group.capture
+    before.close()
+    after.close()
+
+
+def test_a_move_keeps_the_names_of_the_capture_that_the_table_has_joined(tmp_path: Path) -> None:
+    """The repeated move would join a second capture, and forget the first one with its slot."""
+    before = services(tmp_path)
+    register(before, KNOWN)
+    other = captured_by(names("shop", before.config.source("shop"), "fast"), KNOWN)
+    before.store.put(replace(before.store.tables()[0], other=other))
+
+    after = services(tmp_path, slot="v2_{tier}")
+    fast = names("shop", after.config.source("shop"), "fast")
+    refused = refuse_edited_names(after, tier_capture.Group(fast, (KNOWN,)))
+    assert "sources.shop.slot gave" in refused[KNOWN].message
     before.close()
     after.close()
 

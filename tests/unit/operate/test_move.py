@@ -6,16 +6,23 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
+from bootstrap.handoff import BootstrapResult
+from cdc.capture.evidence import CaptureEvidence
 from cdc.capture.onboarded_names import captured_by
 from cdc.config import parse
 from cdc.debezium import CaptureNames
-from cdc.errors import StateError
+from cdc.errors import CaptureError, StateError
+from cdc.log.continuity import LogMark
 from cdc.runtime.progress import NullProgress
+from cdc.sources.postgres.slot import NoSlot
+from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import Attempt
+from cdc.store.log_marks import LogMarks
 from cdc.store.table_state import (
     TABLE_RECORDS,
     CaptureRecord,
@@ -27,9 +34,12 @@ from cdc.store.table_state import (
 )
 from operate.capture_names import unfinished_move
 from operate.context import Services
-from operate.departure import needed_by_others
-from operate.lost_capture import dependent, not_retired
-from operate.move import Next, joining, move, next_of
+from operate.departure import needed_by_others, remove_capture
+from operate.exit_codes import ExitCode
+from operate.lost_capture import dependent, not_retired, users_of
+from operate.move import Next, joining, move, next_of, not_moved
+from operate.table_outcome import exit_code_of
+from operate.tier_capture import heal_log
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
@@ -140,6 +150,7 @@ def test_a_capture_stays_while_a_table_is_on_its_way_to_it_or_from_it(services: 
 
     record = store.put(with_other(in_state(*FOLLOWED), FAST))
     assert needed_by_others(services, fast, {LINES})
+    assert users_of(services, fast) == {ORDERS}
     assert not needed_by_others(services, fast, {ORDERS})
     assert not_retired(services, fast) == []
 
@@ -250,3 +261,178 @@ def test_a_resync_that_was_begun_in_the_present_tier_is_not_given_up(
     assert done.error is None
     assert services.store.builds() == [build]
     assert left.tables == [("fast", [LINES])]
+
+
+def moved(*path: State, **facts: object) -> TableRecord:
+    """The table in tier fast, after these states."""
+    return replace(in_state(*path), tier="fast", topic=FAST.topic, capture=FAST.capture, **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told", "remedy"),
+    [
+        (in_state(*FOLLOWED), moved(*FOLLOWED), None, ""),
+        (in_state(), moved(), None, ""),
+        (moved(*FOLLOWED), moved(*FOLLOWED, State.FAILED), None, ""),
+        (moved(*FOLLOWED, State.PAUSED, other=SLOW), moved(*FOLLOWED, State.PAUSED), None, ""),
+        (
+            in_state(*FOLLOWED),
+            in_state(*FOLLOWED),
+            "has not moved to tier fast: it is in tier default",
+            "Run `tributary move {}` again.",
+        ),
+        (
+            in_state(*FOLLOWED),
+            in_state(*FOLLOWED, State.NEEDS_BOOTSTRAP),
+            "it is in tier default, needs_bootstrap since 2026-01-02 03:04:05 UTC: killed",
+            "Run `tributary move {}` again.",
+        ),
+        (
+            in_state(*FOLLOWED),
+            in_state(*FOLLOWED, State.PAUSED),
+            "it is in tier default, paused since",
+            "Run `tributary resume {0}`, then `tributary move {0}` again.",
+        ),
+        (
+            in_state(*FOLLOWED),
+            moved(*FOLLOWED, other=SLOW),
+            "has not left the capture of tier slow",
+            "Run `tributary move {}` again.",
+        ),
+        (
+            in_state(*FOLLOWED),
+            moved(*FOLLOWED, State.FAILED),
+            "is in tier fast, but failed since 2026-01-02 03:04:05 UTC: killed",
+            "none",
+        ),
+        (
+            in_state(*FOLLOWED, State.NEEDS_BOOTSTRAP),
+            moved(*FOLLOWED, State.NEEDS_BOOTSTRAP),
+            "is in tier fast, but needs_bootstrap",
+            "none",
+        ),
+        (
+            moved(*FOLLOWED, other=SLOW),
+            moved(*FOLLOWED, State.PAUSED),
+            "is in tier fast, but paused",
+            "none",
+        ),
+        (in_state(*FOLLOWED), None, "was taken off the plan", "Run `tributary onboard {}`"),
+        (in_state(*FOLLOWED), in_state(State.RETIRED), "was taken off the plan", ""),
+    ],
+)
+def test_a_move_that_did_not_end_where_it_was_to_end_is_an_error(
+    before: TableRecord, now: TableRecord | None, told: str | None, remedy: str
+) -> None:
+    error = not_moved(before, now, "fast")
+    if told is None:
+        assert error is None
+        return
+    assert error is not None
+    assert told in error.message
+    assert error.remedy.startswith(remedy.format(ORDERS))
+
+
+@pytest.mark.parametrize("marked_at", ["capture", "copy"])
+def test_a_table_that_a_run_marks_meanwhile_is_not_reported_as_moved(
+    services: Services, left: Left, monkeypatch: pytest.MonkeyPatch, marked_at: str
+) -> None:
+    """A run stops it while its new capture is made, or right after its copy is published."""
+    store = services.store
+    store.put(in_state(*FOLLOWED))
+
+    def mark() -> None:
+        record = store.get(ORDERS)
+        assert record is not None
+        store.put(transition(record, State.NEEDS_BOOTSTRAP, at=NOW, cause=Cause("a slot is gone")))
+
+    def copied(_context: object, _connect: object, record: TableRecord, **_: object) -> object:
+        """What copies a table that nobody follows, in the tier of its record."""
+        if record.state is State.NEEDS_BOOTSTRAP:
+            record = store.put(replace(record, state=State.INCREMENTAL))
+        else:
+            to = captured_by(services.capture(ORDERS), ORDERS)
+            facts = {"tier": to.tier, "topic": to.topic, "other": record.captured}
+            record = store.put(replace(record, **facts))  # type: ignore[arg-type]
+            mark()
+        return BootstrapResult(record, 5, 1, 0.1)
+
+    monkeypatch.setattr("operate.move.examine", lambda *_, **__: ())
+    monkeypatch.setattr("operate.move.examine_group", lambda *_: None)
+    prepared = mark if marked_at == "capture" else lambda: None
+    monkeypatch.setattr("operate.tier_capture.prepare", lambda *_: prepared())
+    monkeypatch.setattr("bootstrap.resync.resync_table", copied)
+    monkeypatch.setattr("operate.move.clean", lambda *_: None)
+    vars(services).update(run_context=None, connect=None)
+
+    (outcome,) = move(services, [ORDERS])
+
+    assert outcome.failed
+    assert outcome.error is not None
+    assert "needs_bootstrap since" in outcome.error.message
+    assert "a slot is gone" in outcome.error.message
+    assert exit_code_of([outcome]) is ExitCode.NEEDS_BOOTSTRAP
+    record = store.get(ORDERS)
+    assert record is not None
+    if marked_at == "capture":
+        assert f"tributary move {ORDERS}" in outcome.error.remedy
+        assert (record.tier, left.tables) == ("default", []), "it stays in the new capture"
+        monkeypatch.setattr("operate.tier_capture.prepare", lambda *_: None)
+        (again,) = move(services, [ORDERS])
+        record = store.get(ORDERS)
+        assert record is not None
+        assert (again.error, record.tier, record.state) == (None, "fast", State.INCREMENTAL)
+        assert left.tables == [("default", [ORDERS])]
+
+
+class Log:
+    """A slot that is dropped."""
+
+    title = "slot s"
+
+    def __init__(self, *, there: bool) -> None:
+        self.there = there
+
+    def drop(self) -> bool:
+        self.there, gone = False, self.there
+        return gone
+
+
+@pytest.mark.parametrize("lost", ["does not exist", None])
+def test_a_slot_that_the_product_creates_again_is_no_loss(
+    services: Services, monkeypatch: pytest.MonkeyPatch, lost: str | None
+) -> None:
+    """Its tables are cut off from the former one. One that a connector has made may be a loss."""
+    fast, marks = services.capture(ORDERS), LogMarks(services.store)
+    mark, slot = LogMark("server", "", "9 900"), Log(there=True)
+    marks.move(fast.resource, None, mark)
+    server = ServerIdentity("7", 1, in_recovery=False)
+    evidence = CaptureEvidence(fast, NoSlot("s"), lost, None, (), server, {}, None, None)
+    monkeypatch.setattr(services, "evidence", lambda _: evidence)
+    source = SimpleNamespace(
+        capture=lambda _: SimpleNamespace(kept_log=slot), identity=lambda: server
+    )
+    heal_log(services, fast, source)  # type: ignore[arg-type]
+    assert slot.there is (lost is None)
+    assert marks.of(fast.resource) == (mark if lost is None else None)
+    services.store.put(replace(in_state(*FOLLOWED), tier="fast"))
+    if lost is not None:
+        marks.move(fast.resource, None, mark)
+        with pytest.raises(CaptureError, match="no run has marked these tables yet"):
+            heal_log(services, fast, source)  # type: ignore[arg-type]
+        assert marks.of(fast.resource) == mark, "a run must see the loss of this table"
+
+
+def test_what_is_kept_of_a_capture_goes_with_it(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the capture of a tier whose tables come back would begin with a loss."""
+    fast, marks = services.capture(ORDERS), LogMarks(services.store)
+    marks.move(fast.resource, None, LogMark("server", "", "9 900"))
+    slot = Log(there=True)
+    source = SimpleNamespace(capture=lambda _: SimpleNamespace(kept_log=slot, sent_tables=None))
+    monkeypatch.setattr(services, "source", lambda _: source)
+    vars(services)["connect"] = SimpleNamespace(delete=lambda *_, **__: True)
+    assert remove_capture(services, fast) == [f"connector {fast.connector}", "slot s"]
+    assert not slot.there
+    assert marks.of(fast.resource) is None

@@ -1,21 +1,30 @@
-"""How old `status` says that a table is."""
+"""How old `status` says that a table is, and which captures it, `check` and metrics show."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 import yaml
 
+from cdc.capture.captured_tables import captures_of
+from cdc.capture.evidence import CaptureEvidence
 from cdc.config import parse
-from cdc.errors import KafkaError
+from cdc.debezium import CaptureNames
+from cdc.errors import KafkaError, SourceError
+from cdc.log.position import Lsn
 from cdc.runtime.progress import NullProgress
+from cdc.sources.postgres.slot import SlotHealth
 from cdc.store.lease import Lease, held_leases
-from cdc.store.table_state import CommitSummary, State
+from cdc.store.table_state import CaptureRecord, CommitSummary, State, TierCapture
 from operate import status as module
+from operate.answers import Answers, CaptureAnswer
+from operate.check import _capture
 from operate.context import Services
+from operate.metrics.facts import Facts
+from operate.metrics.families import families
 from operate.status import Status, TableStatus
 from tests.records import table_record
 from tests.unit.cdc.configuration import minimal
@@ -97,3 +106,63 @@ def test_a_copy_that_nobody_continues_needs_a_bootstrap_if_the_table_has_readers
 def test_a_watermark_counts_whatever_the_time_of_the_commit(services: Services) -> None:
     behind = shown(services, NOW - HOUR, end=9, watermark=NOW - timedelta(seconds=5))
     assert (behind.freshness_s, behind.late) == (5.0, False)
+
+
+FAST = TierCapture("fast", "shop_fast.public.orders", CaptureRecord("shop_fast", "c2", "p2", "s2"))
+AWAY = SourceError("the source does not answer", remedy="Wait.")
+SLOT = SlotHealth(
+    *("s", True, "reserved", Lsn(1), Lsn(1)),
+    retained_bytes=500,
+    safe_wal_size=90,
+    end=Lsn(9),
+    current=lambda: Lsn(9),
+)
+
+
+def without_connector(names: CaptureNames) -> CaptureEvidence:
+    return CaptureEvidence(names, SLOT, None, None, (), AWAY, {}, None, None)
+
+
+class Asked(Answers):
+    """What servers say whose connectors are gone."""
+
+    def capture(self, names: CaptureNames) -> CaptureAnswer:
+        return CaptureAnswer(without_connector(names), NOW, None)
+
+    def ends(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        return {}
+
+
+def test_the_capture_of_an_unfinished_move_is_shown_with_its_tables(services: Services) -> None:
+    """Its slot keeps the log of the primary, and the copy can take hours, or was killed."""
+    record = services.store.put(table_record(other=FAST))
+    found = module.status(services, (), answers=Asked(services), brief=True)
+    default, fast = found.captures
+    assert (default.tier, default.moving) == ("default", ())
+    assert "move" not in str(default.problem).partition("which creates it")[2]
+    assert (fast.tier, fast.connector, fast.moving) == ("fast", "missing", (record.table,))
+    assert "there is no connector c2" in str(fast.problem)
+    assert f"the move of {record.table}, which has not ended" in str(fast.problem)
+    assert fast.to_json()["moving"] == [str(record.table)]
+    assert found.failed
+    assert found.tables[0].lost is None, "runs go on with the table"
+
+    metrics = families(services.config, Facts({}, NOW, 0.5, found, None, {}))
+    shown = {
+        one.name.removeprefix("tributary_"): one.value
+        for family in metrics
+        for one in family.samples
+        if one.labels == {"source": "shop", "tier": "fast"}
+    }
+    assert (shown["connector_up"], shown["log_retained_bytes"]) == (0, 500)
+    assert shown["heartbeat_timestamp_seconds"] == NOW.timestamp()
+    assert shown["capture_problem"] == 1
+
+
+def test_check_names_the_move_that_a_capture_is_for(services: Services) -> None:
+    record = table_record(other=FAST)
+    _, fast = captures_of(services.config, [record])
+    lines = _capture(services, without_connector(fast.names), fast)
+    (line,) = (one for one in lines if one.status == "error" and one.name == "connector c2")
+    assert f"the move of {record.table}, which has not ended" in line.detail
+    assert f"Then run `tributary move {record.table}`" in line.remedy

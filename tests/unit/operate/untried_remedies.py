@@ -31,6 +31,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Open a new view",
         "Run again",
         "Run the command again",
+        "Run the same command again, which creates what is left",
         "Another session holds a lock",
         "The statement reached its time limit",
         "The worker group is rebalancing",

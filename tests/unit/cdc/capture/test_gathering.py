@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from cdc.log.continuity import Continuity, LogMark
 from cdc.store.log_marks import LogMarks
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
-from cdc.store.table_state import TableRecord
+from cdc.store.table_state import State, TableRecord
 from schemas.errors import RegistryError, TributaryError
 from schemas.table import TableId
 from tests.records import table_record
@@ -182,3 +183,33 @@ def test_a_log_that_lost_commits_is_a_loss_of_all_tables_of_its_capture(
     (loss,) = Losses(servers.store).seen("the capture of shop").values()
     assert "the log lacks transactions 0-1-7" in loss.what
     assert LogMarks(servers.store).of("the capture of shop") == now
+
+
+def test_a_loss_against_a_mark_that_was_replaced_meanwhile_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another process has counted it, or a command has created the slot again."""
+    before, now = LogMark("server", "", "9 900"), LogMark("server", "", "1 100")
+    compared = Continuity(before, now, "was recreated")
+    servers = ServerOpeners(monkeypatch, tmp_path, compared=compared)
+    evidence = servers.captures().evidence(record("orders"))
+    assert [one for one in of_capture(evidence) if one.severity is Severity.LOST] == []
+    assert LogMarks(servers.store).of("the capture of shop") is None
+
+
+def test_all_captures_of_tables_are_looked_at_also_those_of_next_generations(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A loss that begins and ends during a copy would else leave no trace."""
+    servers = ServerOpeners(monkeypatch, tmp_path)
+    orders = servers.store.put(record("orders"))
+    facts = {"tier": "fast", "beside": True}
+    copied = replace(orders, state=State.BOOTSTRAPPING, version=0, **facts)
+    joining = replace(record("lines"), state=State.REGISTERED, **facts | {"tier": "slow"})
+    builds = [servers.store.put(copied), servers.store.put(joining)]
+    captures = servers.captures()
+    captures.look_at_all([orders, record("lines")])
+    assert captures.losses(orders)
+    assert captures.losses(builds[0])
+    with pytest.raises(KeyError):
+        captures.losses(builds[1])  # its capture may still be in the making

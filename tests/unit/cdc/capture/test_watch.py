@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from cdc.capture.onboarded_names import capture_record, captured_by
 from cdc.capture.signs_of_life import lost_connection
 from cdc.debezium import CaptureNames, lost_after_s
 from cdc.run import RunContext, silences
@@ -50,6 +51,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
                 base_path="file:///lake",
                 tier=tier,
                 topic=topic,
+                capture=capture_record(CAPTURE),
                 updated_at=datetime.now(timezone.utc),
             )
         )
@@ -64,15 +66,11 @@ def kafka() -> Kafka:
 
 @pytest.fixture
 def context(store: Store, kafka: Kafka) -> RunContext:
-    source = SimpleNamespace(heartbeat_interval_ms=10_000)
+    source = SimpleNamespace(heartbeat_interval_ms=10_000, kind="postgres")
     config = SimpleNamespace(sources={"shop": source}, source=lambda _: source)
     leases = SimpleNamespace(hold=lambda _: contextlib.nullcontext())
 
-    class Context(RunContext):
-        def capture(self, record: TableRecord) -> CaptureNames:
-            return CAPTURE
-
-    return Context(
+    return RunContext(
         config=cast(Any, config),
         session=cast(Any, None),
         store=store,
@@ -127,6 +125,51 @@ def test_what_is_dated_ahead_does_not_speak_for_the_time_until_then(
     assert told(context) == "", "what grows is no silence"
     kafka.ages_s[BEATS] = -1.0
     assert told(context) == "", "clocks differ by a little"
+
+
+FAST = CaptureNames("shop", "fast", "p2", "s2", "shop-fast", "shop_fast", "postgres")
+
+
+def moving(store: Store, state: State) -> TableRecord:
+    (record,) = (one for one in store.tables() if one.topic == ORDERS)
+    return store.put(replace(record, state=state, other=captured_by(FAST, record.table)))
+
+
+@pytest.mark.parametrize("state", [State.INCREMENTAL, State.FAILED, State.NEEDS_BOOTSTRAP])
+def test_a_capture_that_only_a_move_uses_is_watched_for_the_move(
+    context: RunContext, kafka: Kafka, state: State
+) -> None:
+    """Its slot keeps the log of the primary, whether the move goes on or was killed."""
+    record = moving(context.store, state)
+    kafka.ages_s[BEATS] = 1.0
+    (silence,) = silences(context, [record])
+    assert (silence.capture, silence.tables, silence.moving) == (FAST, (), (record.table,))
+    assert "topic shop_fast.tributary.heartbeat holds no heartbeat" in silence.message
+    assert silence.message.endswith(f"the move of {record.table}, which has not ended")
+    assert f"`tributary move {record.table}`" in silence.remedy
+    assert silence.to_json()["moving"] == [str(record.table)]
+
+    kafka.ages_s[FAST.heartbeat_topic] = 1.0
+    assert silences(context, [record]) == []
+    del kafka.ages_s[FAST.heartbeat_topic]
+    kafka.ages_s["shop_fast.public.orders"] = 1.0
+    assert silences(context, [record]) == [], "one long transaction of the table is sent"
+
+
+def test_a_silence_of_what_tables_follow_also_names_those_that_move_there(
+    context: RunContext, kafka: Kafka
+) -> None:
+    record = moving(context.store, State.INCREMENTAL)
+    kafka.ages_s[BEATS] = 1.0
+    there = table_record(
+        TableId("shop", "public", "there"), tier="fast", capture=capture_record(FAST)
+    )
+    (silence,) = silences(context, [record, there])
+    assert (silence.tables, silence.moving) == ((there.table,), (record.table,))
+    assert silence.message.endswith(
+        f"no changes come for {there.table}, and the move of {record.table} waits"
+    )
+    assert "tributary move" not in silence.remedy
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])

@@ -7,15 +7,18 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import NewTopic
 
 from cdc.config import KafkaConfig
 from cdc.errors import KafkaError
+from cdc.kafka import topic_creation
 from cdc.kafka.client import KafkaClient
-from cdc.kafka.topic_creation import ensure
+from cdc.kafka.topic_creation import ThrottledError, ensure
 from cdc.kafka.topic_values import TopicInfo
 
+THROTTLED = ck.KafkaError.THROTTLING_QUOTA_EXCEEDED
 CONFIG = KafkaConfig.model_validate(
     {"bootstrap_servers": "localhost:1", "registry": {"url": "http://localhost"}}
 )
@@ -29,6 +32,8 @@ class Cluster:
         self.settings: dict[str, Mapping[str, str]] = {name: {} for name in names}
         self.requests: Counter[str] = Counter()
         self._late = late
+        self.quota: int | None = None
+        """How many topics a request may create; None for all."""
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         self.requests["describe"] += 1
@@ -46,7 +51,11 @@ class Cluster:
     def create_topics(self, topics: list[NewTopic], **_: Any) -> dict[str, Future[None]]:
         self.requests["create"] += 1
         answers: dict[str, Future[None]] = {}
-        for one in topics:
+        quota = len(topics) if self.quota is None else self.quota
+        for one in topics[quota:]:
+            answers[one.topic] = Future()
+            answers[one.topic].set_exception(ck.KafkaException(ck.KafkaError(THROTTLED)))
+        for one in topics[:quota]:
             self.there[one.topic] = TopicInfo(one.topic, one.topic, one.num_partitions, 1)
             self.settings[one.topic] = one.config
             answers[one.topic] = Future()
@@ -92,3 +101,29 @@ def test_nothing_is_created_beside_a_topic_that_would_lose_changes() -> None:
         cluster.ensure(*some(10))
     assert caught.value.context["topic"] == "shop.public.t_0007"
     assert cluster.requests["create"] == 0
+
+
+def test_a_quota_for_changes_of_topics_is_waited_for_as_long_as_it_lets_some_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic_creation, "_QUOTA_POLL_S", 0.001)
+    cluster = Cluster()
+    cluster.quota = 30
+    assert list(cluster.ensure(*some(100))) == some(100)
+    assert cluster.requests["create"] == 4
+
+
+def test_a_quota_that_lets_nothing_through_is_an_error_that_says_what_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic_creation, "_QUOTA_POLL_S", 0.001)
+    monkeypatch.setattr(topic_creation, "_QUOTA_S", 0.01)
+    cluster = Cluster()
+    cluster.quota = 0
+    with pytest.raises(ThrottledError, match="3 topics of the request are left") as refused:
+        cluster.ensure(*some(3))
+    assert "controller_mutation_rate" in refused.value.remedy
+    assert refused.value.context["topic"] == some(1)[0]
+    assert cluster.requests["create"] > 2
+    cluster.quota = None
+    assert list(cluster.ensure(*some(3))) == some(3), "the same command goes on"

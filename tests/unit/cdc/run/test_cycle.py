@@ -165,9 +165,9 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     records = [record, replace(record, table=TABLES[0], attempt=edited)]
     named: list[TableRecord] = []
     monkeypatch.setattr(cycle, "settings_digest", lambda *_: "one")
-    monkeypatch.setattr(cycle, "Captures", lambda _: None)
+    captures = SimpleNamespace(look_at_all=lambda _: None)
+    monkeypatch.setattr(cycle, "Captures", lambda _: captures)
     monkeypatch.setattr(cycle, "_find_work", lambda *_, **__: [])
-    monkeypatch.setattr(cycle, "_look_at_captures", lambda *_: None)
     monkeypatch.setattr(cycle, "remove_former", lambda *_: None)
     monkeypatch.setattr(cycle, "name_idle", lambda _, idle: named.extend(idle))
     settings = SimpleNamespace(lake=None, pool_shares={})

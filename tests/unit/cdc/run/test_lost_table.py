@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
+from cdc.capture.remembered_losses import loss_scopes
 from cdc.errors import FencedError, LostHistoryError, MissingFolderError
 from cdc.lake.pointer import read_local
 from cdc.run import run_table
@@ -112,7 +113,8 @@ def test_a_table_without_its_folder_is_not_lost(
         (State.NEEDS_BOOTSTRAP, LostHistoryError) if mounted else (State.FAILED, MissingFolderError)
     )
     assert (result.state, result.error.error) == (state, error.__name__)
-    assert len(Losses(store).seen(TABLE)) == int(mounted)
+    (_, scope) = loss_scopes(command.context().capture(first), TABLE)
+    assert len(Losses(store).seen(scope)) == int(mounted)
 
 
 def test_a_size_is_kept_for_the_generation_that_was_measured(

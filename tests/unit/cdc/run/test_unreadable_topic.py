@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from cdc.capture.gathering import Captures
 from cdc.capture.position_check import TopicFacts
 from cdc.errors import KafkaError
 from cdc.run import RunContext, RunResult, cycle, run_tables
@@ -70,7 +71,7 @@ def test_only_the_table_of_an_unreadable_topic_stops(
     monkeypatch.setattr(cycle, "with_settings", settings)
     monkeypatch.setattr(cycle, "run_table", run_table)
     monkeypatch.setattr(cycle, "cut_off", lambda *_: set())
-    monkeypatch.setattr(cycle, "_look_at_captures", lambda *_: None)
+    monkeypatch.setattr(Captures, "look_at_all", lambda *_: None)
     context = command.context(sources={"shop": cast("Any", None)})
     failed, well = run_tables(context, [first, other], look_at_idle=looks)
     assert sorted(seen) == sorted([TABLE, OTHER])

@@ -22,3 +22,15 @@ def test_a_mark_is_replaced_only_by_a_look_that_has_read_it(tmp_path: Path) -> N
     marks.move("shop/main", FIRST, LogMark("server", "binlog.000007", "0-1-6"))
     assert marks.of("shop/main") == SECOND
     assert marks.of("shop/rare") is None
+
+
+def test_a_mark_that_is_forgotten_does_not_come_back(tmp_path: Path) -> None:
+    """By a process that has read it before: the log that it was read from is gone."""
+    marks = LogMarks(Store(f"sqlite:///{tmp_path / 'state.db'}"))
+    for scope in ("shop/main", "shop/rare"):
+        marks.move(scope, None, FIRST)
+    marks.forget("shop/main")
+    marks.move("shop/main", FIRST, SECOND)
+    assert marks.of("shop/main") is None
+    assert marks.of("shop/rare") == FIRST
+    marks.forget("shop/main")

@@ -11,7 +11,9 @@ from cdc.capture.judgement import Severity
 from cdc.capture.remembered_losses import (
     RememberedLossError,
     check_losses,
+    loss_scopes,
     of_remembered_losses,
+    table_scope,
     times,
 )
 from cdc.debezium import CaptureNames
@@ -34,12 +36,12 @@ def record(name: str, attempt: Attempt | None) -> TableRecord:
 def test_a_loss_stops_whoever_began_before_it_and_nobody_else(tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path / 'state.db'}")
     losses, early = Losses(store), record("orders", READY)
-    check_losses(losses.seen(NAMES.resource, early.table), NAMES, early)
+    check_losses(losses.seen(*loss_scopes(NAMES, early.table)), NAMES, early)
     following = replace(early, resume_to=State.INCREMENTAL)
     assert [*of_remembered_losses({}, NAMES, following)] == []
     losses.note(NAMES.resource, "deletes were not captured")
 
-    seen = Losses(Store(store_url(tmp_path))).seen(NAMES.resource, early.table)
+    seen = Losses(Store(store_url(tmp_path))).seen(*loss_scopes(NAMES, early.table))
     with pytest.raises(RememberedLossError, match="deletes were not captured") as stopped:
         check_losses(seen, NAMES, early)
     assert stopped.value.remedy.startswith("Copy the table again: `tributary bootstrap shop:")
@@ -53,11 +55,26 @@ def test_a_loss_stops_whoever_began_before_it_and_nobody_else(tmp_path: Path) ->
     count = times(seen, NAMES, early.table)
     late = record("orders", Attempt(READY.id, READY.started_at, READY.path, losses=count))
     check_losses(seen, NAMES, late)
-    losses.note(str(TableId("shop", "public", "lines")), "a partition was detached")
-    check_losses(losses.seen(NAMES.resource, early.table), NAMES, late)
-    losses.note(str(late.table), "its topic was compacted")
+    losses.note(table_scope(NAMES, TableId("shop", "public", "lines")), "a partition was detached")
+    check_losses(losses.seen(*loss_scopes(NAMES, early.table)), NAMES, late)
+    losses.note(table_scope(NAMES, late.table), "its topic was compacted")
     with pytest.raises(RememberedLossError, match="its topic was compacted"):
-        check_losses(losses.seen(NAMES.resource, early.table), NAMES, late)
+        check_losses(losses.seen(*loss_scopes(NAMES, early.table)), NAMES, late)
+    store.close()
+
+
+def test_what_a_table_loses_in_one_capture_leaves_its_generation_of_another_one(
+    tmp_path: Path,
+) -> None:
+    """As during a move: runs follow the former topic, and the next generation the new one."""
+    store = Store(store_url(tmp_path))
+    losses, serving = Losses(store), record("orders", READY)
+    losses.note(table_scope(OTHER, serving.table), "its topic is compacted")
+    scopes = {*loss_scopes(NAMES, serving.table), *loss_scopes(OTHER, serving.table)}
+    seen = losses.seen(*scopes)
+    check_losses(seen, NAMES, serving)
+    with pytest.raises(RememberedLossError, match="its topic is compacted"):
+        check_losses(seen, OTHER, serving)
     store.close()
 
 

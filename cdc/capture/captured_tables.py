@@ -1,0 +1,109 @@
+"""Finds the captures of tables, also the second capture of a table that moves to another tier.
+
+A table that moves to another tier has two captures until the move has ended: runs follow one of
+them, and only the next generation, or nothing any more, follows the other one. If the other capture
+fails, its slot keeps the log of the primary, and the move cannot end. So whatever watches captures
+takes them from here. A finding about a capture that no table follows stops no table.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cdc.capture.judgement import Finding, Severity
+from cdc.capture.onboarded_names import names_of
+from cdc.store.table_state import State
+
+if TYPE_CHECKING:
+    from cdc.config import Config
+    from cdc.debezium import CaptureNames
+    from cdc.store.table_state import TableRecord
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class CapturedTables:
+    """A capture, and the tables that can be in it.
+
+    Args:
+        names: The capture.
+        followed: The records of the tables that follow the capture, or will after their copy.
+        moving: The records of the tables that follow another capture, and join or leave this one in
+            a move that is not finished.
+    """
+
+    names: CaptureNames
+    followed: tuple[TableRecord, ...] = ()
+    moving: tuple[TableRecord, ...] = ()
+
+    @property
+    def records(self) -> tuple[TableRecord, ...]:
+        """The records of all tables that can be in the capture."""
+        return (*self.followed, *self.moving)
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics of the tables in this capture."""
+        return [
+            one.topic
+            for record in self.records
+            for one in record.captures
+            if one.tier == self.names.tier
+        ]
+
+    def told(self, finding: Finding) -> Finding:
+        """Return a finding about the capture in the words for those who use the capture.
+
+        If a table follows the capture, that is the finding itself. Otherwise only moves that are
+        not finished use the capture, and the result names their tables, with `move` as the remedy.
+        """
+        if self.followed or not self.moving:
+            return finding
+        tables = sorted(record.table for record in self.moving)
+        again = f"`tributary move {' '.join(map(str, tables))}`"
+        remedy = f"Run {again}, which repairs the capture, or says what to correct, and goes on."
+        if finding.severity in (Severity.WAITING, Severity.UNKNOWN):
+            remedy = f"{finding.remedy} Then run {again}, which goes on with the move."
+        return replace(
+            finding,
+            message=f"{finding.message}; it concerns the move of {listed(tables)}, which has not"
+            " ended",
+            remedy=remedy,
+        )
+
+
+def captures_of(config: Config, records: Iterable[TableRecord]) -> list[CapturedTables]:
+    """Return the captures of tables, each once, in the order of their first tables.
+
+    RETIRED tables, and tables whose source the configuration lacks, are left out.
+
+    Args:
+        config: The configuration.
+        records: The records of the tables.
+    """
+    names: dict[tuple[str, str], CaptureNames] = {}
+    followed: defaultdict[tuple[str, str], list[TableRecord]] = defaultdict(list)
+    moving: defaultdict[tuple[str, str], list[TableRecord]] = defaultdict(list)
+    for record in records:
+        source = record.table.source
+        if record.state is State.RETIRED or source not in config.sources:
+            continue
+        for one in record.captures:
+            place = (source, one.tier)
+            if place not in names:
+                names[place] = names_of(config, source, one)
+            (followed if one.tier == record.tier else moving)[place].append(record)
+    return [
+        CapturedTables(one, tuple(followed[place]), tuple(moving[place]))
+        for place, one in names.items()
+    ]
+
+
+def listed(names: Sequence[object]) -> str:
+    """Return the first names of a list and the number of further names, as ``a, b and 3 more``."""
+    named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
+    return f"{named} and {more} more" if more > 0 else named

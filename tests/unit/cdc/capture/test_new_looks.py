@@ -1,0 +1,54 @@
+"""Which looks at a connector's tasks are written, and in which capture their losses count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cdc.capture.remembered_losses import table_scope
+from cdc.store.state_store import Store
+from cdc.store.task_looks import KeptLooks
+from tests.unit.cdc.capture.test_task_looks import (
+    MOVED,
+    NAMES,
+    asked,
+    beat,
+    kept,
+    looks_at,
+    record,
+)
+from tests.unit.cdc.task_topics import Topics, event
+
+
+def test_a_look_that_is_not_new_is_not_written(tmp_path: Path) -> None:
+    topics = Topics()
+    topics.add(event(0, 1, "c", 1, topic="orders", task="a", at=0))
+    beat(topics, "a", at=10)
+    looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    kept = KeptLooks(Store(f"sqlite:///{tmp_path / 'state.db'}"))
+    first = kept.of("c")
+    topics.add(event(1, 2, "c", 2, topic="orders", task="a", at=20))
+    beat(topics, "a", at=30)
+    looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    assert kept.of("c") == first
+    beat(topics, "a", at=600)
+    looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    renewed = kept.of("c")
+    assert renewed is not None
+    assert (renewed.version, renewed.look.ends) == (2, {"orders": 2})
+
+
+def test_a_loss_at_the_end_of_a_task_counts_in_the_capture_of_its_connector(
+    tmp_path: Path,
+) -> None:
+    """The next generation of a table that moves has lost it, and not the serving one."""
+    fast, topics = replace(NAMES, tier="fast"), Topics()
+    beat(topics, "a", at=10)
+    looks_at(tmp_path, topics).follow(fast, [record()], asked)
+    topics.add(event(0, 1, "d", 1, topic="orders", task="a", at=20, headers=MOVED))
+    topics.add(event(1, 2, "c", 1, topic="orders", task="b", at=30))
+    beat(topics, "b", at=40)
+    looks_at(tmp_path, topics).follow(fast, [record()], asked)
+    table = record().table
+    assert [one.times for one in kept(tmp_path, table_scope(fast, table)).values()] == [1]
+    assert dict(kept(tmp_path, table_scope(NAMES, table), str(table))) == {}
