@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from cdc.capture.log_limits import Level, OverLimit, over_limit
-from cdc.capture.remembered_losses import check_losses
+from cdc.capture.remembered_losses import check_losses, loss_scopes
 from cdc.config import parse
 from cdc.errors import ConnectError, LostHistoryError, SourceError
 from cdc.log.position import Lsn
@@ -244,7 +244,7 @@ def test_a_table_that_another_process_works_on_is_marked_by_its_next_run(
     assert left.state is State.INCREMENTAL
     names = services.capture(ORDERS)
     with pytest.raises(LostHistoryError, match="the capture was given up"):
-        check_losses(Losses(services.store).seen(names.resource, ORDERS), names, left)
+        check_losses(Losses(services.store).seen(*loss_scopes(names, ORDERS)), names, left)
 
 
 class Killed(BaseException):
