@@ -14,14 +14,19 @@ from cdc.config import parse
 from cdc.debezium import CaptureNames, names
 from cdc.errors import CaptureError, ConfigError
 from cdc.runtime.progress import NullProgress
-from cdc.store.table_state import State, transition
+from cdc.store.table_state import State, TierCapture, transition
 from operate import tier_capture
-from operate.capture_names import refuse_edited_names, refuse_other_writers, refuse_shared_names
+from operate.capture_names import (
+    refuse_edited_names,
+    refuse_other_writers,
+    refuse_shared_names,
+    refuse_shared_topics,
+)
 from operate.context import Services
 from operate.onboard import register
 from operate.status import _edit_notes
 from schemas.table import TableId
-from tests.records import NOW
+from tests.records import NOW, table_record
 from tests.unit.cdc.configuration import minimal
 
 ONE = CaptureNames("shop", "default", "p1", "s1", "c1", "shop_default", "postgres")
@@ -123,3 +128,25 @@ def test_no_second_connector_is_made_for_the_same_topics() -> None:
     refuse_other_writers({"c9": other, "sink": {}}, ONE)
     with pytest.raises(CaptureError, match="connector c9 already writes to topics with the prefix"):
         refuse_other_writers({"c9": mine}, ONE)
+
+
+def test_a_table_that_moves_shares_its_topic_with_nobody(tmp_path: Path) -> None:
+    """Until the move has ended, its record can have the former tier."""
+    made = services(tmp_path)
+    joins, built, new = (TableId("shop", "public", name) for name in ("a b", "e f", "a_b"))
+    (group,) = tier_capture.groups(made, [new, joins, renamed(built)])
+    assert set(refuse_shared_topics(made, group)) == {new, joins}
+    here, there = group.capture.tier, "another"
+    other = TierCapture(here, "t", None)
+    made.store.put(table_record(joins, State.INCREMENTAL, tier=there, other=other))
+    made.store.put(table_record(built, State.INCREMENTAL, tier=there))
+    made.store.put(table_record(built, State.BOOTSTRAPPING, tier=here, beside=True))
+    refused = refuse_shared_topics(made, group)
+    assert set(refused) == {new, renamed(built)}, "a move goes on"
+    assert f"table {new} and {joins} would both write to topic" in refused[new].message
+    made.close()
+
+
+def renamed(table: TableId) -> TableId:
+    """Another table with the same topic."""
+    return replace(table, name=table.name.replace(" ", "_"))
