@@ -142,7 +142,7 @@ def gather(
     return CaptureEvidence(
         names=names,
         log=log,
-        lost=database.ask(lambda _: known(log).problem(at)),
+        lost=database.ask(lambda _: known(log).problem(at, exactly_once=exactly_once)),
         unreadable=database.ask(lambda it: it.capture(names).unreadable()),
         obstacles=database.ask(lambda it: tuple(it.capture(names).audit())),
         server=database.ask(lambda it: it.identity()),

@@ -156,6 +156,24 @@ def test_a_connect_that_is_away_keeps_no_other_answer_from_being_judged(
         evidence.require_answers()
 
 
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_the_log_is_asked_with_what_the_connector_promises(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, exactly_once: bool
+) -> None:
+    servers, asked = ServerOpeners(monkeypatch, tmp_path), list[object]()
+
+    def problem(_stored: object, *, exactly_once: bool) -> None:
+        asked.append(exactly_once)
+
+    log = SimpleNamespace(title="the log", danger=None, problem=problem)
+    servers.source.capture(None).log_health = lambda: log
+    connect = SimpleNamespace(exactly_once=exactly_once)
+    captures = servers.captures()
+    captures._context.config.connect = connect  # type: ignore[misc]
+    captures.evidence(record("orders"))
+    assert asked == [exactly_once]
+
+
 def test_a_loss_is_counted_once_for_each_look_at_a_capture(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
