@@ -42,6 +42,7 @@ from cdc.runtime.waiting import wait_while
 from cdc.store.log_marks import LogMarks
 from operate.capture_names import (
     refuse_edited_names,
+    refuse_other_readers,
     refuse_other_writers,
     refuse_shared_names,
 )
@@ -122,8 +123,8 @@ def prepare(services: Services, group: Group) -> None:
         ConfigError: The configured publication, slot, connector or topic prefix differs from the
             one with which tables of the capture were onboarded.
         CaptureError: The configured settings of the connector would lose changes; another connector
-            writes to the capture's topics; the capture has lost changes, and published tables
-            depend on it; or no heartbeat arrives in Kafka.
+            writes to the capture's topics; another installation reads its slot; the capture has
+            lost changes, and published tables depend on it; or no heartbeat arrives in Kafka.
         KafkaError: A topic cannot be created, or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses a statement.
@@ -132,6 +133,7 @@ def prepare(services: Services, group: Group) -> None:
     for error in refuse_edited_names(services, group).values():
         raise error
     refuse_other_writers(services.connect.configs(), capture)
+    refuse_other_readers(services, capture)
     on_source = source.capture(capture)
     wanted = wanted_connector(services, capture, group.tables)
     # Check the settings before anything is created: a connector with these settings would be

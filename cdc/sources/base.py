@@ -396,6 +396,15 @@ class KeptLog(Protocol):
     def reader(self) -> int | None:
         """Return the id of the source's session that reads the log; None if no session reads it."""
 
+    def shown_reader(self) -> str | None:
+        """Return the session that reads the log in words: its program, its machine and its id."""
+
+    def beat_age_s(self) -> float | None:
+        """Return the age in seconds of the newest heartbeat that a reader of the log has written.
+
+        The age is by the source's clock. The result is None if there is no such heartbeat.
+        """
+
 
 class SourceCapture(Protocol):
     """The part of one capture that is on the source's server."""

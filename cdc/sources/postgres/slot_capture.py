@@ -15,6 +15,7 @@ from cdc.sources.postgres import (
     primary,
     publication,
     slot_continuity,
+    slot_readers,
 )
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
@@ -95,8 +96,22 @@ class Slot:
 
     def reader(self) -> int | None:
         """Return the process id of the session that reads the slot; None if no session reads it."""
+        found = self._reader()
+        return None if found is None else found.process
+
+    def shown_reader(self) -> str | None:
+        """Return program, address and process of the session that reads the slot; None if none."""
+        found = self._reader()
+        return None if found is None else str(found)
+
+    def _reader(self) -> slot_readers.SlotReader | None:
         with self._connections.open("admin") as session:
-            return publication.slot_reader(session, self._name)
+            return slot_readers.reader(session, self._name)
+
+    def beat_age_s(self) -> float | None:
+        """Return the age of the newest heartbeat of the slot's connector; None if there is none."""
+        with self._connections.open("admin") as session:
+            return slot_readers.beat_age_s(session, self._name)
 
     def health(self) -> SlotHealth | None:
         """Return the slot's current health; None if the slot does not exist."""
