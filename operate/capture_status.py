@@ -7,12 +7,14 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.judgement import of_capture
+from cdc.capture.unneeded_tables import of_unneeded
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.capture.captured_tables import CapturedTables
     from cdc.capture.evidence import ConnectorHealth
     from cdc.sources.source_facts import LogHealth
+    from cdc.store.state_store import Store
     from operate.answers import CaptureAnswer
     from schemas.table import TableId
 
@@ -33,6 +35,8 @@ class CaptureStatus:
         health: The states of the connector and its tasks; None if the connector does not exist, or
             if Connect did not answer.
         moving: The tables that join or leave the capture in a move that is not finished.
+        warning: What asks for a correction although no change is in danger, with the remedy; None
+            if there is nothing of that kind.
     """
 
     source: str
@@ -43,6 +47,7 @@ class CaptureStatus:
     problem: str | None
     health: ConnectorHealth | None = None
     moving: tuple[TableId, ...] = ()
+    warning: str | None = None
 
     @property
     def silent_s(self) -> float | None:
@@ -62,13 +67,15 @@ class CaptureStatus:
             "heartbeat_age_s": self.silent_s,
             "problem": self.problem,
             "moving": [str(table) for table in self.moving],
+            "warning": self.warning,
         }
 
 
-def capture_status(answer: CaptureAnswer, of: CapturedTables) -> CaptureStatus:
+def capture_status(store: Store, answer: CaptureAnswer, of: CapturedTables) -> CaptureStatus:
     """Return the status of one capture from its evidence and its newest heartbeat.
 
     Args:
+        store: The state store.
         answer: What the servers said about the capture.
         of: The capture and its tables.
     """
@@ -76,6 +83,7 @@ def capture_status(answer: CaptureAnswer, of: CapturedTables) -> CaptureStatus:
     findings = [of.told(finding) for finding in of_capture(evidence)]
     problems = [finding.message for finding in findings]
     problems += [] if answer.trouble is None else [answer.trouble]
+    unneeded = of_unneeded(store, evidence)
     connector = None
     if not isinstance(evidence.connector, TributaryError):
         facts = evidence.connector
@@ -89,4 +97,5 @@ def capture_status(answer: CaptureAnswer, of: CapturedTables) -> CaptureStatus:
         "; ".join(problems) or None,
         None if isinstance(evidence.health, TributaryError) else evidence.health,
         tuple(sorted(record.table for record in of.moving)),
+        None if unneeded is None else f"{unneeded.message}. {unneeded.remedy}",
     )

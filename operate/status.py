@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -222,7 +223,7 @@ def status(
     # below its topic's end.
     captured = captures_of(services.config, records)
     answered = answers.captures([one.names for one in captured])
-    captures = tuple(map(capture_status, answered, captured))
+    captures = tuple(map(partial(capture_status, services.store), answered, captured))
     evidence = {
         (one.source, one.tier): it.evidence for one, it in zip(captures, answered, strict=True)
     }

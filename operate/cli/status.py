@@ -181,3 +181,5 @@ def _show_capture(renderer: Renderer, capture: CaptureStatus) -> None:
     )
     if capture.problem:
         renderer.line(f"  {capture.problem}", style="bold red")
+    if capture.warning:
+        renderer.line(f"  {capture.warning}", style="yellow")

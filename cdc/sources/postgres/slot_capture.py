@@ -14,6 +14,7 @@ from cdc.sources.postgres import (
     other_publications,
     primary,
     publication,
+    publication_members,
     slot_continuity,
     slot_readers,
 )
@@ -49,6 +50,23 @@ class PublishedTables:
         """Remove those given tables that the publication contains; return the removed tables."""
         with self._connections.open("admin") as session:
             return publication.remove_tables(session, self._name, tables)
+
+    def remove_renamed(
+        self, known: Collection[Fingerprint], keep: Collection[TableId]
+    ) -> list[TableId]:
+        """Remove the tables of these fingerprints, whatever their names are now.
+
+        Tables whose present name is in ``keep`` stay.
+        """
+        oids = {int(one.facts["oid"]) for one in known if "oid" in one.facts}
+        source = self._connections.source
+        with self._connections.open("admin") as session:
+            return publication_members.remove_renamed(session, self._name, source, oids, keep)
+
+    def added(self) -> dict[TableId, str]:
+        """Return the tables that were added, each with the statement that removes it."""
+        with self._connections.open("admin") as session:
+            return publication_members.added(session, self._name, self._connections.source)
 
     def tables(self) -> list[TableId]:
         """Return the publication's tables without Tributary's own; empty without a publication."""

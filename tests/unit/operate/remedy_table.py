@@ -305,6 +305,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     "test_a_slot_that_something_else_reads_goes_after_its_reader_as_it_says": (
         "If this reader is the connector of this capture, delete it",
     ),
+    f"{_TESTS}renamed_tables.py::"
+    "test_a_table_that_no_record_has_is_named_with_the_statement_that_removes_it": (
+        "If only Tributary reads this publication, run on the source",
+    ),
     f"{_TESTS}second_reader.py::test_the_slot_of_another_installation_is_left_as_it_says": (
         "If that reader is not yours, leave it, and give this installation names",
     ),
