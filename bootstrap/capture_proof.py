@@ -222,7 +222,7 @@ class Capture:
             seen = self._captured_position()
             if not shortfall(seen, upto):
                 return True
-            self.recovery.restart_if_failed(self.names)
+            self.recovery.restart_if_failed(self.names, self.source.capture(self.names))
             self.source.nudge()
             return False
 

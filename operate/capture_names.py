@@ -1,7 +1,7 @@
 """Refuses names of captures and topics that would lose or mix the changes of tables.
 
-Two captures must not share a name, two tables must not share a topic, and a capture keeps the names
-with which its tables were onboarded.
+Two captures must not share a name, two installations must not share a slot, two tables must not
+share a topic, and a capture keeps the names with which its tables were onboarded.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import require_same_names
 from cdc.config.tables import configured_tier
-from cdc.debezium import topic_collisions
+from cdc.debezium import silence_bound_s, topic_collisions
 from cdc.errors import CaptureError, ConfigError, StateError
+from cdc.runtime.waiting import wait_while
 from cdc.store.table_state import State
+from cdc.store.type_looks import KeptTypeLooks
 from operate.lost_capture import users_of
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from operate.context import Services
     from operate.tier_capture import Group
     from schemas.table import TableId
+
+_SESSION_ENDS_S, _POLL_S = 10.0, 0.2
 
 
 def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
@@ -101,6 +105,66 @@ def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: Capt
                 connector=name,
                 field=f"sources.{capture.source}.topic_prefix",
             )
+
+
+def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
+    """Check that no other installation reads the slot of a capture that has no connector here.
+
+    Two installations with the same names would share the slot. Each would move it past changes that
+    the other one lacks. While the worker of the other one restarts, nothing reads its slot. So a
+    fresh heartbeat counts as a reader, unless this installation can have written it.
+
+    Args:
+        services: The services of the command.
+        capture: The capture.
+
+    Raises:
+        CaptureError: Another program reads the slot, or has just read it.
+    """
+    kept = services.source(capture.source).capture(capture).kept_log
+    if kept is None or services.connect.connector(capture.connector) is not None:
+        return
+    # The session of a connector that was deleted just now ends by itself.
+    who = wait_while(kept.shown_reader, timeout_s=_SESSION_ENDS_S, poll_s=_POLL_S)
+    if who is not None:
+        raise _another_reader(capture, f"is read by {who}", "delete it")
+    if not kept.exists() or _was_captured_here(services, capture):
+        return
+    age_s, bound_s = kept.beat_age_s(), _bound_s(services, capture)
+    if age_s is not None and age_s < bound_s:
+        raise _another_reader(
+            capture,
+            f"was read {max(age_s, 0.0):.0f} s ago, since its newest heartbeat is of then",
+            f"delete it, and wait until its newest heartbeat is {bound_s:.0f} s old",
+        )
+
+
+def _bound_s(services: Services, capture: CaptureNames) -> float:
+    return silence_bound_s(services.config.source(capture.source).heartbeat_interval_ms)
+
+
+def _was_captured_here(services: Services, capture: CaptureNames) -> bool:
+    """Whether this installation has had this capture, so that a fresh heartbeat can be its own."""
+    there = (capture.source, capture.tier)
+    return (
+        # `onboard` leaves this look before it creates the connector.
+        KeptTypeLooks(services.store).of(capture.connector) is not None
+        or any((one.table.source, one.tier) == there for one in services.store.tables())
+    )
+
+
+def _another_reader(capture: CaptureNames, what: str, then: str) -> CaptureError:
+    return CaptureError(
+        f"slot {capture.slot} of source {capture.source} {what}, and this Kafka Connect has no"
+        f" connector {capture.connector}: another installation can have captured this database with"
+        " the same names",
+        remedy="If that reader is not yours, leave it, and give this installation names of its"
+        f" own: set other slot, publication and topic_prefix for source {capture.source}, or name"
+        f" the source otherwise. If it is an earlier connector of yours, {then}, then run the"
+        " command again.",
+        connector=capture.connector,
+        field=f"sources.{capture.source}.slot",
+    )
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.capture.judgement import of_capture
 from cdc.capture.log_limits import over_limit
+from cdc.capture.unneeded_tables import of_unneeded
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from cdc.capture.evidence import ConnectorHealth
     from cdc.capture.log_limits import OverLimit
     from cdc.sources.source_facts import LogHealth
+    from cdc.store.state_store import Store
     from operate.answers import CaptureAnswer
     from schemas.table import TableId
 
@@ -37,6 +39,8 @@ class CaptureStatus:
             if Connect did not answer.
         over_limit: The limit of ``wal_limit`` that the log exceeds; None if it exceeds none.
         moving: The tables that join or leave the capture in a move that is not finished.
+        warning: What asks for a correction although no change is in danger, with the remedy; None
+            if there is nothing of that kind.
     """
 
     source: str
@@ -48,6 +52,7 @@ class CaptureStatus:
     health: ConnectorHealth | None = None
     over_limit: OverLimit | None = None
     moving: tuple[TableId, ...] = ()
+    warning: str | None = None
 
     @property
     def place(self) -> str:
@@ -78,15 +83,17 @@ class CaptureStatus:
             "problem": self.problem,
             "over_limit": None if self.over_limit is None else self.over_limit.to_json(),
             "moving": [str(table) for table in self.moving],
+            "warning": self.warning,
         }
 
 
 def capture_status(
-    answer: CaptureAnswer, of: CapturedTables, limits: Mapping[str, int]
+    store: Store, answer: CaptureAnswer, of: CapturedTables, limits: Mapping[str, int]
 ) -> CaptureStatus:
     """Return the status of one capture from its evidence and its newest heartbeat.
 
     Args:
+        store: The state store.
         answer: What the servers said about the capture.
         of: The capture and its tables.
         limits: The source's limits of the log in bytes; see `over_limit`.
@@ -95,6 +102,7 @@ def capture_status(
     findings = [of.told(finding) for finding in of_capture(evidence)]
     problems = [finding.message for finding in findings]
     problems += [] if answer.trouble is None else [answer.trouble]
+    unneeded = of_unneeded(store, evidence)
     connector = None
     if not isinstance(evidence.connector, TributaryError):
         facts = evidence.connector
@@ -110,4 +118,5 @@ def capture_status(
         None if isinstance(evidence.health, TributaryError) else evidence.health,
         None if log is None else over_limit(evidence.names, log, limits),
         tuple(sorted(record.table for record in of.moving)),
+        None if unneeded is None else f"{unneeded.message}. {unneeded.remedy}",
     )

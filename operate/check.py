@@ -17,6 +17,7 @@ from cdc.capture.judgement import of_capture, of_stream, of_table
 from cdc.capture.log_limits import over_limit
 from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
+from cdc.capture.unneeded_tables import of_unneeded
 from cdc.debezium import connector_class
 from cdc.errors import LakeError
 from cdc.sources.selection import require_named
@@ -302,6 +303,8 @@ def _capture(services: Services, evidence: CaptureEvidence, of: CapturedTables) 
     capture = evidence.names
     findings = [of.told(finding) for finding in of_capture(evidence)]
     lines = [Check(one.subject, "error", one.message, one.remedy) for one in findings]
+    if (more := of_unneeded(services.store, evidence)) is not None:
+        lines.append(Check(more.subject, "warning", more.message, more.remedy))
     log, connector = evidence.log, evidence.connector_facts
     if not isinstance(log, TributaryError) and log.title not in {line.name for line in lines}:
         limits = services.config.source(capture.source).log_limits

@@ -9,9 +9,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import names_of
-from cdc.capture.recovery import restart
+from cdc.capture.recovery import MARK_FIRST, lost_before_restart, restart
 from cdc.config.lake import HADOOP_PREFIX
 from cdc.errors import (
+    CaptureError,
     ConnectError,
     LakeError,
     SourceError,
@@ -43,6 +44,13 @@ if TYPE_CHECKING:
 LEASE_WAIT_S = 120.0
 """Bound of the wait for another process that holds the table's lease, in seconds."""
 
+
+class LostChangesError(CaptureError):
+    """A connector was not started, since its source's log has lost changes that no run has seen."""
+
+
+_ASLEEP = frozenset({"PAUSED", "STOPPED"})
+"""States in which an operator has left a connector."""
 _DEFAULT = frozenset({"fs.defaultFS", "fs.default.name"})
 """Hadoop settings that define the meaning of a path without a scheme."""
 
@@ -89,10 +97,12 @@ def retry(services: Services, table: TableId) -> Outcome:
 
     The connector is restarted if it has failed or has lost its connection to the source, and
     resumed if it was stopped. So is the other connector of a table whose move is not finished. A
-    FAILED table is put back although Kafka Connect does not answer, or although the other connector
-    cannot be repaired; a note says so.
+    connector is left as it is if changes were lost: once it runs, it hides that from runs. A FAILED
+    table is put back although Kafka Connect does not answer, although its connector is left, or
+    although the other connector cannot be repaired; a note says so.
 
     Raises:
+        LostChangesError: Changes were lost, and the table's state is not FAILED.
         ConnectError: The connector fails again. Or Kafka Connect does not answer, and the table's
             state is not FAILED.
         StateError: The table's state is not FAILED, and no connector needs repair.
@@ -109,31 +119,45 @@ def retry(services: Services, table: TableId) -> Outcome:
             " `tributary check` then shows whether the connector runs."
         ]
     else:
-        done += _repaired(services, names)
+        try:
+            done += _repaired(services, names, MARK_FIRST)
+        except LostChangesError as error:
+            if record.state is not State.FAILED:
+                raise
+            notes.append(f"{error.message}. {error.remedy}")
         if record.other is not None:
+            other = names_of(services.config, table.source, record.other)
             try:
-                done += _repaired(services, names_of(services.config, table.source, record.other))
+                done += _repaired(services, other, f"Run `tributary move {table}` again.")
             except TributaryError as error:
                 if record.state is not State.FAILED:
                     raise
-                notes = [f"{error.message}. {error.remedy}"]
+                notes.append(f"{error.message}. {error.remedy}")
     if done and record.state is not State.FAILED:
         return Outcome(table, "; ".join(done), record.state)
     released = _go_on(services, table, State.FAILED, "set to be tried again")
     return replace(released, details={"notes": notes} if notes else {})
 
 
-def _repaired(services: Services, names: CaptureNames) -> list[str]:
+def _repaired(services: Services, names: CaptureNames, if_lost: str) -> list[str]:
     """Restart or resume a capture's connector if it needs that; return what was done.
 
+    Args:
+        services: The services of the command.
+        names: The capture.
+        if_lost: The remedy if changes were lost.
+
     Raises:
+        LostChangesError: Changes were lost, which a started connector would hide.
         ConnectError: The connector fails again, or Kafka Connect does not answer.
     """
     # A command that changes the connector can stop it for a moment, and must not be disturbed.
     with tier_capture.hold_for_change(services, names):
         seen = services.connect.status(names.connector)
-        woken = services.connect.wake(names.connector)
         failed = seen is not None and seen.failure is not None
+        if failed or (seen is not None and seen.state in _ASLEEP):
+            _refuse_lost(services, names, if_lost)
+        woken = services.connect.wake(names.connector)
         reconnected = tier_capture.reconnect(services, names)
         if failed or reconnected:
             Restarts(services.store).forget(names.connector)
@@ -143,6 +167,26 @@ def _repaired(services: Services, names: CaptureNames) -> list[str]:
         return []
     services.connect.wait_running(names.connector, progress=services.progress)
     return [f"{'resumed' if woken and not failed else 'restarted'} connector {names.connector}"]
+
+
+def _refuse_lost(services: Services, names: CaptureNames, remedy: str) -> None:
+    """Refuse to start a connector that does not run, if its log has lost uncaptured changes.
+
+    Raises:
+        LostChangesError: Changes were lost.
+    """
+    lost = lost_before_restart(
+        services.source(names.source).capture(names),
+        services.connect,
+        names,
+        exactly_once=services.config.connect.exactly_once,
+    )
+    if lost is not None:
+        raise LostChangesError(
+            f"connector {names.connector} was not restarted, since changes are lost: {lost}",
+            remedy=remedy,
+            connector=names.connector,
+        )
 
 
 def _go_on(services: Services, table: TableId, origin: State, action: str) -> Outcome:

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cdc.capture.captured_tables import users
 from cdc.errors import CaptureError, LeaseHeldError
 from cdc.store.table_state import Cause, State, TableRecord, transition
 
@@ -53,19 +54,8 @@ def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
 
 
 def users_of(services: Services, capture: CaptureNames) -> frozenset[TableId]:
-    """Return the tables that need a capture.
-
-    A table needs the capture that it follows and the one that its next generation follows. During a
-    move, it also needs the capture that it joins or leaves.
-    """
-    records = (*services.store.tables(), *services.store.builds())
-    return frozenset(
-        record.table
-        for record in records
-        if record.table.source == capture.source
-        and record.state is not State.RETIRED
-        and any(one.tier == capture.tier for one in record.captures)
-    )
+    """Return the tables that need a capture (see `users`)."""
+    return users((*services.store.tables(), *services.store.builds()), capture)
 
 
 def dependent(

@@ -252,8 +252,9 @@ def status(
     # below its topic's end.
     captured = captures_of(services.config, records)
     answered = answers.captures([one.names for one in captured])
+    sources = services.config.sources
     captures = tuple(
-        capture_status(one, of, services.config.source(of.names.source).log_limits)
+        capture_status(services.store, one, of, sources[of.names.source].log_limits)
         for one, of in zip(answered, captured, strict=True)
     )
     evidence = {

@@ -8,7 +8,7 @@ position. The changes of the other tables wait for some seconds, and no change i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +42,7 @@ from cdc.runtime.waiting import wait_while
 from cdc.store.log_marks import LogMarks
 from operate.capture_names import (
     refuse_edited_names,
+    refuse_other_readers,
     refuse_other_writers,
     refuse_shared_names,
 )
@@ -57,8 +58,9 @@ from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.log.position import LogPosition
-    from cdc.sources.base import Source
+    from cdc.sources.base import SentTables, Source
     from operate.context import Services
+    from schemas.fingerprint import Fingerprint
 
 _KNOWN_POLL_S = 0.5
 _CAPTURED_S, _CAPTURED_POLL_S = 2.0, (0.02, 0.2)
@@ -122,8 +124,8 @@ def prepare(services: Services, group: Group) -> None:
         ConfigError: The configured publication, slot, connector or topic prefix differs from the
             one with which tables of the capture were onboarded.
         CaptureError: The configured settings of the connector would lose changes; another connector
-            writes to the capture's topics; the capture has lost changes, and published tables
-            depend on it; or no heartbeat arrives in Kafka.
+            writes to the capture's topics; another installation reads its slot; the capture has
+            lost changes, and published tables depend on it; or no heartbeat arrives in Kafka.
         KafkaError: A topic cannot be created, or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses a statement.
@@ -132,6 +134,7 @@ def prepare(services: Services, group: Group) -> None:
     for error in refuse_edited_names(services, group).values():
         raise error
     refuse_other_writers(services.connect.configs(), capture)
+    refuse_other_readers(services, capture)
     on_source = source.capture(capture)
     wanted = wanted_connector(services, capture, group.tables)
     # Check the settings before anything is created: a connector with these settings would be
@@ -145,7 +148,7 @@ def prepare(services: Services, group: Group) -> None:
     reconnect(services, capture)
     _require_known(services, capture, source, group.tables)
     if on_source.sent_tables is not None:
-        on_source.sent_tables.add(group.tables)
+        _publish(services, group, on_source.sent_tables)
     crash("onboard.after_publication")
     if on_source.kept_log is not None:
         on_source.kept_log.create()
@@ -312,10 +315,16 @@ def remove_table(services: Services, capture: CaptureNames, table: TableId) -> b
 def remove_tables(
     services: Services, capture: CaptureNames, tables: Sequence[TableId]
 ) -> list[TableId]:
-    """Remove tables from their capture, as `remove_table` does; return those that it captured."""
+    """Remove tables from their capture, as `remove_table` does; return those that it captured.
+
+    A table that was renamed since its copy is removed under its present name, unless that is the
+    name of another table that needs the capture.
+    """
     sent = services.source(capture.source).capture(capture).sent_tables
     if sent is not None:
-        return list(sent.remove(tables))
+        keep = users_of(services, capture) - {*tables}
+        renamed = sent.remove_renamed(_fingerprints(services, {*tables}), keep)
+        return [*renamed, *sent.remove(tables)]
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
     if effective is None or listed is None or not {*tables} & {*listed}:
@@ -323,6 +332,21 @@ def remove_tables(
     shorter = {**effective, **include_settings(capture, {*listed} - {*tables})}
     services.connect.put_connector(capture.connector, shorter, progress=services.progress)
     return [table for table in tables if table in listed]
+
+
+def _publish(services: Services, group: Group, sent: SentTables) -> None:
+    """Add tables to the source's list, and remove what had their names at their last copy."""
+    sent.add(group.tables)
+    keep = users_of(services, group.capture) | {*group.tables}
+    sent.remove_renamed(_fingerprints(services, {*group.tables}), keep)
+
+
+def _fingerprints(services: Services, tables: Collection[TableId]) -> list[Fingerprint]:
+    """Return what the source's catalog had of tables when they were copied, as far as recorded."""
+    records = (*services.store.tables(), *services.store.builds())
+    attempts = (record.attempt for record in records if record.table in tables)
+    found = (attempt.fingerprint for attempt in attempts if attempt is not None)
+    return [fingerprint for fingerprint in found if fingerprint is not None]
 
 
 def _configure(

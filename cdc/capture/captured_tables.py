@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cdc.config import Config
     from cdc.debezium import CaptureNames
     from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
 
 _NAMED = 5
 
@@ -101,6 +102,25 @@ def captures_of(config: Config, records: Iterable[TableRecord]) -> list[Captured
         CapturedTables(one, tuple(followed[place]), tuple(moving[place]))
         for place, one in names.items()
     ]
+
+
+def users(records: Iterable[TableRecord], capture: CaptureNames) -> frozenset[TableId]:
+    """Return the tables that need a capture.
+
+    A table needs the capture that it follows and the one that its next generation follows. During a
+    move, it also needs the capture that it joins or leaves.
+
+    Args:
+        records: The records of all tables and of their next generations.
+        capture: The capture.
+    """
+    return frozenset(
+        record.table
+        for record in records
+        if record.table.source == capture.source
+        and record.state is not State.RETIRED
+        and any(one.tier == capture.tier for one in record.captures)
+    )
 
 
 def listed(names: Sequence[object]) -> str:

@@ -158,6 +158,8 @@ class CaptureEvidence:
         life: Whether the connector sends changes; None if the caller did not request this fact.
         skipped: Why the connector will skip a table definition of its schema history at its next
             start; None if it will skip none, or if the caller did not request the statements.
+        members: The tables that were added to the publication one by one, each with the statement
+            that removes it; empty for a source without publications.
         strays: By table, the topics to which the connector sent the table's changes because the
             table's schema was renamed (`cdc.capture.strays`). Only runs search for such topics.
     """
@@ -176,6 +178,7 @@ class CaptureEvidence:
     life: Answer[SignsOfLife | None] = None
     continuity: Answer[Continuity | None] = None
     skipped: Answer[str | None] = None
+    members: Answer[Mapping[TableId, str]] = field(default_factory=dict)
     strays: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
 
     @classmethod

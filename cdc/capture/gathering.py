@@ -24,6 +24,7 @@ from cdc.capture.skipped_definitions import skipped
 from cdc.capture.strays import stray_topics, written_since
 from cdc.capture.task_looks import TaskLooks
 from cdc.capture.type_looks import TypeLooks, require_own_types
+from cdc.capture.unneeded_tables import of_unneeded
 from cdc.debezium import (
     ReportedStatements,
     audit,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaAdmin
     from cdc.log.position import LogPosition
     from cdc.run.context import RunContext
-    from cdc.sources.base import Source
+    from cdc.sources.base import Source, SourceCapture
     from cdc.store.loss_counts import Loss
     from cdc.store.table_state import TableRecord
     from cdc.store.task_looks import TaskLook
@@ -142,13 +143,14 @@ def gather(
     return CaptureEvidence(
         names=names,
         log=log,
-        lost=database.ask(lambda _: known(log).problem(at)),
+        lost=database.ask(lambda _: known(log).problem(at, exactly_once=exactly_once)),
         unreadable=database.ask(lambda it: it.capture(names).unreadable()),
         obstacles=database.ask(lambda it: tuple(it.capture(names).audit())),
         server=database.ask(lambda it: it.identity()),
         continuity=database.ask(
             lambda it: None if looks is None else looks.compare(names, it.capture(names))
         ),
+        members=database.ask(lambda it: _members(it.capture(names))),
         topics=policies,
         connector=connector,
         stored=stored,
@@ -157,6 +159,12 @@ def gather(
         skipped=forgotten,
         life=signs,
     )
+
+
+def _members(capture: SourceCapture) -> Mapping[TableId, str]:
+    """Return the tables in a source's list of captured tables; empty if it has no such list."""
+    sent = capture.sent_tables
+    return {} if sent is None else sent.added()
 
 
 class Captures:
@@ -217,6 +225,7 @@ class Captures:
         records = self._records(names)
         found = replace(found, strays=self._strays(names, records))
         _warn_of_unknown(found)
+        self._warn_of_unneeded(found)
         self._follow_tasks(names, records)
         self._types[names.connector] = self._follow_types(found)
         compared = found.continuity
@@ -233,6 +242,14 @@ class Captures:
         tables = (one.table for one in records)
         self._losses[names.source, names.tier] = losses.seen(*loss_scopes(names, *tables))
         return found
+
+    def _warn_of_unneeded(self, found: CaptureEvidence) -> None:
+        """Log a warning of tables that no table on the plan needs; the same one only once."""
+        finding, said = of_unneeded(self._context.store, found), self._context.unneeded
+        message = None if finding is None else f"{finding.message}. {finding.remedy}"
+        if message is not None and said.get(found.names.connector) != message:
+            _log.warning("%s", message)
+        said[found.names.connector] = message
 
     def look_at_all(self, records: Collection[TableRecord]) -> None:
         """Gather the evidence of all captures of tables, so that a loss is counted for each table.

@@ -49,6 +49,8 @@ class Severity(Enum):
     """Changes wait in the source's log until an operator acts."""
     UNKNOWN = "unknown"
     """A server does not answer, so it is unknown whether the changes are captured."""
+    UNNEEDED = "unneeded"
+    """Changes of further tables are captured, which nothing reads."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,9 @@ def of_table(
     for topic in evidence.strays.get(table, ()):
         name = evidence.names.connector
         problem = (
-            f"changes went to topic {topic}, whose table does not exist: the schema had another"
-            f" name while connector {name} started. Restart {name}, delete that topic"
+            f"changes went to topic {topic}, whose table does not exist: either the schema had"
+            f" another name while connector {name} started, or a table that was moved to another"
+            f" schema stayed captured and was then dropped. Restart {name}, delete that topic"
         )
         found.append(Finding(Severity.INCOMPLETE, subject, problem, _COPY_AGAIN))
     return found

@@ -5,26 +5,36 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc.capture.signs_of_life import lost_connection
 from cdc.connect import failures
-from cdc.debezium import after_truncate, silence_remedy
+from cdc.debezium import after_truncate, silence_remedy, stored_position
 from cdc.errors import CaptureError, ConnectError, KafkaError, LeaseHeldError
 from cdc.store.connector_restarts import LIMIT, Restarts
+from schemas.errors import TributaryError
 from schemas.redaction import redact
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cdc.config import Config
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
     from cdc.kafka import KafkaAdmin
+    from cdc.sources.base import SourceCapture
     from cdc.store.connector_restarts import Restarted
     from cdc.store.lease import Leases
     from cdc.store.state_store import Store
 
 _log = logging.getLogger(__name__)
 
+MARK_FIRST = (
+    "Run `tributary run`, which marks the tables of this source and tier, then `tributary"
+    " bootstrap` for them. Restart the connector only after that run: it would hide what was lost."
+)
+"""The remedy for a connector that must not be restarted, since changes were lost."""
 RETRY = "run `tributary retry` for one of its tables"
 """The instruction, in a remedy, by which an operator restarts a connector."""
 _LOOK_S = 5.0
@@ -51,10 +61,41 @@ class FailedConnector:
     outage: bool = False
 
 
+def lost_before_restart(
+    source: SourceCapture, connect: ConnectClient, names: CaptureNames, *, exactly_once: bool
+) -> str | None:
+    """Return why a connector that does not run must not be restarted; None if it may be.
+
+    If something other than the connector has moved its slot, a restarted connector goes on behind
+    the gap. Its next commit then hides the gap, so a run must see it before.
+
+    Args:
+        source: The capture on the source's server.
+        connect: Kafka Connect.
+        names: The capture.
+        exactly_once: Whether the connector writes to Kafka in transactions.
+
+    Returns:
+        What was lost, as a sentence without a period. None if nothing was lost, or if the source or
+        Connect does not answer: only a restart shows when the connector reaches its source again.
+    """
+    try:
+        log = source.log_health()
+        lost = log.problem(stored_position(connect, names), exactly_once=exactly_once)
+    except TributaryError as error:
+        _log.info("the log of connector %s was not looked at: %s", names.connector, error)
+        return None
+    return None if lost is None else f"{log.title} {lost}"
+
+
 def restart_connector(
-    connect: ConnectClient, restarts: Restarts, name: str, failed: FailedConnector
+    connect: ConnectClient,
+    restarts: Restarts,
+    name: str,
+    failed: FailedConnector,
+    lost: Callable[[], str | None],
 ) -> FailedConnector:
-    """Restart a capture's connector if a restart is due.
+    """Restart a capture's connector if a restart is due and nothing was lost.
 
     If several processes call this at once, only one of them restarts the connector.
 
@@ -63,10 +104,14 @@ def restart_connector(
         restarts: The record of restarts in the state store.
         name: The connector's name.
         failed: The connector's failure.
+        lost: Returns the result of `lost_before_restart`.
 
     Returns:
-        The failure. Its reason also names the number of restarts so far.
+        The failure. Its reason also names the number of restarts so far, or what was lost.
     """
+    if (what := lost()) is not None:
+        reason = f"{failed.reason} (not restarted, since {what})"
+        return replace(failed, reason=reason, remedy=MARK_FIRST, given_up=True)
     tried = restarts.claim(name, outage=failed.outage)
     tries, refused = _restarts_text(tried, failed), ""
     if tried.now:
@@ -144,19 +189,24 @@ class Recovery:
         self._config = config
         self._next_look = 0.0
 
-    def restart_if_failed(self, names: CaptureNames) -> None:
+    def restart_if_failed(self, names: CaptureNames, source: SourceCapture) -> None:
         """Restart the capture's connector if it has failed or lost its connection.
 
         Connect and Kafka are queried at most once in five seconds.
 
+        Args:
+            names: The capture.
+            source: The capture on the source's server.
+
         Raises:
-            CaptureError: The connector failed again after the last allowed restart.
+            CaptureError: The connector failed again after the last allowed restart, or changes were
+                lost while it did not run.
         """
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK_S
         try:
-            failed = self._restarted(names)
+            failed = self._restarted(names, source)
         except (ConnectError, KafkaError, LeaseHeldError) as error:
             _log.info("connector %s was not restarted: %s", names.connector, error)
             return
@@ -166,7 +216,7 @@ class Recovery:
         if failed.given_up:
             raise CaptureError(failed.reason, remedy=failed.remedy, connector=names.connector)
 
-    def _restarted(self, names: CaptureNames) -> FailedConnector | None:
+    def _restarted(self, names: CaptureNames, source: SourceCapture) -> FailedConnector | None:
         """Restart the connector under its capture's lease if it has failed, and return the failure.
 
         The result is None if the connector has not failed.
@@ -177,7 +227,14 @@ class Recovery:
             failed = self._failure(names)
             if failed is None:
                 return None
-            return restart_connector(self._connect, self._restarts, names.connector, failed)
+            lost = partial(
+                lost_before_restart,
+                source,
+                self._connect,
+                names,
+                exactly_once=self._config.connect.exactly_once,
+            )
+            return restart_connector(self._connect, self._restarts, names.connector, failed, lost)
 
     def _failure(self, names: CaptureNames) -> FailedConnector | None:
         """Return a connector's failure or lost connection; None if it has neither."""

@@ -6,12 +6,18 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.captured_tables import captures_of, listed
 from cdc.capture.gathering import health
 from cdc.capture.judgement import Finding, Severity, why_silent
-from cdc.capture.recovery import disconnected, explained, restart_connector
+from cdc.capture.recovery import (
+    disconnected,
+    explained,
+    lost_before_restart,
+    restart_connector,
+)
 from cdc.capture.signs_of_life import any_lately, lost_connection, signs
 from cdc.errors import ConnectError, LeaseHeldError
 from cdc.store.connector_restarts import Restarts
@@ -161,8 +167,19 @@ class _Watch:
                 self._restarts.forget_if_stable(name)
             return silences
         if restart:
-            failed = restart_connector(self._context.connected(), self._restarts, name, failed)
+            connect = self._context.connected()
+            lost = partial(self._lost, capture)
+            failed = restart_connector(connect, self._restarts, name, failed, lost)
         return Finding(Severity.WAITING, f"connector {name}", failed.reason, failed.remedy)
+
+    def _lost(self, capture: CaptureNames) -> str | None:
+        """Return why the connector must not be restarted; None if it may be."""
+        return lost_before_restart(
+            self._context.sources[capture.source].capture(capture),
+            self._context.connected(),
+            capture,
+            exactly_once=self._context.config.connect.exactly_once,
+        )
 
     def _failure(self, capture: CaptureNames, state: ConnectorHealth) -> FailedConnector | None:
         """Return a connector's failure or lost connection, both of which a restart can repair.

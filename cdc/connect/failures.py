@@ -38,7 +38,10 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"replication slot .* is active",
-        "Another reader holds the slot. Stop it, or give this tier a slot of its own.",
+        "Another reader has the slot, and can have moved it past changes that are in no topic. Stop"
+        " that reader, which may be another installation with the same slot, publication or source"
+        " name. Then run `tributary run` before anything restarts the connector: it marks the"
+        " tables of this source and tier if changes are lost.",
     ),
     (
         r"all replication slots are in use|max_replication_slots",

@@ -98,6 +98,8 @@ class RunContext:
     """By topic, the settings that runs have read since the last check of the topics' retention."""
     unchecked: list[Unchecked] = field(default_factory=list, init=False, repr=False)
     """The idle tables that the last look at idle tables could not check."""
+    unneeded: dict[str, str | None] = field(default_factory=dict, init=False, repr=False)
+    """By connector, the last warning of tables that it sends and that nothing needs."""
     served: Served = field(default_factory=Served, init=False, repr=False)
     """The pointers that this process has read."""
     whole: WholeCommits = field(default_factory=WholeCommits, init=False, repr=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -366,6 +366,14 @@ class SentTables(Protocol):
     def remove(self, tables: Sequence[TableId]) -> list[TableId]:
         """Remove the given tables that the source's list contains; return the removed tables."""
 
+    def remove_renamed(
+        self, known: Collection[Fingerprint], keep: Collection[TableId]
+    ) -> list[TableId]:
+        """Remove the tables of these fingerprints unless their present names are in ``keep``."""
+
+    def added(self) -> Mapping[TableId, str]:
+        """Return the tables that were added one by one, each with the statement that removes it."""
+
     def tables(self) -> list[TableId]:
         """Return the tables in the source's list except Tributary's own; none if no list exists."""
 
@@ -395,6 +403,12 @@ class KeptLog(Protocol):
 
     def reader(self) -> int | None:
         """Return the id of the source's session that reads the log; None if no session reads it."""
+
+    def shown_reader(self) -> str | None:
+        """Return the session that reads the log in words: its program, its machine and its id."""
+
+    def beat_age_s(self) -> float | None:
+        """Return the age in seconds of the log's newest heartbeat; None if it never had one."""
 
 
 class SourceCapture(Protocol):

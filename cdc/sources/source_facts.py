@@ -334,7 +334,11 @@ class LogHealth(Protocol):
         """Why the source's log may soon lose uncaptured changes; None if they are safe."""
 
     def problem(
-        self, stored: LogPosition | None = None, recorded: LogPosition | None = None
+        self,
+        stored: LogPosition | None = None,
+        recorded: LogPosition | None = None,
+        *,
+        exactly_once: bool = False,
     ) -> str | None:
         """Return why the source's log has lost uncaptured changes; None if none are lost.
 
@@ -344,6 +348,7 @@ class LogHealth(Protocol):
                 known.
             recorded: A position up to which a lake table has all changes. So these changes were
                 captured for certain.
+            exactly_once: Whether the connector writes to Kafka in transactions.
         """
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:

@@ -236,3 +236,5 @@ def _show_capture(renderer: Renderer, capture: CaptureStatus) -> None:
     if (over := capture.over_limit) is not None:
         renderer.line(f"  {over.message}", style="bold red" if over.alarms else "yellow")
         renderer.line(f"  What to do: {over.remedy}")
+    if capture.warning:
+        renderer.line(f"  {capture.warning}", style="yellow")

@@ -250,3 +250,23 @@ def test_a_table_is_offboarded_amid_its_move(
     person.done("offboard", orders, "--delete-data")
     left = shop.services.connect.names()
     assert not {former.connector, shop.services.capture(shop.table("orders")).connector} & {*left}
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("database", [POSTGRES], indirect=True)
+def test_no_table_joins_the_topic_of_one_that_is_on_its_way_there(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = person.shop
+    shop.create("orders", ROWS)
+    shop.create('"orders "', 1)
+    person.done("onboard", shop.database.label("orders"))
+    assign(person, orders="fast")
+    interrupted(person, monkeypatch, "move.after_note")
+    shop.tables |= {"public.orders ": {"tier": "fast"}, "public.orders_": {"tier": "fast"}}
+    person.configure()
+    shop.create("orders_", 1)
+    person.done("onboard", shop.database.label("orders_"))
+    interrupted(person, monkeypatch, "move.after_join")
+    (beside,) = shop.onboard("orders ", with_bootstrap=False)
+    assert "would both write to topic" in str(beside.error)

@@ -48,7 +48,7 @@ class Watched:
             store=services.store,
             kafka=services.kafka,
             registry=services.registry,
-            sources={},
+            sources={name: services.source(name) for name in services.config.sources},
             leases=services.leases,
             progress=services.progress,
             run_id="run",
@@ -229,7 +229,9 @@ def grew(kafka: KafkaAdmin, topic: str, before: int) -> bool:
 def read_on(watched: Watched, topic: str, held: int) -> bool:
     """Whether more has come than the connector had in memory; it is restarted if it has to be."""
     shop = watched.shop
-    watched.recovery.restart_if_failed(shop.services.capture(shop.table("orders")))
+    names = shop.services.capture(shop.table("orders"))
+    on_source = shop.services.source(names.source).capture(names)
+    watched.recovery.restart_if_failed(names, on_source)
     return grew(shop.services.kafka, topic, held + 12_000)
 
 

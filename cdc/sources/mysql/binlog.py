@@ -38,7 +38,11 @@ class BinlogHealth:
         return f"the binlog of source {self.source}"
 
     def problem(
-        self, stored: LogPosition | None = None, recorded: LogPosition | None = None
+        self,
+        stored: LogPosition | None = None,
+        recorded: LogPosition | None = None,
+        *,
+        exactly_once: bool = False,
     ) -> str | None:
         """Return why capture cannot continue from the binlog without a gap; None if it can."""
         try:
@@ -102,7 +106,11 @@ class NoBinlog:
         return f"the binlog of source {self.source}"
 
     def problem(
-        self, stored: LogPosition | None = None, recorded: LogPosition | None = None
+        self,
+        stored: LogPosition | None = None,
+        recorded: LogPosition | None = None,
+        *,
+        exactly_once: bool = False,
     ) -> str | None:
         """Return the problem: the server writes no binlog."""
         return "is off (log_bin), so the server logs no changes"

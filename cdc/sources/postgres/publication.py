@@ -11,7 +11,7 @@ from cdc.config import Credentials
 from cdc.errors import CaptureError
 from cdc.log.position import Lsn
 from cdc.runtime.waiting import wait_while
-from cdc.sources.postgres import version
+from cdc.sources.postgres import slot_readers, version
 from cdc.sources.postgres.catalog import SCHEMA
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.slot import SlotHealth
@@ -79,8 +79,6 @@ SELECT active, wal_status, confirmed_flush_lsn::text, restart_lsn::text,
        pg_catalog.to_jsonb(slots) ->> 'invalidation_reason'
 FROM pg_catalog.pg_replication_slots slots WHERE slot_name = %s
 """
-
-_READER = "SELECT active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = %s"
 
 TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int"
 """SQL that evaluates to the primary's timeline; a standby refuses it."""
@@ -367,12 +365,6 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
     return True
 
 
-def slot_reader(session: Session, slot: str) -> int | None:
-    """Return the process id of the session that reads a slot; None if no session reads it."""
-    row = session.execute(_READER, (slot,)).fetchone()
-    return None if row is None else row[0]
-
-
 def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> SlotHealth | None:
     """Return the slot's current health; None without a slot.
 
@@ -421,10 +413,13 @@ def drop_slot(session: Session, slot: str, source: str, timeout_s: float) -> boo
         return None
 
     if error := wait_while(in_use, timeout_s=timeout_s, poll_s=_POLL_S):
+        who = slot_readers.reader(session, slot) or "a session that has just ended"
         raise CaptureError(
-            f"slot {slot} of source {source} is still being read after "
-            f"{timeout_s:.0f} s: {error.diag.message_primary}",
-            remedy="Delete the connector that uses the slot, then run the command again.",
+            f"slot {slot} of source {source} is still being read after {timeout_s:.0f} s by {who}:"
+            f" {error.diag.message_primary}",
+            remedy="If this reader is the connector of this capture, delete it, then run the"
+            " command again. If it is not yours, leave the slot: another installation captures this"
+            " database with the same names.",
             slot=slot,
         ) from error
     return dropped

@@ -61,12 +61,22 @@ class SlotHealth:
         return "has wal_status unreserved: the next checkpoint can remove log that it needs"
 
     def problem(
-        self, stored: LogPosition | None = None, recorded: LogPosition | None = None
+        self,
+        stored: LogPosition | None = None,
+        recorded: LogPosition | None = None,
+        *,
+        exactly_once: bool = False,
     ) -> str | None:
         """Return why the slot has lost uncaptured changes; None if none are lost.
 
-        While no connector reads the slot, its position must not be after Connect's stored position.
-        If it is, the slot was recreated, or something other than the connector has moved it.
+        The slot's position must not be after Connect's stored position. If it is, the slot was
+        recreated, or something other than the connector has moved it.
+
+        With exactly-once support, this holds at each moment: the connector confirms a position only
+        after the transaction in Kafka that stores it has ended, and Connect's answer includes each
+        transaction that had ended before. So another reader of the slot shows while it reads.
+        Without exactly-once support, a slot in use can be ahead of the stored position for a
+        moment, and it is compared only while nothing reads it.
         """
         reason = self.invalidation_reason
         if reason not in (None, "wal_removed"):
@@ -82,10 +92,8 @@ class SlotHealth:
                     " skips what the server writes before that position"
                 )
         confirmed = self.confirmed_flush_lsn
-        # Without exactly-once support, a slot in use can be ahead of the stored position for a
-        # moment.
         if (
-            not self.active
+            (exactly_once or not self.active)
             and isinstance(stored, Lsn)
             and confirmed is not None
             and confirmed > stored
@@ -137,7 +145,11 @@ class NoSlot:
         return f"replication slot {self.name}"
 
     def problem(
-        self, stored: LogPosition | None = None, recorded: LogPosition | None = None
+        self,
+        stored: LogPosition | None = None,
+        recorded: LogPosition | None = None,
+        *,
+        exactly_once: bool = False,
     ) -> str | None:
         """Return the problem: the slot does not exist."""
         return "no longer exists"

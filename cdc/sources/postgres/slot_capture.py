@@ -14,7 +14,9 @@ from cdc.sources.postgres import (
     other_publications,
     primary,
     publication,
+    publication_members,
     slot_continuity,
+    slot_readers,
 )
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
@@ -48,6 +50,23 @@ class PublishedTables:
         """Remove those given tables that the publication contains; return the removed tables."""
         with self._connections.open("admin") as session:
             return publication.remove_tables(session, self._name, tables)
+
+    def remove_renamed(
+        self, known: Collection[Fingerprint], keep: Collection[TableId]
+    ) -> list[TableId]:
+        """Remove the tables of these fingerprints, whatever their names are now.
+
+        Tables whose present name is in ``keep`` stay.
+        """
+        oids = {int(one.facts["oid"]) for one in known if "oid" in one.facts}
+        source = self._connections.source
+        with self._connections.open("admin") as session:
+            return publication_members.remove_renamed(session, self._name, source, oids, keep)
+
+    def added(self) -> dict[TableId, str]:
+        """Return the tables that were added, each with the statement that removes it."""
+        with self._connections.open("admin") as session:
+            return publication_members.added(session, self._name, self._connections.source)
 
     def tables(self) -> list[TableId]:
         """Return the publication's tables without Tributary's own; empty without a publication."""
@@ -95,8 +114,22 @@ class Slot:
 
     def reader(self) -> int | None:
         """Return the process id of the session that reads the slot; None if no session reads it."""
+        found = self._reader()
+        return None if found is None else found.process
+
+    def shown_reader(self) -> str | None:
+        """Return program, address and process of the session that reads the slot; None if none."""
+        found = self._reader()
+        return None if found is None else str(found)
+
+    def _reader(self) -> slot_readers.SlotReader | None:
         with self._connections.open("admin") as session:
-            return publication.slot_reader(session, self._name)
+            return slot_readers.reader(session, self._name)
+
+    def beat_age_s(self) -> float | None:
+        """Return the age of the newest heartbeat of the slot's connector; None if there is none."""
+        with self._connections.open("admin") as session:
+            return slot_readers.beat_age_s(session, self._name)
 
     def health(self) -> SlotHealth | None:
         """Return the slot's current health; None if the slot does not exist."""

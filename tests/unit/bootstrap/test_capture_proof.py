@@ -81,7 +81,7 @@ def wait(positions: Iterable[int], upto: int) -> None:
         ),
         definitions=cast("Any", None),
         exactly_once=True,
-        recovery=cast("Any", SimpleNamespace(restart_if_failed=lambda _: None)),
+        recovery=cast("Any", SimpleNamespace(restart_if_failed=lambda *_: None)),
         progress=NullProgress(),
     )
     proof.wait_until_captured(Lsn(upto), timeout_s=0)

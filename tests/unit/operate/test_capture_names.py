@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,14 +15,21 @@ from cdc.config import parse
 from cdc.debezium import CaptureNames, names
 from cdc.errors import CaptureError, ConfigError
 from cdc.runtime.progress import NullProgress
-from cdc.store.table_state import State, transition
+from cdc.store.table_state import State, TierCapture, transition
+from cdc.store.type_looks import KeptTypeLooks, TypeLook
 from operate import tier_capture
-from operate.capture_names import refuse_edited_names, refuse_other_writers, refuse_shared_names
+from operate.capture_names import (
+    refuse_edited_names,
+    refuse_other_readers,
+    refuse_other_writers,
+    refuse_shared_names,
+    refuse_shared_topics,
+)
 from operate.context import Services
 from operate.onboard import register
 from operate.table_notes import edit_notes
 from schemas.table import TableId
-from tests.records import NOW
+from tests.records import NOW, table_record
 from tests.unit.cdc.configuration import minimal
 
 ONE = CaptureNames("shop", "default", "p1", "s1", "c1", "shop_default", "postgres")
@@ -123,3 +131,119 @@ def test_no_second_connector_is_made_for_the_same_topics() -> None:
     refuse_other_writers({"c9": other, "sink": {}}, ONE)
     with pytest.raises(CaptureError, match="connector c9 already writes to topics with the prefix"):
         refuse_other_writers({"c9": mine}, ONE)
+
+
+class Slot:
+    """A slot as its server shows it."""
+
+    def __init__(self, reader: str | None = None, beat_age_s: float | None = None) -> None:
+        self._reader, self._beat_age_s = reader, beat_age_s
+        self.there = True
+
+    def shown_reader(self) -> str | None:
+        return self._reader
+
+    def exists(self) -> bool:
+        return self.there
+
+    def beat_age_s(self) -> float | None:
+        return self._beat_age_s
+
+
+def at(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, slot: Slot | None, *connectors: str
+) -> Services:
+    """An installation whose Kafka Connect has these connectors, on a source with a slot."""
+    monkeypatch.setattr("operate.capture_names._SESSION_ENDS_S", 0.0)
+    made = services(folder)
+    connect = SimpleNamespace(connector=lambda name: {} if name in connectors else None)
+    monkeypatch.setattr(Services, "connect", connect)
+    on_source = SimpleNamespace(kept_log=slot)
+    monkeypatch.setattr(made, "source", lambda _: SimpleNamespace(capture=lambda _: on_source))
+    return made
+
+
+READ = Slot("`Debezium Streaming` on 10.0.0.5, process 7", 0.5)
+BETWEEN = Slot(None, 12.0)
+"""As while the worker of the connector starts again."""
+
+
+@pytest.mark.parametrize(
+    ("slot", "told"), [(READ, r"is read by `Debezium Streaming` on 10\.0"), (BETWEEN, "12 s ago")]
+)
+def test_the_slot_of_another_installation_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slot: Slot, told: str
+) -> None:
+    staging = at(monkeypatch, tmp_path, slot)
+    names = staging.capture(NEW)
+    with pytest.raises(CaptureError, match=told) as refused:
+        refuse_other_readers(staging, names)
+    assert f"has no connector {names.connector}" in refused.value.message
+    assert "set other slot, publication and topic_prefix for source shop" in refused.value.remedy
+    staging.close()
+
+
+@pytest.mark.parametrize("slot", [None, Slot(), Slot(None, 3600.0)])
+def test_a_slot_that_nobody_reads_can_be_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slot: Slot | None
+) -> None:
+    made = at(monkeypatch, tmp_path, slot)
+    refuse_other_readers(made, made.capture(NEW))
+    made.close()
+
+
+def test_a_fresh_heartbeat_can_be_that_of_a_connector_that_was_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A person has deleted the connector, and does what it takes to have it again."""
+    slot = Slot(None, 12.0)
+    made = at(monkeypatch, tmp_path, slot)
+    names = made.capture(NEW)
+    register(made, KNOWN)
+    refuse_other_readers(made, names)
+    made.store.delete(KNOWN)
+    with pytest.raises(CaptureError):
+        refuse_other_readers(made, names)
+    KeptTypeLooks(made.store).move(names.connector, None, TypeLook("", {}))
+    refuse_other_readers(made, names)
+    KeptTypeLooks(made.store).forget(names.connector)
+    slot.there = False
+    refuse_other_readers(made, names)
+    slot.there = True
+
+    register(made, KNOWN)
+    monkeypatch.setattr(slot, "_reader", "another program")
+    with pytest.raises(CaptureError, match="is read by another program"):
+        refuse_other_readers(made, names)
+    made.close()
+
+
+def test_a_slot_is_the_connectors_that_is_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = services(tmp_path).capture(NEW)
+    made = at(monkeypatch, tmp_path, READ, names.connector)
+    refuse_other_readers(made, names)
+    made.close()
+
+
+def test_a_table_that_moves_shares_its_topic_with_nobody(tmp_path: Path) -> None:
+    """Until the move has ended, its record can have the former tier."""
+    made = services(tmp_path)
+    joins, built, new = (TableId("shop", "public", name) for name in ("a b", "e f", "a_b"))
+    (group,) = tier_capture.groups(made, [new, joins, renamed(built)])
+    assert set(refuse_shared_topics(made, group)) == {new, joins}
+    here, there = group.capture.tier, "another"
+    other = TierCapture(here, "t", None)
+    made.store.put(table_record(joins, State.INCREMENTAL, tier=there, other=other))
+    made.store.put(table_record(built, State.INCREMENTAL, tier=there))
+    made.store.put(table_record(built, State.BOOTSTRAPPING, tier=here, beside=True))
+    refused = refuse_shared_topics(made, group)
+    assert set(refused) == {new, renamed(built)}, "a move goes on"
+    assert f"table {new} and {joins} would both write to topic" in refused[new].message
+    made.close()
+
+
+def renamed(table: TableId) -> TableId:
+    """Another table with the same topic."""
+    return replace(table, name=table.name.replace(" ", "_"))

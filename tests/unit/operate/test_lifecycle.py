@@ -11,19 +11,33 @@ import pytest
 
 from cdc.capture.onboarded_names import captured_by
 from cdc.debezium import CaptureNames
-from cdc.errors import ConnectError, LeaseHeldError
+from cdc.errors import CaptureError, ConnectError, LeaseHeldError
+from cdc.log.position import Lsn
 from cdc.runtime.progress import NullProgress
+from cdc.sources.postgres.slot import SlotHealth
 from cdc.store.lease import Lease, Leases
 from cdc.store.state_store import Store
-from cdc.store.table_state import State
+from cdc.store.table_state import Cause, State, transition
 from operate import lifecycle
 from operate.table_outcome import Outcome
 from schemas.table import TableId
-from tests.records import table_record
+from tests.records import NOW, table_record
 
 NAMES = CaptureNames("shop", "default", "p", "s", "c", "shop", "postgres")
 FAST = CaptureNames("shop", "fast", "p2", "s2", "c2", "shop2", "postgres")
 TABLE = TableId("shop", "public", "orders")
+
+
+class Source:
+    """A source whose slot begins at a position."""
+
+    def __init__(self, begins: int) -> None:
+        end = Lsn(900)
+        at = Lsn(begins)
+        self._health = SlotHealth("s", False, "reserved", at, at, 0, None, end, lambda: end)
+
+    def capture(self, _names: CaptureNames) -> Any:
+        return SimpleNamespace(log_health=lambda: self._health)
 
 
 class Connect:
@@ -41,8 +55,8 @@ class Connect:
     def wake(self, _name: str) -> bool:
         return False
 
-    def offset(self, _name: str) -> None:
-        return None
+    def offset(self, _name: str) -> dict[str, int]:
+        return {"lsn_commit": 400}
 
     def restart(self, _name: str, *, only_failed: bool) -> None:
         try:
@@ -64,14 +78,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def retry(store: Store, connect: Connect) -> Outcome:
+def retry(store: Store, connect: Connect, begins: int = 400) -> Outcome:
     source = SimpleNamespace(kind="postgres")
     services = SimpleNamespace(
         store=store,
         connect=connect,
-        config=SimpleNamespace(source=lambda _: source),
+        config=SimpleNamespace(source=lambda _: source, connect=SimpleNamespace(exactly_once=True)),
         leases=Leases(store),
         capture_of=lambda _record: NAMES,
+        source=lambda _name: Source(begins),
         progress=NullProgress(),
     )
     return lifecycle.retry(cast("Any", services), TABLE)
@@ -108,3 +123,32 @@ def test_a_failed_table_is_tried_again_although_the_connector_of_its_move_fails(
     assert done.details["notes"] == ["connector c2 failed: no right. Grant it."]
     with pytest.raises(ConnectError, match="no right"):
         retry(store, connect)
+
+
+def test_a_connector_whose_slot_has_lost_changes_is_not_restarted(store: Store) -> None:
+    """A run must see the loss first: the next commit of the connector would hide it."""
+    following = store.put(table_record(TABLE, state=State.INCREMENTAL))
+    connect = Connect(store)
+    with pytest.raises(CaptureError, match="connector c was not restarted, since") as refused:
+        retry(store, connect, begins=500)
+    assert "something other than the connector moved it" in refused.value.message
+    assert refused.value.remedy.startswith("Run `tributary run`, which marks the tables")
+
+    cause = Cause(error=CaptureError("it failed", remedy="Wait."))
+    store.put(transition(following, State.FAILED, at=NOW, cause=cause))
+    released = retry(store, connect, begins=500)
+    assert released.state is State.INCREMENTAL, "a run marks it only if it is not FAILED"
+    (note,) = released.details["notes"]
+    assert "connector c was not restarted" in note
+    assert connect.restarted == []
+
+
+def test_the_connector_of_a_move_whose_slot_has_lost_changes_waits_for_the_move(
+    store: Store,
+) -> None:
+    store.put(table_record(TABLE, other=captured_by(FAST, TABLE)))
+    connect = Connect(store, "c2")
+    with pytest.raises(CaptureError, match="connector c2 was not restarted, since") as refused:
+        retry(store, connect, begins=500)
+    assert refused.value.remedy == f"Run `tributary move {TABLE}` again."
+    assert connect.restarted == []

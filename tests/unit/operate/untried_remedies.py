@@ -85,7 +85,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "The store is busy",
         "With spark.jars: provided",
         "Allow the worker's address in pg_hba.conf",
-        "Another reader holds the slot",
         "Correct the applier's error, ",
         "Enable the ConfigProvider",
         "End that process",

@@ -70,6 +70,7 @@ class ServerOpeners:
         log = SimpleNamespace(title="the log", danger=None, problem=self.answers("problem", None))
         captured = SimpleNamespace(
             log_health=self.answers("log_health", log),
+            sent_tables=None,
             unreadable=self.answers("unreadable", None),
             continuity=self.answers("continuity", compared),
             audit=self.answers("audit_source", ["binlog_format is MIXED"]),
@@ -119,6 +120,7 @@ class ServerOpeners:
                 of=self.answers("definitions", ReportedStatements("id", 0, 0))
             ),
             connected=lambda: self.connect,
+            unneeded={},
             looks=LogLooks(self.store, cast("Any", None), cast("Any", None)),
             config=SimpleNamespace(connect=SimpleNamespace(exactly_once=True)),
         )
@@ -154,6 +156,24 @@ def test_a_connect_that_is_away_keeps_no_other_answer_from_being_judged(
     assert stopping(found) == ["binlog_format is MIXED"]
     with pytest.raises(ConnectError):
         evidence.require_answers()
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_the_log_is_asked_with_what_the_connector_promises(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, exactly_once: bool
+) -> None:
+    servers, asked = ServerOpeners(monkeypatch, tmp_path), list[object]()
+
+    def problem(_stored: object, *, exactly_once: bool) -> None:
+        asked.append(exactly_once)
+
+    log = SimpleNamespace(title="the log", danger=None, problem=problem)
+    servers.source.capture(None).log_health = lambda: log
+    connect = SimpleNamespace(exactly_once=exactly_once)
+    captures = servers.captures()
+    captures._context.config.connect = connect  # type: ignore[misc]
+    captures.evidence(record("orders"))
+    assert asked == [exactly_once]
 
 
 def test_a_loss_is_counted_once_for_each_look_at_a_capture(
@@ -213,3 +233,25 @@ def test_all_captures_of_tables_are_looked_at_also_those_of_next_generations(
     assert captures.losses(builds[0])
     with pytest.raises(KeyError):
         captures.losses(builds[1])  # its capture may still be in the making
+
+
+def test_tables_that_nothing_needs_are_named_once_and_again_after_they_were_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers, sent = ServerOpeners(monkeypatch, tmp_path), dict[TableId, str]()
+    servers.source.capture(None).sent_tables = SimpleNamespace(added=lambda: sent)
+    captures = servers.captures()
+    renamed = TableId("shop", "public", "orders_2023")
+
+    def warned() -> int:
+        caplog.clear()
+        captures.gather_again(record("orders"))
+        return sum("publication p has shop:public.orders_2023" in one for one in caplog.messages)
+
+    assert warned() == 0
+    sent[renamed] = "ALTER PUBLICATION p DROP TABLE ONLY orders_2023;"
+    assert [warned(), warned()] == [1, 0]
+    sent.clear()
+    assert warned() == 0
+    sent[renamed] = "ALTER PUBLICATION p DROP TABLE ONLY orders_2023;"
+    assert warned() == 1

@@ -169,6 +169,19 @@ def test_a_slot_after_what_was_captured_stops(
         check_log(TABLE, health, stored=stored)
 
 
+@pytest.mark.parametrize(
+    ("confirmed", "stored", "lost"), [(8, Lsn(7), True), (7, Lsn(7), False), (8, None, False)]
+)
+def test_with_transactions_a_slot_in_use_is_never_after_what_was_captured(
+    confirmed: int, stored: Lsn | None, lost: bool
+) -> None:
+    """Another reader has moved it: ours confirms what a transaction of Kafka has stored before."""
+    health = replace(slot("reserved"), active=True, confirmed_flush_lsn=Lsn(confirmed))
+    problem = health.problem(stored, exactly_once=True)
+    assert (problem is not None) is lost
+    assert problem is None or "something other than the connector moved it" in problem
+
+
 @pytest.mark.parametrize("known", ["stored", "recorded"])
 def test_a_log_that_ends_before_what_was_captured_of_it_stops(known: str) -> None:
     check_log(TABLE, slot("reserved"), **{known: Lsn(9)})

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
 
-from cdc.capture.recovery import FailedConnector, explained, restart, restart_connector
+from cdc.capture.recovery import (
+    FailedConnector,
+    explained,
+    lost_before_restart,
+    restart,
+    restart_connector,
+)
+from cdc.debezium import CaptureNames
+from cdc.errors import SourceError
+from cdc.log.position import Lsn
+from cdc.sources.postgres.slot import SlotHealth
 from cdc.store.connector_restarts import LIMIT, Restarts
 from cdc.store.state_store import Store
 from cdc.store.tables import restart_rows
@@ -79,7 +91,8 @@ def test_a_connector_behind_a_truncate_of_several_tables_goes_on_after_it() -> N
 
 def test_a_run_lets_a_failed_connector_go_on_after_a_truncate(tmp_path: Path) -> None:
     connect, restarts = Connect(BEHIND), Restarts(Store(f"sqlite:///{tmp_path / 'state.db'}"))
-    restart_connector(cast("Any", connect), restarts, "c", FailedConnector("why", "what to do"))
+    failed = FailedConnector("why", "what to do")
+    restart_connector(cast("Any", connect), restarts, "c", failed, lambda: None)
     assert connect.asked == ["change"]
 
 
@@ -95,7 +108,68 @@ def test_only_a_connector_whose_source_is_away_is_restarted_beyond_the_limit(
     with store.transaction() as connection:
         due = {"connector": "c", "times": LIMIT, "next_at": 0.0}
         connection.execute(sa.insert(restart_rows).values(due))
-    found = restart_connector(cast("Any", connect), Restarts(store), "c", failed)
+    found = restart_connector(cast("Any", connect), Restarts(store), "c", failed, lambda: None)
     assert connect.asked == (["restart failed"] if goes_on else [])
     assert found.given_up is not goes_on
     store.close()
+
+
+NAMES = CaptureNames("shop", "default", "p", "s", "c", "shop", "postgres")
+MOVED = SlotHealth(
+    name="s",
+    active=False,
+    wal_status="reserved",
+    confirmed_flush_lsn=Lsn(500),
+    restart_lsn=Lsn(300),
+    retained_bytes=0,
+    safe_wal_size=None,
+    end=Lsn(900),
+    current=lambda: Lsn(900),
+)
+
+
+def look(connect: Connect, log: Callable[[], SlotHealth], *, exactly_once: bool) -> str | None:
+    on_source, client = SimpleNamespace(log_health=log), cast("Any", connect)
+    return lost_before_restart(cast("Any", on_source), client, NAMES, exactly_once=exactly_once)
+
+
+def test_a_connector_whose_slot_another_reader_has_moved_is_not_restarted(tmp_path: Path) -> None:
+    """It would go on behind the gap, and its next commit would hide the gap from runs."""
+    connect, store = Connect(BEHIND), Store(f"sqlite:///{tmp_path / 'state.db'}")
+    failed = FailedConnector("replication slot s is active", "what to do")
+    found = restart_connector(
+        cast("Any", connect),
+        Restarts(store),
+        "c",
+        failed,
+        lambda: look(connect, lambda: MOVED, exactly_once=False),
+    )
+    assert connect.asked == []
+    assert "something other than the connector moved it" in found.reason
+    assert found.remedy.startswith("Run `tributary run`, which marks the tables")
+    assert found.given_up
+    assert Restarts(store).claim("c").times == 1, "it is the first one"
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("active", "exactly_once", "lost"),
+    [(False, False, True), (False, True, True), (True, True, True), (True, False, False)],
+)
+def test_a_slot_that_is_read_is_compared_only_with_transactions(
+    *, active: bool, exactly_once: bool, lost: bool
+) -> None:
+    log = replace(MOVED, active=active)
+    found = look(Connect(BEHIND), lambda: log, exactly_once=exactly_once)
+    assert (found is not None) is lost
+
+
+def test_a_connector_is_restarted_while_its_source_does_not_answer() -> None:
+    """Only the restart shows when the connector reaches its source again."""
+
+    def away() -> SlotHealth:
+        raise SourceError("it is away", remedy="Wait.")
+
+    assert look(Connect(BEHIND), away, exactly_once=True) is None
+    kept = replace(MOVED, confirmed_flush_lsn=Lsn(400))
+    assert look(Connect(BEHIND), lambda: kept, exactly_once=True) is None

@@ -14,8 +14,11 @@ import pytest
 
 from cdc.capture.onboarded_names import capture_record, captured_by
 from cdc.capture.signs_of_life import lost_connection
+from cdc.connect import ConnectorStatus
 from cdc.debezium import CaptureNames, lost_after_s
+from cdc.log.position import Lsn
 from cdc.run import RunContext, silences
+from cdc.sources.postgres.slot import SlotHealth
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
@@ -192,3 +195,31 @@ def test_a_connector_that_reads_has_a_connection_although_no_heartbeat_comes(
     assert not lost({heartbeats: after_s - 5})
     assert not lost({}), "it has just been created"
     assert not lost({heartbeats: 9999.0}, replace(names, kind="postgres"))
+
+
+@pytest.mark.parametrize(("begins", "restarted"), [(400, True), (500, False)])
+def test_a_run_restarts_no_connector_whose_slot_another_reader_has_moved(
+    context: RunContext, *, begins: int, restarted: bool
+) -> None:
+    """What is lost would be hidden by its next commit."""
+    trace = "a.b.SomeException: replication slot s is active"
+    status = ConnectorStatus("shop-default", "FAILED", "w", (), trace=trace)
+    asked: list[str] = []
+    connect = SimpleNamespace(
+        status=lambda _: status,
+        offset=lambda _: {"lsn_commit": 400},
+        restart=lambda name, **_: asked.append(name),
+    )
+    at, end = Lsn(begins), Lsn(900)
+    slot = SlotHealth("s", True, "reserved", at, at, 0, None, end, lambda: end)
+    on_source = SimpleNamespace(log_health=lambda: slot)
+    config = cast(Any, context.config)
+    config.connect = SimpleNamespace(exactly_once=True)
+    watched = replace(
+        context,
+        connect=cast(Any, connect),
+        sources={"shop": cast(Any, SimpleNamespace(capture=lambda _: on_source))},
+    )
+    reason = told(watched)
+    assert (asked == ["shop-default"]) is restarted
+    assert ("not restarted, since replication slot s begins at" in reason) is not restarted

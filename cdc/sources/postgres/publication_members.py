@@ -1,0 +1,81 @@
+"""Finds tables in a publication that have another name than when Tributary added them.
+
+A publication has its tables by their object ids. So a table that is renamed, or moved to another
+schema, stays in the publication under its new name, and whatever goes by names does not find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from cdc.sources.postgres.connection import Session
+from cdc.sources.postgres.publication import remove_tables, removing
+from schemas.table import TableId
+
+# A partition of another member is published as that one, whether or not it is a member itself.
+_ADDED = """
+SELECT c.oid::int8, n.nspname::text, c.relname::text,
+       EXISTS (SELECT FROM pg_catalog.pg_partition_ancestors(c.oid) up (oid)
+               JOIN pg_catalog.pg_publication_rel of_root
+                 ON of_root.prrelid = up.oid AND of_root.prpubid = p.oid
+               WHERE up.oid <> c.oid)
+FROM pg_catalog.pg_publication p
+JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
+JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE p.pubname = %s AND n.nspname <> 'tributary'
+"""
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A table that was added to a publication.
+
+    Args:
+        oid: Its object id, which it keeps.
+        table: Its present name.
+        within: Whether it is a partition of another table of the publication.
+    """
+
+    oid: int
+    table: TableId
+    within: bool
+
+
+def _added(session: Session, publication: str, source: str) -> list[_Member]:
+    rows = session.execute(_ADDED, (publication,)).fetchall()
+    return [_Member(row[0], TableId(source, row[1], row[2]), row[3]) for row in rows]
+
+
+def added(session: Session, publication: str, source: str) -> dict[TableId, str]:
+    """Return a publication's tables, each with the statement that removes it.
+
+    Tables of schema ``tributary`` and partitions of other tables of the publication are left out.
+    """
+    return {
+        one.table: removing(publication, one.table)
+        for one in _added(session, publication, source)
+        if not one.within
+    }
+
+
+def remove_renamed(
+    session: Session,
+    publication: str,
+    source: str,
+    oids: Collection[int],
+    keep: Collection[TableId],
+) -> list[TableId]:
+    """Remove tables from a publication by their object ids; return the removed tables.
+
+    Args:
+        session: A session of the publication's owner.
+        publication: The publication.
+        source: The source's name.
+        oids: The object ids with which Tributary has recorded tables.
+        keep: Tables that stay, whatever their object ids are: two tables can have swapped names.
+    """
+    found = _added(session, publication, source)
+    renamed = [one.table for one in found if one.oid in oids and one.table not in keep]
+    return remove_tables(session, publication, renamed)

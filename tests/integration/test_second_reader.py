@@ -1,0 +1,117 @@
+"""A second installation with the same names, on the same database, reads the slot of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from cdc.debezium import CaptureNames, stored_position
+from cdc.sources.postgres.slot import SlotHealth
+from cdc.store.table_state import State
+from operate.status import status
+from operate.tier_capture import wanted_connector
+from stack.postgres import POSTGRES
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.person import Person, created
+from tests.integration.rigs.person import early as early
+from tests.integration.rigs.person import person as person
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop
+from tests.integration.rigs.shop import shop as shop
+
+pytestmark = [
+    pytest.mark.breadth,
+    pytest.mark.parametrize("database", [POSTGRES], indirect=True),
+]
+
+
+@contextmanager
+def another_reader(shop: Shop, names: CaptureNames) -> Iterator[str]:
+    """A connector of another installation, which has the same slot and other topics."""
+    connect = shop.services.connect
+    there = replace(names, connector=f"{names.connector}_2", topic_prefix=f"{names.topic_prefix}_2")
+    topics = [*there.own_topics, there.topic(shop.table("orders"))]
+    shop.services.kafka.ensure_topics({topic: {} for topic in topics})
+    settings = wanted_connector(shop.services, names)
+    connect.put_connector(there.connector, {**settings, "topic.prefix": there.topic_prefix})
+    kept = shop.services.source(names.source).capture(names).kept_log
+    assert kept is not None
+    try:
+        wait_until(lambda: kept.shown_reader() is not None, "the slot is read")
+        yield there.connector
+    finally:
+        connect.delete(there.connector)
+
+
+def test_the_slot_of_another_installation_is_left_as_it_says(early: Person) -> None:
+    shop = early.shop
+    (orders,) = created(shop, "orders")
+    names = shop.services.capture(shop.table("orders"))
+    on_source = shop.services.source(names.source).capture(names)
+    assert on_source.sent_tables is not None
+    assert on_source.kept_log is not None
+    on_source.prepare()
+    on_source.sent_tables.add([shop.table("orders")])
+    on_source.kept_log.create()
+    with another_reader(shop, names):
+        wait_until(lambda: on_source.kept_log.beat_age_s() is not None, "a heartbeat")
+        told = early.refused("onboard", "--no-bootstrap", orders)
+        assert "is read by `Debezium" in told.messages
+        assert told.remedy.startswith("If that reader is not yours, leave it")
+    between = early.refused("onboard", "--no-bootstrap", orders)
+    assert "its newest heartbeat is of then" in between.messages
+    assert on_source.kept_log.exists()
+    assert on_source.sent_tables.tables() == [shop.table("orders")]
+
+    source = shop.database.document(shop.folder)["sources"][names.source]
+    own = {"slot": "own_{tier}", "publication": "own_{tier}", "topic_prefix": "own_{tier}"}
+    early.configure(sources={names.source: {**source, **own}})
+    early.done("onboard", "--no-bootstrap", orders)
+    early.done("offboard", orders)
+    assert on_source.kept_log.exists()
+    shop.database.execute("UPDATE tributary.heartbeat SET beat_at = beat_at - interval '1 hour'")
+    early.configure()
+    early.done("onboard", "--no-bootstrap", orders)
+    early.done("offboard", orders)
+
+
+def test_what_another_reader_took_is_seen_before_the_connector_goes_on(person: Person) -> None:
+    shop = person.shop
+    (orders,) = created(shop, "orders")
+    person.done("onboard", orders)
+    names = shop.services.capture_of(shop.record("orders"))
+    connect, on_source = shop.services.connect, shop.services.source(names.source).capture(names)
+    connect.stop(names.connector)
+
+    def moved() -> bool:
+        log, stored = on_source.log_health(), stored_position(connect, names)
+        assert isinstance(log, SlotHealth)
+        return log.confirmed_flush_lsn is not None and log.confirmed_flush_lsn > stored
+
+    with another_reader(shop, names):
+        shop.database.execute("UPDATE orders SET v = 7 WHERE id = 1")
+        wait_until(moved, "the slot is moved")
+        connect.resume(names.connector)
+
+        def failed() -> bool:
+            seen = connect.status(names.connector)
+            return seen is not None and seen.failure is not None
+
+        wait_until(failed, "the connector has failed", 150)
+        health = status(shop.services, []).captures[0]
+        assert "something other than the connector moved it" in (health.problem or "")
+        refused = person.refused("retry", orders)
+        assert "was not restarted, since changes are lost" in refused.messages
+    refused = person.refused("retry", orders)
+    assert failed(), "it would hide what is lost"
+    assert person.state("orders") is State.INCREMENTAL
+    assert refused.remedy.startswith("Run `tributary run`, which marks the tables")
+    person.run("run")
+    assert person.state("orders") is State.NEEDS_BOOTSTRAP
+    person.done("bootstrap", orders)
+    person.done("run")
+    person.done("verify", orders)
