@@ -12,7 +12,7 @@ import confluent_kafka as ck
 from confluent_kafka import admin as ck_admin
 
 from cdc.errors import KafkaError
-from cdc.kafka import records, topic_creation, topic_looks
+from cdc.kafka import known_records, records, topic_creation, topic_looks
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
 from cdc.kafka.reader import RecordReader
 from cdc.kafka.records import KafkaRecord
@@ -20,6 +20,7 @@ from cdc.kafka.topic_looks import described, places
 from cdc.kafka.topic_values import (
     NEVER_COMPACTED,
     End,
+    KnownRecord,
     ReachedOffset,
     Since,
     TopicInfo,
@@ -238,6 +239,23 @@ class KafkaAdmin:
         """
         deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
         return records.truncated(self._client, logs, deadline=deadline)
+
+    def replaced(
+        self, known: Iterable[KnownRecord], *, timeout_s: float | None = None
+    ) -> dict[KnownRecord, str | KafkaError | None]:
+        """Find partitions that no longer have a record that they had.
+
+        Args:
+            known: The records; one of each partition.
+            timeout_s: Limit for all partitions together, in seconds, after the first answer; by
+                default the limit of one request.
+
+        Returns:
+            For each of ``known``, what the partition has in place of the record. None if it has the
+            record, or has deleted all records up to it. An error if it cannot be read.
+        """
+        deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
+        return known_records.replaced(self._client, self._admin, known, deadline=deadline)
 
     def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """Return first offsets of many topics at once; missing topics are left out."""

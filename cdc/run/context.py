@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cdc.config import Config, TableSettings
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
-    from cdc.kafka import KafkaAdmin
+    from cdc.kafka import KafkaAdmin, KnownRecord
     from cdc.lake.timeline import Timeline
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source
@@ -96,6 +96,8 @@ class RunContext:
         default_factory=dict, init=False, repr=False
     )
     """By topic, the settings that runs have read since the last check of the topics' retention."""
+    proven: dict[tuple[str, int], KnownRecord] = field(default_factory=dict, init=False, repr=False)
+    """By topic and partition, the last record read of an idle table's topic that is still there."""
     unchecked: list[Unchecked] = field(default_factory=list, init=False, repr=False)
     """The idle tables that the last look at idle tables could not check."""
     served: Served = field(default_factory=Served, init=False, repr=False)
