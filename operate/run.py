@@ -6,7 +6,9 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -39,6 +41,30 @@ _CANCEL_S = 1.0
 _FOLLOWED = frozenset({State.INCREMENTAL, State.RETIRED})
 
 
+@dataclass(frozen=True)
+class FailedCheck:
+    """A check after a run that was not possible.
+
+    Args:
+        what: What could not be checked, for example ``captures``.
+        reason: Why not.
+        remedy: What to do.
+    """
+
+    what: str
+    reason: str
+    remedy: str
+
+    @property
+    def message(self) -> str:
+        """The message for an operator."""
+        return f"{self.what} could not be checked: {self.reason}"
+
+    def to_json(self) -> dict[str, str]:
+        """Return what was not checked, the message and the remedy as values for JSON."""
+        return {"what": self.what, "message": self.message, "remedy": self.remedy}
+
+
 class Runs:
     """Runs of the command's tables in one Spark session.
 
@@ -62,6 +88,8 @@ class Runs:
         """The freshness targets that are missed or cannot be kept, as of the last check."""
         self.empty_store: EmptyStore | None = None
         """What the last check found about a state store without tables; None if it has tables."""
+        self.failed_checks: list[FailedCheck] = []
+        """The checks of captures, topics and targets that were not possible the last time."""
 
     @property
     def unchecked(self) -> list[Unchecked]:
@@ -93,25 +121,37 @@ class Runs:
 
         A silent capture sends no changes. An expiring topic could drop changes that no run has
         read. If there is no table, find out whether the state store lacks tables that it must have.
-        If this check fails, only a warning is logged, since runs do not need the check.
+        If one of these checks fails, the others are done nevertheless, and the failure counts for
+        the exit code: what the check would find stays unnoticed.
 
         Args:
             stop: Is set if the state store lacks tables, so that continuous runs end.
         """
         context, records = self._services.run_context, self._records()
-        try:
+        self.failed_checks = []
+        with self._checking("lost tables"):
             services = self._services
             self.empty_store = None if records else empty_store(services, Answers(services))
+        with self._checking("captures"):
             self.silences = silences(context, records)
+        with self._checking("expiring topics"):
             self.expiring = expiring(context, records)
+        with self._checking("freshness targets"):
             known = context.predictions
             self.targets = shortfalls_now(
                 context.config, context.kafka, known, records, known.fresh_at
             )
-        except TributaryError as error:
-            _log.warning("captures and targets could not be checked: %s", error)
         if stop is not None and self.lost_tables:
             stop.set()
+
+    @contextmanager
+    def _checking(self, what: str) -> Iterator[None]:
+        """Note a failure of the check in the ``with`` block."""
+        try:
+            yield
+        except TributaryError as error:
+            self.failed_checks.append(FailedCheck(what, error.message, error.remedy))
+            _log.warning("%s", self.failed_checks[-1].message)
 
     def resync(self) -> list[Outcome]:
         """Resync the command's tables that need a resync, if the tables' settings allow it now."""
@@ -149,7 +189,7 @@ class Runs:
             known = {silence.capture for silence in self.silences}
             known_expiring, known_targets = self.expiring, _named(self.targets)
             self.watch(stop)
-            self._look_at_secrets(failed=bool(self.unchecked))
+            self._look_at_secrets(failed=bool(self.unchecked or self.failed_checks))
             if new := [topics for topics in self.expiring if topics not in known_expiring]:
                 report_expiring(new)
             if {silence.capture for silence in self.silences} != known:
@@ -230,17 +270,18 @@ class Runs:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
         More conditions count as failures: a setting has paused a table, a capture sends no changes,
-        a freshness target is missed or cannot be kept, the state store lacks tables that it must
-        have, hung tasks occupy cores, or Spark has ended. The code for a needed bootstrap also
-        applies if a published table waits for a copy that no process works on. The state of a table
-        that was never published does not count, since it has no readers yet.
+        a freshness target is missed or cannot be kept, a check of these failed, the state store
+        lacks tables that it must have, hung tasks occupy cores, or Spark has ended. The code for a
+        needed bootstrap also applies if a published table waits for a copy that no process works
+        on. The state of a table that was never published does not count, since it has no readers
+        yet.
         """
         records = [record for record in self._records() if not record.never_published]
         states = {record.state for record in records}
         held = held_leases(self._services.store)
         return exit_code(
             failed=bool(self._failed or self.refused() or self.silences or self.targets)
-            or bool(self.lost_tables or held_cores() or has_ended())
+            or bool(self.failed_checks or self.lost_tables or held_cores() or has_ended())
             or State.FAILED in states
             or any(record.paused_by_policy for record in records),
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states

@@ -301,9 +301,18 @@ class KafkaAdmin:
             described, ck_admin.OffsetSpec.max_timestamp(), uncommitted
         ):
             if result.timestamp >= 0:
-                sent = _EPOCH + timedelta(milliseconds=min(result.timestamp, _LATEST_MS))
+                sent = _sent(result.timestamp)
                 found[place.topic] = max(sent, found.get(place.topic, sent))
         return found
+
+    def newest_times_each(self, topics: Iterable[str]) -> dict[str, datetime | KafkaError]:
+        """Return the same as `newest_times`, with an error for each topic that cannot be read.
+
+        Raises:
+            KafkaError: Several topics were requested, and none of them can be read.
+        """
+        found, failed = topic_looks.newest(self._client, self._admin, topics)
+        return {**{topic: _sent(ms) for topic, ms in found.items()}, **failed}
 
     def since(self, times: Mapping[str, datetime]) -> dict[str, dict[int, Since]]:
         """Return the offset of the first record at or after a time, by topic and partition.
@@ -456,3 +465,8 @@ class KafkaAdmin:
         if topic not in found:
             raise missing(topic)
         return found[topic]
+
+
+def _sent(milliseconds: int) -> datetime:
+    """Return Kafka's timestamp of a record as a time in UTC."""
+    return _EPOCH + timedelta(milliseconds=min(milliseconds, _LATEST_MS))

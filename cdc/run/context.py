@@ -90,8 +90,10 @@ class RunContext:
     published_settings: PublishedSettings = field(default_factory=PublishedSettings)
     secret_files: SecretFiles = field(default_factory=SecretFiles)
     most_sessions: int | None = None
-    topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
-    """For each capture without heartbeats, the sum of its topics' end offsets at the last look."""
+    topic_ends: dict[CaptureNames, dict[str, int]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    """For each capture without heartbeats, the end offsets of its topics at the last look."""
     topic_settings: dict[str, Mapping[str, str]] = field(
         default_factory=dict, init=False, repr=False
     )

@@ -161,8 +161,8 @@ def run(
     """Apply new changes to the lake, in one run for all tables that have new changes.
 
     Exit code 3: a table failed or a setting has paused it, a capture sends no changes, a freshness
-    target is missed at the end or cannot be kept, or the state store has lost its tables. Exit code
-    4: a table needs a bootstrap.
+    target is missed at the end or cannot be kept, a check of these failed, or the state store has
+    lost its tables. Exit code 4: a table needs a bootstrap.
     """
     from cdc.runtime.spark import has_ended
     from cdc.runtime.task_watch import held_cores
@@ -183,7 +183,7 @@ def run(
                 interval,
                 partial(_show_runs, renderer, shown=set()),
                 lambda outcomes: _show_resyncs(renderer, outcomes),
-                lambda silences: _show_silences(renderer, silences),
+                lambda silences: _show_found(renderer, "silent", silences, "bold red"),
                 lambda topics: _show_expiring(renderer, topics),
                 lambda targets: _show_targets(renderer, targets),
             )
@@ -195,7 +195,7 @@ def run(
         else:
             waiting, refused = _once(renderer, runs), []
         code, held, ended = runs.exit_code(), held_cores(), has_ended()
-    _show_end(renderer, held, ended)
+    _show_end(renderer, held, ended, runs.failed_checks if continuous else [])
     _show_waiting(renderer, waiting)
     show_refused(renderer, refused)
     for table, not_now in runs.not_resynced.items():
@@ -204,8 +204,10 @@ def run(
         raise typer.Exit(code)
 
 
-def _show_end(renderer: Renderer, held: int, ended: bool) -> None:
-    """Print whether cancelled Spark tasks occupy cores, and whether Spark has ended."""
+def _show_end(renderer: Renderer, held: int, ended: bool, failed_checks: list[Any]) -> None:
+    """Print failed checks, whether cancelled Spark tasks occupy cores, and whether Spark ended."""
+    if failed_checks:
+        _show_found(renderer, "failed_checks", failed_checks, "bold red")
     if held:
         renderer.line(
             f"Cancelled Spark tasks that did not end hold {held} of its cores.",
@@ -263,14 +265,16 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
             "unchecked": [tables.to_json() for tables in runs.unchecked],
             "targets": [targets.to_json() for targets in runs.targets],
             "empty_store": None if runs.empty_store is None else runs.empty_store.to_json(),
+            "failed_checks": [failed.to_json() for failed in runs.failed_checks],
         }
     )
     if not renderer.json:
         _show_resyncs(renderer, resynced)
-        _show_silences(renderer, runs.silences)
+        _show_found(renderer, "silent", runs.silences, "bold red")
         _show_expiring(renderer, runs.expiring)
         _show_found(renderer, "unchecked", runs.unchecked, "yellow")
         show_targets(renderer, runs.targets)
+        _show_found(renderer, "failed_checks", runs.failed_checks, "bold red")
     return waiting
 
 
@@ -300,10 +304,6 @@ def _show_resyncs(renderer: Renderer, outcomes: list[Any]) -> None:
         if outcome.error is None:
             renderer.line(f"{outcome.table}: {outcome.action}")
     show_problems(renderer, outcomes)
-
-
-def _show_silences(renderer: Renderer, silences: list[Any]) -> None:
-    _show_found(renderer, "silent", silences, "bold red")
 
 
 def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
