@@ -407,6 +407,9 @@ def test_a_topic_without_a_leader_hides_no_other(cluster: Cluster) -> None:
         known = context.kafka.since(dict.fromkeys((led, left), record.updated_at))
         assert time.monotonic() - began < 3
         assert set(known) == {led}
+        sent = context.kafka.newest_times_each([led, left])
+        assert isinstance(sent[led], datetime)
+        assert isinstance(sent[left], KafkaError)
         other = replace(record, topic=left)
         assert plan.due([record, other], facts) == [record, other]
     finally:
