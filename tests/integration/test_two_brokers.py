@@ -237,7 +237,7 @@ def test_an_unclean_election_that_is_written_over_stops_the_table(cluster: Clust
     facts = one_topic(context, TOPIC)
     assert facts.stable == {0: 5}
     assert facts.epochs != latest.record.epochs
-    with pytest.raises(LostHistoryError, match="ends at offset 5, the lake has read up to 10"):
+    with pytest.raises(LostHistoryError, match="ends at offset 5, and the lake has read up to 10"):
         still_in_topic(context, record, latest, facts)
 
     produce(cluster, TOPIC, 5)
