@@ -6,7 +6,9 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -49,6 +51,30 @@ _CANCEL_S = 1.0
 _FOLLOWED = frozenset({State.INCREMENTAL, State.RETIRED})
 
 
+@dataclass(frozen=True)
+class FailedCheck:
+    """A check after a run that was not possible.
+
+    Args:
+        what: What could not be checked, for example ``captures``.
+        reason: Why not.
+        remedy: What to do.
+    """
+
+    what: str
+    reason: str
+    remedy: str
+
+    @property
+    def message(self) -> str:
+        """The message for an operator."""
+        return f"{self.what} could not be checked: {self.reason}"
+
+    def to_json(self) -> dict[str, str]:
+        """Return what was not checked, the message and the remedy as values for JSON."""
+        return {"what": self.what, "message": self.message, "remedy": self.remedy}
+
+
 class Runs:
     """Runs of the command's tables in one Spark session.
 
@@ -84,6 +110,8 @@ class Runs:
         """The freshness targets that are missed or cannot be kept, as of the last check."""
         self.empty_store: EmptyStore | None = None
         """What the last check found about a state store without tables; None if it has tables."""
+        self.failed_checks: list[FailedCheck] = []
+        """The checks of captures, topics and targets that were not possible the last time."""
 
     @property
     def unchecked(self) -> list[Unchecked]:
@@ -115,28 +143,41 @@ class Runs:
 
         A silent capture sends no changes. An expiring topic could drop changes that no run has
         read. If there is no table, find out whether the state store lacks tables that it must have.
-        If this check fails, only a warning is logged, since runs do not need the check. The method
-        also deletes old entries of the histories.
+        If one of these checks fails, the others are done nevertheless, and the failure counts for
+        the exit code: what the check would find stays unnoticed. The method also deletes old
+        entries of the histories.
 
         Args:
             stop: Is set if the state store lacks tables, so that continuous runs end.
         """
         context, records = self._services.run_context, self._records()
-        try:
+        self.failed_checks = []
+        with self._checking("lost tables"):
             services = self._services
             self.empty_store = None if records else empty_store(services, Answers(services))
+        with self._checking("captures"):
             self.silences = silences(context, records)
+        with self._checking("expiring topics"):
             self.expiring = expiring(context, records)
+        with self._checking("freshness targets"):
             known = context.predictions
             self.targets = shortfalls_now(
                 context.config, context.kafka, known, records, known.fresh_at
             )
-        except TributaryError as error:
-            _log.warning("captures and targets could not be checked: %s", error)
-        self._look_at_logs()
+        with self._checking("logs that captures hold back"):
+            self._look_at_logs()
         self._forget_history()
         if stop is not None and self.lost_tables:
             stop.set()
+
+    @contextmanager
+    def _checking(self, what: str) -> Iterator[None]:
+        """Note a failure of the check in the ``with`` block."""
+        try:
+            yield
+        except TributaryError as error:
+            self.failed_checks.append(FailedCheck(what, error.message, error.remedy))
+            _log.warning("%s", self.failed_checks[-1].message)
 
     def resync(self) -> list[Outcome]:
         """Resync the command's tables that need a resync, if the tables' settings allow it now."""
@@ -204,7 +245,7 @@ class Runs:
         known_expiring, known_targets = self.expiring, _named(self.targets)
         known_limits, given_up = {*map(_limit, self.over_limits)}, len(self.given_up)
         self.watch(stop)
-        self._look_at_secrets(failed=bool(self.unchecked))
+        self._look_at_secrets(failed=bool(self.unchecked or self.failed_checks))
         if new := [topics for topics in self.expiring if topics not in known_expiring]:
             report_found("expiring", new)
         if {silence.capture for silence in self.silences} != known:
@@ -234,11 +275,7 @@ class Runs:
 
     def _look_at_logs(self) -> None:
         """Find captures that hold back too much log; give up those above the highest limit."""
-        try:
-            found = over_limits(self._services, self._records())
-        except TributaryError as error:
-            _log.warning("the logs that captures hold back could not be checked: %s", error)
-            return
+        found = over_limits(self._services, self._records())
         self.over_limits = []
         for over in found:
             try:
@@ -327,16 +364,18 @@ class Runs:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
         More conditions count as failures: a setting has paused a table, a capture sends no changes
-        or holds back too much log, a freshness target is missed or cannot be kept, the state store
+        or holds back too much log, a freshness target is missed or cannot be kept, a check of these
+        failed, the state store
         lacks tables that it must have, hung tasks occupy cores, or Spark has ended. The code for a
         needed bootstrap also applies if a published table waits for a copy that no process works
         on. The state of a table that was never published does not count, since it has no readers
         yet.
 
-        With ``--fail-on``, only its conditions count, but for any table. A lost state store, and
-        what only a new process can repair, count in any case.
+        With ``--fail-on``, only its conditions count, but for any table. A lost state store, a
+        failed check, and what only a new process can repair, count in any case.
         """
-        broken = bool(self.lost_tables or self.refused() or held_cores() or has_ended())
+        broken = bool(self.failed_checks or self.lost_tables or self.refused())
+        broken = broken or bool(held_cores() or has_ended())
         if self._fail_on is not None:
             failing = self.failing()
             return exit_code(failed=broken or bool(failing), needs_bootstrap=needs_copy(failing))

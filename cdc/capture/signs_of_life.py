@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.evidence import SignsOfLife
 from cdc.debezium import came_lately, lost_after_s, silence_bound_s, silence_remedy
+from cdc.errors import KafkaError
 
 if TYPE_CHECKING:
     from cdc.config import Config
@@ -73,15 +74,26 @@ def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> b
     bound_s = lost_after_s(names, config.source(names.source).heartbeat_interval_ms)
     if bound_s is None:
         return False
-    sent = kafka.newest_times([names.heartbeat_topic, names.look_topic]).values()
-    # A connector that has not sent anything yet is about to start.
-    return bool(sent) and not any(came_lately(one, bound_s) for one in sent)
+    sent = kafka.newest_times_each([names.heartbeat_topic, names.look_topic]).values()
+    times = [one for one in sent if not isinstance(one, KafkaError)]
+    # A connector that has not sent anything yet is about to start. And a topic that cannot be read
+    # proves nothing.
+    if not times or len(times) < len(sent):
+        return False
+    return not any(came_lately(one, bound_s) for one in times)
 
 
 def any_lately(kafka: KafkaAdmin, topics: Sequence[str], bound_s: float) -> bool:
     """Return whether any of the topics got a record in the last ``bound_s`` seconds.
 
     Raises:
-        KafkaError: The cluster does not answer.
+        KafkaError: The cluster does not answer. Or a topic cannot be read, and none of the others
+            got such a record.
     """
-    return any(came_lately(sent, bound_s) for sent in kafka.newest_times(topics).values())
+    sent = kafka.newest_times_each(topics).values()
+    if any(not isinstance(one, KafkaError) and came_lately(one, bound_s) for one in sent):
+        return True
+    for one in sent:
+        if isinstance(one, KafkaError):
+            raise one
+    return False

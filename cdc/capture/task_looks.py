@@ -30,15 +30,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture.found_losses import Found
 from cdc.capture.later_decoding import LaterDecoding
+from cdc.capture.look_bounds import (
+    is_worth_keeping,
+    of_same_topics,
+    remaining,
+    search_range,
+    settled,
+    to_search,
+)
 from cdc.debezium.event_reader import EventReader
 from cdc.debezium.task_ends import TaskEnds, moves_key, takes_key, task_of
-from cdc.errors import DecodeError, SourceError, UnreachableError
-from cdc.store.task_looks import Doubt, KeptLooks, NextLook, TaskLook, first_offset
+from cdc.errors import DecodeError, KafkaError, SourceError, UnreachableError
+from cdc.store.task_looks import KeptLooks, NextLook, TaskLook, first_offset
 from schemas.avro import field_name
 
 if TYPE_CHECKING:
@@ -58,48 +66,8 @@ _BEHIND = 5_000
 """Number of offsets after the last row of a task in which the next row is searched for."""
 _AT_ONCE = 100
 """Number of topics whose newest records are read at once."""
-_RENEWED_AFTER = timedelta(minutes=5)
-"""Age at which a look is replaced although the task is the same. An old look gives the same result
-as a new one, but the search for the end of the task then reads more offsets.
-"""
 _NO_LOOK = TaskLook("", datetime.min.replace(tzinfo=timezone.utc), {})
 """The look before a connector's first one: nothing was searched, and no task has this name."""
-
-
-def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
-    """Return a look whose end offsets exclude every record that may be from a later task.
-
-    If a topic's newest record is newer than the look's heartbeat, the record may be from a later
-    task. For such a topic, the result has the end offset of the previous look, so that the next
-    look searches the record again.
-
-    Args:
-        look: The look.
-        sent: The time of each topic's newest record, read after the look.
-        earlier: The end offsets of the topics in the previous look.
-    """
-    kept = {topic: end for topic, end in earlier.items() if topic in look.ends}
-    certain = {
-        topic: end
-        for topic, end in look.ends.items()
-        if topic not in sent or sent[topic] <= look.beat_at
-    }
-    return replace(look, ends={**kept, **certain})
-
-
-def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
-    """Return whether the new look must replace the previous look in the state store.
-
-    It must if the task or the doubts have changed. It also must if a topic has grown and the new
-    look is at least five minutes newer.
-
-    Args:
-        look: The new look.
-        earlier: The previous look.
-    """
-    if (earlier.task, earlier.doubts) != (look.task, look.doubts):
-        return True
-    return earlier.ends != look.ends and look.beat_at - earlier.beat_at >= _RENEWED_AFTER
 
 
 class TaskLooks:
@@ -143,24 +111,26 @@ class TaskLooks:
         earlier = self._looks.of(names.connector)
         kept = None if earlier is None else earlier.look
         begun = {one.topic: one for one in records if first_offset(one) is not None}
-        known = _NO_LOOK if kept is None else _of_same_topics(kept, begun)
+        known = _NO_LOOK if kept is None else of_same_topics(kept, begun)
         following = tuple(begun.values())
         beat = self._kafka.latest_record(names.heartbeat_topic)
-        now = self._look(beat, begun)
-        if now is None:
+        look = self._look(beat, begun, known.ends)
+        if look is None:
             return kept
+        now, sent = look.look, look.sent
+        searched, behind = to_search(known, now, sent, look.unread)
         found: Found | None = Found()
-        sent = self._kafka.newest_times(begun)
-        if known.task == now.task:
-            now = settled(now, sent, known.ends)
-        else:
-            # If the connector has sent a heartbeat later than a record, it does not skip after it.
-            lively = [begun[topic] for topic, at in sent.items() if at >= known.beat_at]
-            capture = _Capture(names, following, source)
-            found = self._search(capture, lively, (known, now), beat)
+        if searched or known.task != now.task:
+            lively = [begun[topic] for topic in searched]
+            found = self._search(_Capture(names, following, source), lively, (known, look), beat)
         if found is None:
             return kept
-        now = replace(now, doubts={**_remaining(known, following), **found.doubts})
+        if known.task == now.task:
+            ends = {topic: now.ends[topic] for topic in searched}
+            now = settled(now, sent, known.ends)
+            now = replace(now, ends={**now.ends, **ends})
+        doubts = {**remaining(known, following), **found.doubts}
+        now = replace(now, doubts=doubts, behind=behind)
         if not is_worth_keeping(now, known):
             return known
         if not self._looks.move(names.connector, earlier, NextLook(now, found.by_scope(names))):
@@ -168,26 +138,43 @@ class TaskLooks:
         found.log()
         return now
 
-    def _look(self, beat: KafkaRecord | None, begun: Mapping[str, TableRecord]) -> TaskLook | None:
-        """Return a new look; None if there is no heartbeat, or if it lacks a task or a time."""
+    def _look(
+        self,
+        beat: KafkaRecord | None,
+        begun: Mapping[str, TableRecord],
+        earlier: Mapping[str, int],
+    ) -> _Look | None:
+        """Return a new look; None if there is no heartbeat, or if it lacks a task or a time.
+
+        A topic that cannot be read keeps the end offset that the previous look has searched.
+        """
         task = None if beat is None else task_of(beat)
         if beat is None or task is None or beat.timestamp is None:
             return None
-        ends = self._kafka.stable_offsets_many(begun)
+        seen = self._kafka.looks(begun)
+        there = {topic: one for topic, one in seen.items() if not isinstance(one, KafkaError)}
+        sent = self._kafka.newest_times_each(there)
+        times = {topic: at for topic, at in sent.items() if not isinstance(at, KafkaError)}
+        failed = {topic: it for topic, it in {**seen, **sent}.items() if isinstance(it, KafkaError)}
+        for topic, error in failed.items():
+            _log.warning("ends of tasks in topic %s are judged by a later look: %s", topic, error)
         attempts = {topic: one.attempt for topic, one in begun.items()}
         ids = {topic: one.topic_id for topic, one in attempts.items() if one is not None}
-        return TaskLook(
+        ends = {topic: one.ends[0].offset for topic, one in there.items() if topic not in failed}
+        look = TaskLook(
             task,
             beat.timestamp,
-            {topic: of[0] for topic, of in ends.items()},
+            {**ends, **{topic: earlier[topic] for topic in failed if topic in earlier}},
             topic_ids={topic: one for topic, one in ids.items() if one is not None},
         )
+        starts = {topic: one.earliest[0] for topic, one in there.items()}
+        return _Look(look, starts, times, frozenset(failed))
 
     def _search(
         self,
         capture: _Capture,
         lively: Sequence[TableRecord],
-        looks: tuple[TaskLook, TaskLook],
+        looks: tuple[TaskLook, _Look],
         beat: KafkaRecord | None,
     ) -> Found | None:
         """Return the losses and the doubts at the ends of tasks between two looks.
@@ -195,18 +182,35 @@ class TaskLooks:
         The result is None if an end cannot be judged yet, because the task that followed has sent
         too few records.
         """
-        starts = self._kafka.start_offsets_many(one.topic for one in capture.following)
+        known, now = looks
         with self._kafka.reader() as reader:
-            ends = TaskEnds(reader, self._events, {topic: of[0] for topic, of in starts.items()})
+            ends = TaskEnds(reader, self._events, now.starts)
             needed = not self._exactly_once or capture.takes_rows_twice
             reached = ends.change(beat) if needed and beat is not None else None
             later = LaterDecoding(capture.names, self._kafka, reader, ends)
-            search = _Search(capture, ends, *looks, self._exactly_once, reached, later)
+            search = _Search(capture, ends, known, now.look, self._exactly_once, reached, later)
             try:
                 search.search(lively)
             except _EarlyError:
                 return None
         return search.found
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A new look, before its search.
+
+    Args:
+        look: The look.
+        starts: The first offset of each topic that can be read.
+        sent: The time of each topic's newest record, read after the look.
+        unread: The topics that cannot be read.
+    """
+
+    look: TaskLook
+    starts: Mapping[str, int]
+    sent: Mapping[str, datetime]
+    unread: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -271,7 +275,7 @@ class _Search:
         """
         for number in range(0, len(lively), _AT_ONCE):
             some = lively[number : number + _AT_ONCE]
-            ranges = {one.topic: _range(one, self.known, self.now) for one in some}
+            ranges = {one.topic: search_range(one, self.known, self.now) for one in some}
             self.ends.read_ahead(ranges)
             if any(_has_later_task(self.ends, one.topic, self.now) for one in some):
                 raise _EarlyError  # the first heartbeat of that task is still to come
@@ -432,32 +436,6 @@ def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
     if last is None or last.timestamp is None or task_of(last) == now.task:
         return False
     return last.timestamp > now.beat_at
-
-
-def _of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLook:
-    """Return the previous look without the ends of topics that were created again since then."""
-    ends = {
-        topic: end
-        for topic, end in known.ends.items()
-        if topic in begun and known.is_of(begun[topic])
-    }
-    return replace(known, ends=ends)
-
-
-def _remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
-    """Return the doubts of the previous look about tables that were not copied again since then."""
-    tables = [str(one.table) for one in records if known.doubt(one) is not None]
-    return {table: known.doubts[table] for table in tables}
-
-
-def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
-    """Return the offsets of a table's topic that the new look must search, as (first, end).
-
-    The first is O, or the end offset of the previous look if that is greater.
-    """
-    searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
-    # Without its UUID, a topic that has begun again shows by its end.
-    return max(first_offset(record) or 0, searched if searched <= end else 0), end
 
 
 def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:

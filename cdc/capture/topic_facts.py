@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc.capture import position_check
 from cdc.capture.position_check import TopicFacts
 from cdc.errors import KafkaError
-from cdc.kafka import End, ReachedOffset, leader_epochs, never_compacted
+from cdc.kafka import End, KnownRecord, ReachedOffset, leader_epochs, never_compacted
 
 if TYPE_CHECKING:
     from cdc.lake.timeline import Committed
     from cdc.run.context import RunContext
-    from cdc.store.table_state import TableRecord
+    from cdc.store.table_state import LastRecord, TableRecord
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
 _LEADERS_S = 10.0
-"""Limit for the answers of the new leaders of idle tables' topics, in seconds."""
+"""Limit for the answers about the topics of idle tables, in seconds."""
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts | KafkaError]:
@@ -79,9 +79,12 @@ def still_in_topic(
 ) -> Committed:
     """Check that a captured topic continues from the offsets of the lake's newest commit.
 
-    Only partitions with a new leader are checked for a truncation. A new leader can lack records
-    that the former leader had, for example because its disk was restored from a backup. A leader
-    never truncates records that consumers could read.
+    Only partitions with a new leader are asked for a truncation. A new leader can lack records that
+    the former leader had, for example because its disk was restored from a backup. A leader never
+    truncates records that consumers could read.
+
+    A whole cluster that was restored can have the former epochs again. So each partition is also
+    asked for the last record that the lake has read.
 
     Args:
         context: The runs' context.
@@ -110,21 +113,26 @@ def still_in_topic(
     )
     cuts: dict[int, str] = {}
     asked = _elsewhere_led(record.topic, commit.offsets, commit.epochs, now)
-    for log, answer in context.kafka.truncated(asked).items():
+    known = _known(record.topic, commit.last_records)
+    answers: list[tuple[int, str | KafkaError | None]] = [
+        *((log.partition, answer) for log, answer in context.kafka.truncated(asked).items()),
+        *((one.partition, answer) for one, answer in _replaced(context, known).items()),
+    ]
+    for partition, answer in answers:
         if isinstance(answer, KafkaError):
             raise answer
         if answer is not None:
-            cuts[log.partition] = answer
+            cuts.setdefault(partition, answer)
     position_check.check_cuts(record.table, record.topic, cuts)
     return replace(latest, record=replace(commit, epochs=dict(now.epochs)))
 
 
 def cut_off(
     context: RunContext,
-    idle: Iterable[TableRecord],
+    idle: Collection[TableRecord],
     topics: Mapping[str, TopicFacts | KafkaError],
 ) -> set[TableId]:
-    """Return the idle tables whose topics were truncated below the lake's offset.
+    """Return the idle tables whose topics were truncated below the lake's offset, and refilled.
 
     Such a topic has got other records since then, and ends at the lake's offset again. So its end
     offset does not show the truncation.
@@ -132,6 +140,9 @@ def cut_off(
     All new leaders are checked in one call, since a rolling restart of the brokers elects many. If
     a leader has all records, its epoch is stored with the table, and this leader is not checked
     again. A leader that does not answer is checked by the next call.
+
+    Each process also asks once for the last record that the lake has read of each topic, in one
+    call for all topics: a whole cluster that was restored can have the former epochs again.
 
     Args:
         context: The runs' context.
@@ -155,7 +166,39 @@ def cut_off(
     doubtful = {log.topic for log, answer in answers.items() if answer is not None}
     whole = {record.table: record for record in asked.values() if record.topic not in doubtful}
     context.store.put_all([_led_by(record, facts[record.topic]) for record in whole.values()])
-    return {asked[log].table for log, answer in answers.items() if isinstance(answer, str)}
+    cut = {asked[log].table for log, answer in answers.items() if isinstance(answer, str)}
+    return cut | _refilled(context, idle, facts)
+
+
+def _refilled(
+    context: RunContext, idle: Iterable[TableRecord], facts: Mapping[str, TopicFacts]
+) -> set[TableId]:
+    """Return the idle tables whose topics have another record in place of the last one read.
+
+    Records that this process has already found are not asked for again.
+    """
+    asked: dict[KnownRecord, TableRecord] = {}
+    for record in idle:
+        if (last := record.last_commit) is not None and record.topic in facts:
+            known = _known(record.topic, last.last_records)
+            asked |= {one: record for one in known if context.proven.get(one.log) != one}
+    answers = _replaced(context, asked, timeout_s=_LEADERS_S)
+    context.proven.update((one.log, one) for one, answer in answers.items() if answer is None)
+    silent = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
+    if silent:
+        what = f"{len(silent)} partitions of idle tables"
+        _log.warning("%s were not asked for the last record read: %s", what, silent[0])
+    return {asked[one].table for one, answer in answers.items() if isinstance(answer, str)}
+
+
+def _known(topic: str, records: Mapping[int, LastRecord]) -> list[KnownRecord]:
+    return [KnownRecord(topic, part, it.offset, it.sent_ms) for part, it in records.items()]
+
+
+def _replaced(
+    context: RunContext, known: Collection[KnownRecord], *, timeout_s: float | None = None
+) -> dict[KnownRecord, str | KafkaError | None]:
+    return context.kafka.replaced(known, timeout_s=timeout_s) if known else {}
 
 
 def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:

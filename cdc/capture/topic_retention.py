@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.captured_tables import captures_of, listed
-from cdc.capture.watch import UNWATCHED
+from cdc.capture.watch import UNREAD
 from cdc.kafka import Expiry, expiries
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiri
     """
     wanted: dict[str, int] = {}
     retention_ms = context.config.kafka.topic.retention_ms
-    read = (record for record in records if record.state not in UNWATCHED)
+    read = (record for record in records if record.state not in UNREAD)
     for one in captures_of(context.config, read):
         wanted |= dict.fromkeys(one.topics, retention_ms)
         for topic in one.names.evidence_topics:

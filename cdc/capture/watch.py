@@ -19,9 +19,10 @@ from cdc.capture.recovery import (
     restart_connector,
 )
 from cdc.capture.signs_of_life import any_lately, lost_connection, signs
-from cdc.errors import ConnectError, LeaseHeldError
+from cdc.errors import ConnectError, KafkaError, LeaseHeldError, StateError
 from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import State
+from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.capture.captured_tables import CapturedTables
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-UNWATCHED = frozenset({State.RETIRED, State.NEEDS_BOOTSTRAP})
+UNREAD = frozenset({State.RETIRED, State.NEEDS_BOOTSTRAP})
 """States of tables that need no changes from their capture."""
 
 
@@ -49,6 +50,7 @@ class Silence:
         remedy: What to do.
         moving: The tables whose next generation gets no changes, or that have not left the capture,
             since their move to another tier is not finished.
+        unknown: Whether the capture may send changes, since a server did not answer.
     """
 
     capture: CaptureNames
@@ -56,12 +58,15 @@ class Silence:
     reason: str
     remedy: str
     moving: tuple[TableId, ...] = ()
+    unknown: bool = False
 
     @property
     def message(self) -> str:
         """The message for an operator: the names of the tables, and why the capture is silent."""
         if not self.tables:
             return self.reason  # names the tables that move
+        if self.unknown:
+            return f"{self.reason}; it may be that no changes come for {listed(self.tables)}"
         waits = f", and the move of {listed(self.moving)} waits" if self.moving else ""
         return f"{self.reason}; until then no changes come for {listed(self.tables)}{waits}"
 
@@ -79,9 +84,10 @@ class Silence:
 
 
 def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silence]:
-    """Return the tables' captures that send no changes now.
+    """Return the tables' captures that send no changes now, or of which this is not known.
 
-    The call also restarts connectors that have failed or have lost their connection.
+    The call also restarts connectors that have failed or have lost their connection. A topic that
+    cannot be read, and a server that does not answer, affect only the captures that need them.
 
     Args:
         context: The runs' context. If it has no client of Connect, only the records in Kafka are
@@ -89,18 +95,25 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
         records: The tables.
 
     Raises:
-        KafkaError: The cluster does not answer.
         StateError: The state store cannot be used.
     """
     watched = [*map(_watched, captures_of(context.config, records))]
-    beats = context.kafka.newest_times(one.names.heartbeat_topic for one in watched if one.records)
-    return list(_Watch(context, beats).silences(one for one in watched if one.records))
+    topics = [one.names.heartbeat_topic for one in watched]
+    try:
+        beats = context.kafka.newest_times_each(topics)
+    except KafkaError as error:
+        beats = dict.fromkeys(topics, error)
+    return list(_Watch(context, beats).silences(watched))
 
 
 def _watched(capture: CapturedTables) -> CapturedTables:
-    """Return a capture without the tables that need no changes from it."""
-    needing = tuple(record for record in capture.followed if record.state not in UNWATCHED)
-    return replace(capture, followed=needing)
+    """Return a capture without the tables that need no changes from it.
+
+    If all of its tables need a bootstrap, they stay: while the connector has failed, its slot keeps
+    the log of the primary.
+    """
+    needing = tuple(record for record in capture.followed if record.state not in UNREAD)
+    return replace(capture, followed=needing or capture.followed)
 
 
 def _sorted(records: Iterable[TableRecord]) -> tuple[TableId, ...]:
@@ -112,10 +125,10 @@ class _Watch:
 
     Args:
         context: The runs' context.
-        beats: Time of the newest heartbeat, by heartbeat topic.
+        beats: Time of the newest heartbeat, or the error of reading it, by heartbeat topic.
     """
 
-    def __init__(self, context: RunContext, beats: Mapping[str, datetime]) -> None:
+    def __init__(self, context: RunContext, beats: Mapping[str, datetime | KafkaError]) -> None:
         self._context = context
         self._beats = beats
         self._restarts = Restarts(context.store)
@@ -143,22 +156,33 @@ class _Watch:
             except LeaseHeldError as held:
                 _log.info("connector %s was not restarted: %s", capture.connector, held)
                 continue
+            except StateError:
+                raise
+            except TributaryError as error:
+                silences = _unknown(capture, error)
             if silences is not None:
                 told = one.told(silences)
                 tables, moving = _sorted(one.followed), _sorted(one.moving)
-                silent = Silence(capture, tables, told.message, told.remedy, moving)
+                unknown = told.severity is Severity.UNKNOWN
+                silent = Silence(capture, tables, told.message, told.remedy, moving, unknown)
                 _log.warning("%s", silent.message)
                 yield silent
 
     def _judged(self, capture: CaptureNames, *, restart: bool = False) -> Finding | None:
         """Return a finding with the reason if a capture sends no changes; None if it sends changes.
 
+        If a topic cannot be read, the connector's state decides; if it has not failed either, the
+        finding says that nothing is known.
+
         Args:
             capture: The capture.
             restart: Whether to restart the connector if it has failed or lost its connection.
         """
         name, state = capture.connector, self._health(capture.connector)
-        silences = why_silent(capture, state, self._signs_of_life(capture))
+        try:
+            silences = why_silent(capture, state, self._signs_of_life(capture))
+        except KafkaError as error:
+            silences = why_silent(capture, state, None) or _unknown(capture, error)
         if state is None or isinstance(state, ConnectError):
             return silences
         failed = self._failure(capture, state)
@@ -208,22 +232,40 @@ class _Watch:
             return error
 
     def _signs_of_life(self, capture: CaptureNames) -> SignsOfLife:
-        """Return the age of a connector's newest heartbeat, and whether it sends changes."""
+        """Return the age of a connector's newest heartbeat, and whether it sends changes.
+
+        Raises:
+            KafkaError: A topic of the capture cannot be read, and no other one shows the answer.
+        """
         interval_ms = self._context.config.source(capture.source).heartbeat_interval_ms
         beat = self._beats.get(capture.heartbeat_topic)
+        if isinstance(beat, KafkaError):
+            raise beat
         return signs(capture, interval_ms, beat, lambda bound_s: self._flows(capture, bound_s))
 
     def _flows(self, capture: CaptureNames, bound_s: float) -> bool:
         """Return whether a capture's topics got a record in the last ``bound_s`` seconds.
 
         The time of a record is by the sender's clock, which can be slow. So the result is also True
-        if the topics' end offsets have grown since the last check.
+        if a topic's end offset has grown since the last check.
+
+        Raises:
+            KafkaError: A topic of the capture cannot be read, and no other one got a record.
         """
         context, kafka = self._context, self._context.kafka
         topics = [*capture.own_topics, *context.store.topics(capture.source, capture.tier)]
-        ends = kafka.high_watermarks_many(topics)
-        end = sum(sum(partitions.values()) for partitions in ends.values())
-        context.topic_ends[capture] = end
-        if end > self._former_ends.get(capture, end):
+        former, ends = self._former_ends.get(capture, {}), dict[str, int]()
+        for topic, look in kafka.looks(topics).items():
+            if not isinstance(look, KafkaError):
+                ends[topic] = sum(look.high.values())
+        context.topic_ends[capture] = ends
+        if any(end > former.get(topic, end) for topic, end in ends.items()):
             return True
         return any_lately(kafka, topics, bound_s)
+
+
+def _unknown(capture: CaptureNames, error: TributaryError) -> Finding:
+    """Return the finding for a capture if an error hides whether it sends changes."""
+    name = f"connector {capture.connector}"
+    what = f"whether {name} sends changes is not known ({error.message})"
+    return Finding(Severity.UNKNOWN, name, what, error.remedy)

@@ -12,6 +12,7 @@ from cdc.kafka.reader import RecordReader
 from cdc.kafka.records import KafkaRecord
 from cdc.kafka.topic_values import (
     End,
+    KnownRecord,
     ReachedOffset,
     Since,
     TopicInfo,
@@ -25,6 +26,7 @@ __all__ = [
     "Expiry",
     "KafkaAdmin",
     "KafkaRecord",
+    "KnownRecord",
     "ReachedOffset",
     "RecordReader",
     "Since",

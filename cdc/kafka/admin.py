@@ -12,7 +12,7 @@ import confluent_kafka as ck
 from confluent_kafka import admin as ck_admin
 
 from cdc.errors import KafkaError
-from cdc.kafka import records, topic_creation, topic_looks
+from cdc.kafka import known_records, records, topic_creation, topic_looks
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
 from cdc.kafka.reader import RecordReader
 from cdc.kafka.records import KafkaRecord
@@ -20,6 +20,7 @@ from cdc.kafka.topic_looks import described, places
 from cdc.kafka.topic_values import (
     NEVER_COMPACTED,
     End,
+    KnownRecord,
     ReachedOffset,
     Since,
     TopicInfo,
@@ -239,6 +240,23 @@ class KafkaAdmin:
         deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
         return records.truncated(self._client, logs, deadline=deadline)
 
+    def replaced(
+        self, known: Iterable[KnownRecord], *, timeout_s: float | None = None
+    ) -> dict[KnownRecord, str | KafkaError | None]:
+        """Find partitions that no longer have a record that they had.
+
+        Args:
+            known: The records; one of each partition.
+            timeout_s: Limit for all partitions together, in seconds, after the first answer; by
+                default the limit of one request.
+
+        Returns:
+            For each of ``known``, what the partition has in place of the record. None if it has the
+            record, or has deleted all records up to it. An error if it cannot be read.
+        """
+        deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
+        return known_records.replaced(self._client, self._admin, known, deadline=deadline)
+
     def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """Return first offsets of many topics at once; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.earliest(), committed=False)
@@ -283,9 +301,18 @@ class KafkaAdmin:
             described, ck_admin.OffsetSpec.max_timestamp(), uncommitted
         ):
             if result.timestamp >= 0:
-                sent = _EPOCH + timedelta(milliseconds=min(result.timestamp, _LATEST_MS))
+                sent = _sent(result.timestamp)
                 found[place.topic] = max(sent, found.get(place.topic, sent))
         return found
+
+    def newest_times_each(self, topics: Iterable[str]) -> dict[str, datetime | KafkaError]:
+        """Return the same as `newest_times`, with an error for each topic that cannot be read.
+
+        Raises:
+            KafkaError: Several topics were requested, and none of them can be read.
+        """
+        found, failed = topic_looks.newest(self._client, self._admin, topics)
+        return {**{topic: _sent(ms) for topic, ms in found.items()}, **failed}
 
     def since(self, times: Mapping[str, datetime]) -> dict[str, dict[int, Since]]:
         """Return the offset of the first record at or after a time, by topic and partition.
@@ -438,3 +465,8 @@ class KafkaAdmin:
         if topic not in found:
             raise missing(topic)
         return found[topic]
+
+
+def _sent(milliseconds: int) -> datetime:
+    """Return Kafka's timestamp of a record as a time in UTC."""
+    return _EPOCH + timedelta(milliseconds=min(milliseconds, _LATEST_MS))

@@ -115,6 +115,40 @@ def ends_now(
     return {**whole, **failed}
 
 
+def newest(
+    client: KafkaClient, admin: ck_admin.AdminClient, names: Iterable[str]
+) -> tuple[dict[str, int], dict[str, KafkaError]]:
+    """Return the timestamp of each topic's newest record, and the errors of the other topics.
+
+    Topics without records, and topics that do not exist, are left out.
+
+    Args:
+        client: The cluster.
+        admin: The admin client of the same cluster.
+        names: The topics.
+
+    Returns:
+        By topic, the largest timestamp in milliseconds since 1970; and by topic, its error.
+
+    Raises:
+        KafkaError: Several topics were requested, and none of them can be read.
+    """
+    infos, failed = _led(client, admin, list(dict.fromkeys(names)))
+    sent: dict[str, int] = {}
+    if infos:
+        asked = places(infos, ck_admin.OffsetSpec.max_timestamp())
+        found, refused = client.call_each(
+            "list offsets",
+            lambda: admin.list_offsets(asked, request_timeout=client.timeout_s),
+            ignored=UNKNOWN_TOPIC,
+        )
+        failed.update((place.topic, error) for place, error in refused.items())
+        for place, result in found.items():
+            if result.timestamp >= 0 and place.topic not in failed:
+                sent[place.topic] = max(result.timestamp, sent.get(place.topic, 0))
+    return sent, failed
+
+
 def since(
     client: KafkaClient, admin: ck_admin.AdminClient, times: Mapping[str, datetime]
 ) -> dict[str, dict[int, Since]]:

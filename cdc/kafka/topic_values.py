@@ -98,6 +98,28 @@ class ReachedOffset:
     epoch: int
 
 
+@dataclass(frozen=True)
+class KnownRecord:
+    """A record that a partition had.
+
+    Args:
+        topic: The topic.
+        partition: The partition's number.
+        offset: The record's offset.
+        sent_ms: Kafka's timestamp of the record, in milliseconds since 1970.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    sent_ms: int
+
+    @property
+    def log(self) -> tuple[str, int]:
+        """The topic and the partition of the record."""
+        return self.topic, self.partition
+
+
 def leader_epochs(ends: Mapping[int, End]) -> dict[int, int]:
     """Return the leader's epoch by partition, without the partitions whose epoch is unknown."""
     return {partition: end.epoch for partition, end in ends.items() if end.epoch is not None}

@@ -18,6 +18,7 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 from cdc.errors import LakeError
 from cdc.lake.handoff import Handoff
 from cdc.store.documents import Codec, Part
+from cdc.store.table_state import LastRecord
 from schemas.table import TableId
 
 COMMIT_PREFIX = "tributary."
@@ -120,6 +121,8 @@ class CommitRecord(Part):
         epochs: The epoch of each partition's leader, read after the partition had reached the
             offset in ``offsets``. If the epoch differs later, the leader is a new one, which can
             lack records.
+        last_records: The last record below ``offsets`` that a run has read, by partition. If the
+            topic has another record there later, it is not the log that was read.
         topic: Name of the table's topic.
         topic_id: UUID of the table's topic. A recreated topic has another UUID.
         position: The source's log position up to which the lake has all transactions of the table,
@@ -153,6 +156,7 @@ class CommitRecord(Part):
     start_offsets: Mapping[int, int] = field(default_factory=dict)
     offsets: Mapping[int, int] = field(default_factory=dict)
     epochs: Mapping[int, int] = field(default_factory=dict)
+    last_records: Mapping[int, LastRecord] = field(default_factory=dict)
     topic: str | None = None
     topic_id: str | None = None
     position: str | None = None

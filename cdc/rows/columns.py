@@ -69,6 +69,9 @@ short, since each row of a copy has it."""
 PARTITION = "_cdc_partition"
 """Partition of the topic, an int."""
 
+SENT = "_cdc_sent"
+"""Kafka's timestamp of the record, in milliseconds since 1970, a bigint."""
+
 TRANSACTION = "_cdc_transaction"
 """Number of the event's transaction on the source, a bigint."""
 
@@ -88,7 +91,7 @@ source."""
 PROBLEM = "_cdc_problem"
 """The reason why the record cannot be applied, a string; NULL if it can be applied."""
 
-DECODED_ONLY = (PARTITION, TRANSACTION, ORDER, UNAVAILABLE, UNCLEAR, PROBLEM)
+DECODED_ONLY = (PARTITION, SENT, TRANSACTION, ORDER, UNAVAILABLE, UNCLEAR, PROBLEM)
 
 # Columns of folded rows, which the lake does not have.
 

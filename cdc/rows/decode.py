@@ -27,6 +27,7 @@ from cdc.rows.columns import (
     POSITION,
     PROBLEM,
     SCHEMA_ID,
+    SENT,
     SOURCE_TS,
     TRANSACTION,
     UNAVAILABLE,
@@ -114,6 +115,7 @@ def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFr
     headed = records.select(
         F.col("partition").alias(PARTITION),
         F.col("offset").alias(OFFSET),
+        F.unix_millis("timestamp").alias(SENT),
         value,
         F.expr(SCHEMA_ID_SQL).alias(SCHEMA_ID),
         F.expr("hex(substring(value, 2, 4))").alias(_SCHEMA),
@@ -128,6 +130,7 @@ def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFr
     return headed.select(
         PARTITION,
         OFFSET,
+        SENT,
         SCHEMA_ID,
         _SCHEMA,
         F.when(value.isNull(), TOMBSTONE)
@@ -187,6 +190,7 @@ def _in_lake_columns(
         constant(F.lit(ingested_at).cast("timestamp")).alias(INGESTED_AT),
         *(F.col(quoted(column.name)) for column in table.columns),
         PARTITION,
+        SENT,
         TRANSACTION,
         *(() if table.key else (ORDER,)),
         UNAVAILABLE,
@@ -223,6 +227,7 @@ def _flat(
     return events.selectExpr(
         PARTITION,
         OFFSET,
+        SENT,
         SCHEMA_ID,
         _SCHEMA,
         _FRAME,

@@ -25,6 +25,7 @@ from cdc.rows.columns import (
     POSITION,
     PROBLEM,
     SCHEMA_ID,
+    SENT,
     SOURCE_TS,
     STALE,
     TRANSACTION,
@@ -71,6 +72,8 @@ class Summary:
             moved the row to another key.
         source_ts: Latest source time per partition.
         position: The last event's position in the log.
+        newest: By partition, the offset of the last record, and its Kafka timestamp in milliseconds
+            since 1970. Partitions without records are missing.
         first_truncate: Offset of the first TRUNCATE; None without a TRUNCATE.
         last_truncate: Offset of the last TRUNCATE; None without a TRUNCATE.
         first_unseen: Offset of the first record of a transaction in ``unseen``; None if ``unseen``
@@ -86,6 +89,7 @@ class Summary:
     moved: int
     source_ts: Mapping[int, datetime]
     position: str | None
+    newest: Mapping[int, tuple[int, int]]
     first_truncate: int | None
     last_truncate: int | None
     first_unseen: int | None
@@ -122,6 +126,7 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
             F.count(F.when(lacking & F.col(OP).isin("c", "r"), 1)).alias("moved"),
             F.max(F.when(fine, F.unix_micros(SOURCE_TS))).alias("source_ts"),
             F.max(F.when(fine, F.struct(OFFSET, POSITION))).alias("last"),
+            F.max(F.struct(OFFSET, SENT)).alias("newest"),
             F.min(truncate).alias("first_truncate"),
             F.max(truncate).alias("last_truncate"),
             F.min(F.when(early, F.col(OFFSET))).alias("first_unseen"),
@@ -136,7 +141,10 @@ def _summary(rows: Sequence[Any]) -> Summary:
     """Return the summary of a batch from its groups by operation and partition."""
     counts: dict[str, int] = {}
     times: dict[int, int] = {}
+    newest: dict[int, tuple[int, int]] = {}
     for row in rows:
+        place = (row["newest"][OFFSET], row["newest"][SENT])
+        newest[row[PARTITION]] = max(newest.get(row[PARTITION], place), place)
         if row[OP] is not None:
             counts[row[OP]] = counts.get(row[OP], 0) + row["events"]
         if row["source_ts"] is not None:
@@ -161,6 +169,7 @@ def _summary(rows: Sequence[Any]) -> Summary:
             for partition, micros in times.items()
         },
         position=last[POSITION] if last is not None else None,
+        newest=newest,
         first_truncate=min(_without_nulls(row["first_truncate"] for row in rows), default=None),
         last_truncate=max(_without_nulls(row["last_truncate"] for row in rows), default=None),
         first_unseen=min(_without_nulls(row["first_unseen"] for row in rows), default=None),
@@ -236,7 +245,7 @@ def fold(
         newest = Window.partitionBy(*keys).orderBy(F.col(OFFSET).desc())
         last = rows.withColumn(_RANK, F.row_number().over(newest)).filter(F.col(_RANK) == 1)
         none = F.lit(None).cast("array<string>")
-        return last.drop(_RANK, PARTITION, UNAVAILABLE, UNCLEAR, PROBLEM).withColumns(
+        return last.drop(_RANK, PARTITION, SENT, UNAVAILABLE, UNCLEAR, PROBLEM).withColumns(
             {MISSING: none, STALE: none, MOVED: F.lit(False)}
         )
     return _fold_lives(rows, table, keys, lacking, soft_delete=soft_delete, gaps=gaps)

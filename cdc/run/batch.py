@@ -20,6 +20,7 @@ from cdc.rows.semantic_types import quoted
 from cdc.rows.visibility import Reading
 from cdc.run import plan
 from cdc.run.batch_reading import Batch, BatchReader, HeldFrames
+from cdc.run.commits import last_records
 from cdc.run.former_labels import FormerLabels
 from cdc.run.later_definitions import LaterDefinitions
 from cdc.run.pending_columns import LateColumns
@@ -381,6 +382,7 @@ class BatchWriter:
             start_offsets=piece.start,
             offsets=piece.end,
             epochs=previous.epochs,
+            last_records=last_records(previous, summary),
             topic=self._topic,
             topic_id=previous.topic_id,
             position=self._position(previous.position, summary.position),

@@ -12,13 +12,15 @@ from cdc.errors import FencedError
 from cdc.lake.instants import ahead_of_clock
 from cdc.lake.space import measure
 from cdc.store.history import RunEntry
-from cdc.store.table_state import CommitSummary
+from cdc.store.table_state import CommitSummary, LastRecord
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cdc.lake.commit import CommitRecord
     from cdc.lake.timeline import Committed, Timeline
+    from cdc.rows.fold import Summary
     from cdc.run.context import RunResult
     from cdc.store.lease import Lease
     from cdc.store.state_store import Store
@@ -85,11 +87,22 @@ def commit_summary(committed: Committed) -> CommitSummary:
     return CommitSummary(
         offsets=dict(record.offsets),
         epochs=dict(record.epochs),
+        last_records=dict(record.last_records),
         position=record.position,
         watermark=record.watermark,
         instant=committed.instant,
         committed_at=committed.at,
     )
+
+
+def last_records(previous: CommitRecord, read: Summary) -> dict[int, LastRecord]:
+    """Return, by partition, the last record that the lake has read with a batch's commit.
+
+    A partition keeps the record of the previous commit if the batch has no record of it, for
+    example because the range has only the marker of a Kafka transaction.
+    """
+    found = {part: LastRecord(*last) for part, last in read.newest.items() if last[1] >= 0}
+    return {**previous.last_records, **found}
 
 
 def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:

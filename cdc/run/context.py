@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cdc.config import Config, TableSettings
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
-    from cdc.kafka import KafkaAdmin
+    from cdc.kafka import KafkaAdmin, KnownRecord
     from cdc.lake.timeline import Timeline
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source
@@ -90,12 +90,16 @@ class RunContext:
     published_settings: PublishedSettings = field(default_factory=PublishedSettings)
     secret_files: SecretFiles = field(default_factory=SecretFiles)
     most_sessions: int | None = None
-    topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
-    """For each capture without heartbeats, the sum of its topics' end offsets at the last look."""
+    topic_ends: dict[CaptureNames, dict[str, int]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    """For each capture without heartbeats, the end offsets of its topics at the last look."""
     topic_settings: dict[str, Mapping[str, str]] = field(
         default_factory=dict, init=False, repr=False
     )
     """By topic, the settings that runs have read since the last check of the topics' retention."""
+    proven: dict[tuple[str, int], KnownRecord] = field(default_factory=dict, init=False, repr=False)
+    """By topic and partition, the last record read of an idle table's topic that is still there."""
     unchecked: list[Unchecked] = field(default_factory=list, init=False, repr=False)
     """The idle tables that the last look at idle tables could not check."""
     unneeded: dict[str, str | None] = field(default_factory=dict, init=False, repr=False)

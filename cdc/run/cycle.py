@@ -70,8 +70,8 @@ def run_tables(
 ) -> list[RunResult]:
     """Run all tables that have work, several at a time.
 
-    A table without new offsets costs one entry in each of five calls to Kafka, and a check of its
-    slot and its catalog. The check is needed because neither a lost slot nor a rewrite of the table
+    A table without new offsets costs one entry in each of five calls to Kafka, once per process in
+    a sixth, and a check of its slot and its catalog: neither a lost slot nor a rewrite of the table
     sends an event. The failure of one table does not stop the others. `cdc.capture.watch` reports a
     connector that stops.
 

@@ -174,6 +174,7 @@ def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord
         start_offsets=record.offsets,
         offsets=record.offsets,
         epochs=record.epochs,
+        last_records=record.last_records,
         topic=record.topic,
         topic_id=record.topic_id,
         position=record.position,

@@ -75,6 +75,19 @@ refuses the other states.
 
 
 @dataclass(frozen=True)
+class LastRecord(Part):
+    """The last record of a topic's partition that the lake has read.
+
+    Args:
+        offset: The record's offset.
+        sent_ms: Kafka's timestamp of the record, in milliseconds since 1970.
+    """
+
+    offset: int
+    sent_ms: int
+
+
+@dataclass(frozen=True)
 class CommitSummary(Part):
     """The metadata of a table's last lake commit, as the state store caches it.
 
@@ -89,6 +102,8 @@ class CommitSummary(Part):
         watermark: Event time up to which the table is complete.
         instant: Hudi instant of the commit.
         committed_at: The time in the instant, aware UTC.
+        last_records: Per partition, the last record below ``offsets`` that a run has read. Empty
+            until a run has read a record.
     """
 
     offsets: Mapping[int, int]
@@ -97,6 +112,7 @@ class CommitSummary(Part):
     instant: str
     committed_at: datetime
     epochs: Mapping[int, int] = field(default_factory=dict)
+    last_records: Mapping[int, LastRecord] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

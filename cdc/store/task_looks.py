@@ -52,6 +52,9 @@ class TaskLook(Part):
             changes of the table were lost when a task ended.
         topic_ids: The UUID of each topic in ``ends``, as the attempt of its table has recorded it.
             A look that is older than this field has none, and counts for any topic.
+        behind: Topics that could not be read when another task was found to have ended. Each is
+            mapped to the time of the heartbeat of the look that has searched it up to its offset in
+            ``ends``. A later look must search it from there.
         format: Version of this document.
     """
 
@@ -60,6 +63,7 @@ class TaskLook(Part):
     ends: Mapping[str, int]
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    behind: Mapping[str, datetime] = field(default_factory=dict)
     format: Literal[1] = 1
 
     def is_of(self, record: TableRecord) -> bool:

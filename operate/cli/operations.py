@@ -108,8 +108,9 @@ def run(
     """Apply new changes to the lake, in one run for all tables that have new changes.
 
     Exit code 3: a table failed or a setting has paused it, a capture sends no changes or holds back
-    too much log, a freshness target is missed at the end or cannot be kept, or the state store has
-    lost its tables. Exit code 4: a table needs a bootstrap. --fail-on chooses other conditions.
+    too much log, a freshness target is missed at the end or cannot be kept, a check of these
+    failed, or the state store has lost its tables. Exit code 4: a table needs a bootstrap.
+    --fail-on chooses other conditions.
     """
     from cdc.runtime.spark import has_ended
     from cdc.runtime.task_watch import held_cores
@@ -139,7 +140,7 @@ def run(
         code, held, ended = runs.exit_code(), held_cores(), has_ended()
         failing = runs.failing()
     show_found(renderer, failing)
-    _show_end(renderer, held, ended)
+    _show_end(renderer, held, ended, runs.failed_checks if continuous else [])
     _show_waiting(renderer, waiting)
     show_refused(renderer, refused)
     for table, not_now in runs.not_resynced.items():
@@ -159,8 +160,10 @@ def _repeat(renderer: Renderer, runs: Runs, interval_s: float) -> None:
     )
 
 
-def _show_end(renderer: Renderer, held: int, ended: bool) -> None:
-    """Print whether cancelled Spark tasks occupy cores, and whether Spark has ended."""
+def _show_end(renderer: Renderer, held: int, ended: bool, failed_checks: list[Any]) -> None:
+    """Print failed checks, whether cancelled Spark tasks occupy cores, and whether Spark ended."""
+    if failed_checks:
+        _show_found(renderer, "failed_checks", failed_checks)
     if held:
         renderer.line(
             f"Cancelled Spark tasks that did not end hold {held} of its cores.",
@@ -221,6 +224,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
             "targets": [targets.to_json() for targets in runs.targets],
             "conditions": to_json(runs.conditions()),
             "empty_store": None if runs.empty_store is None else runs.empty_store.to_json(),
+            "failed_checks": [failed.to_json() for failed in runs.failed_checks],
         }
     )
     if not renderer.json:
@@ -231,6 +235,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
         _show_found(renderer, "over_limit", runs.over_limits)
         _show_found(renderer, "given_up", runs.given_up)
         show_targets(renderer, runs.targets)
+        _show_found(renderer, "failed_checks", runs.failed_checks)
     return waiting
 
 
@@ -271,7 +276,7 @@ def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
     show_targets(renderer, targets)
 
 
-_GRAVE = frozenset({"silent", "given_up"})
+_GRAVE = frozenset({"silent", "given_up", "failed_checks"})
 """The kinds of findings that are printed in red."""
 
 

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 
 import confluent_kafka
@@ -211,6 +212,9 @@ def test_a_topic_without_rights_hides_no_other(tmp_path: Path) -> None:
         client = AdminClient(dict(config.librdkafka_config()))
         for done in client.create_topics([NewTopic(name, 1, 1) for name in topics]).values():
             done.result(30)
+        producer = confluent_kafka.Producer(dict(config.librdkafka_config()))
+        producer.produce("open", b"a record")
+        assert producer.flush(30) == 0
         kafka = KafkaAdmin(config)
         assert {type(look) for look in kafka.looks(topics).values()} == {TopicLook}
         acls = [
@@ -232,6 +236,11 @@ def test_a_topic_without_rights_hides_no_other(tmp_path: Path) -> None:
         assert isinstance(error, KafkaError)
         assert "describe topics (topic closed)" in error.message
         assert "ACL" in error.remedy
+        sent = kafka.newest_times_each([*topics, "gone"])
+        assert {name: type(one) for name, one in sent.items()} == {
+            "open": datetime,
+            "closed": KafkaError,
+        }
         found, failed = kafka.topic_configs_each(["open", "hidden"])
         assert (set(found), set(failed)) == ({"open"}, {"hidden"})
         with pytest.raises(KafkaError, match=r"settings of topics \(topic hidden\)"):

@@ -100,12 +100,36 @@ def test_a_slot_that_a_connector_without_its_position_made_anew_stops_its_tables
     shop: Shop,
 ) -> None:
     """As if another Connect cluster took over after the slot was dropped."""
+    followed_for_a_while(shop)
+    made_anew(shop)
+    assert_noticed_and_copied(shop)
+
+
+@pytest.mark.breadth
+def test_a_new_slot_is_noticed_whose_predecessors_counts_were_reset(shop: Shop) -> None:
+    """The new slot decodes more than the former one since the reset: only the time shows it."""
+    followed_for_a_while(shop)
+    slot = shop.services.capture(shop.table("orders")).slot
+    shop.database.stack.psql(f"SELECT pg_stat_reset_replication_slot('{slot}')")
+    run_without_error(shop)
+    made_anew(shop)
+    shop.database.execute(*(f"UPDATE orders SET v = 4 WHERE id = {n}" for n in range(1, 101)))
+    shop.settle("orders")
+    assert_noticed_and_copied(shop)
+
+
+def followed_for_a_while(shop: Shop) -> None:
+    """Let runs follow 'orders' for 100 transactions, and look at its capture behind them."""
     shop.create("orders", 100)
     succeeded(shop.onboard("orders"))
     shop.database.execute(*(f"UPDATE orders SET v = 1 WHERE id = {n}" for n in range(1, 101)))
     shop.settle("orders")
     run_without_error(shop)
     run_without_error(shop)
+
+
+def made_anew(shop: Shop) -> None:
+    """Let the connector of 'orders', without its position, make its slot anew behind a change."""
     capture = shop.services.capture(shop.table("orders"))
     kept, connect = shop.services.source(shop.database.name).capture(capture), shop.services.connect
     config = connect.connector(capture.connector)
@@ -118,6 +142,9 @@ def test_a_slot_that_a_connector_without_its_position_made_anew_stops_its_tables
     shop.database.execute("UPDATE orders SET v = 3 WHERE id = 2")
     shop.settle("orders")
 
+
+def assert_noticed_and_copied(shop: Shop) -> None:
+    """Expect that the next run stops 'orders', and that a copy repairs it."""
     (result,) = shop.run()
     assert result.state is State.NEEDS_BOOTSTRAP, shop.verify("orders")
     assert "was recreated" in (shop.record("orders").reason or "")

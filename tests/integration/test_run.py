@@ -12,6 +12,7 @@ from decimal import Decimal
 
 import pytest
 
+from cdc.kafka import KnownRecord
 from cdc.log.position import Lsn
 from cdc.run import RunResult, cycle, run_continuously, run_table, run_tables
 from cdc.store.lease import Leases
@@ -66,9 +67,15 @@ def test_a_commit_says_where_it_is(orders: Orders) -> None:
     assert 0 < Lsn.parse(commit.position).value <= now.value
     assert commit.watermark is not None
     assert before - timedelta(seconds=1) <= commit.watermark <= datetime.now(timezone.utc)
+    ((_, last),) = commit.last_records.items()
+    topic, kafka = str(commit.topic), orders.replication.kafka
+    there, other = (KnownRecord(topic, 0, last.offset, last.sent_ms + more) for more in (0, 1))
+    assert kafka.replaced([there]) == {there: None}
+    assert f"the record at offset {last.offset} was of" in str(kafka.replaced([other])[other])
     cached = orders.replication.record(orders.name).last_commit
     assert cached is not None
     assert (cached.offsets, cached.watermark) == (commit.offsets, commit.watermark)
+    assert cached.last_records == commit.last_records
     (entry,) = orders.replication.store.last_runs(orders.replication.table(orders.name))
     assert (entry.run_id, entry.counts, entry.commits) == ("run-1", {"c": 2}, 1)
 

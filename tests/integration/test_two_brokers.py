@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -15,20 +16,20 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc.capture.position_check import TopicFacts
 from cdc.capture.topic_facts import cut_off, one_topic, still_in_topic, topic_facts
 from cdc.config.kafka import KafkaConfig, RegistryConfig
 from cdc.errors import KafkaError, LostHistoryError
-from cdc.kafka import KafkaAdmin
+from cdc.kafka import KafkaAdmin, KnownRecord
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
 from cdc.run import RunContext, plan
 from cdc.store.attempt import Attempt
 from cdc.store.state_store import Store
-from cdc.store.table_state import CommitSummary, TableRecord
+from cdc.store.table_state import CommitSummary, LastRecord, TableRecord
 from operate.check_kafka import durability
 from schemas.table import TableId
 from stack.artifacts import Software, fetch_software
@@ -94,6 +95,16 @@ class Cluster:
         self.nodes[node].kill()
         self.nodes.pop(node).wait()
 
+    def stop_all(self) -> None:
+        """End all nodes, as a machine that loses its power does."""
+        for node in list(self.nodes):
+            self.kill(node)
+
+    def move_disks(self, move: Callable[[Path], object]) -> None:
+        """Do something to the disk of each node, none of which runs."""
+        for node in self._ports:
+            move(self._kafka(node).folder / "data")
+
     def _kafka(self, node: int) -> Kafka:
         ports, folder = self._ports, self.folder / str(node)
         software = lambda: self.software  # noqa: E731
@@ -148,13 +159,13 @@ def create(cluster: Cluster, topic: str, assignment: list[int], **settings: str)
         done.result(30)
 
 
-def produce(cluster: Cluster, topic: str, count: int) -> None:
+def produce(cluster: Cluster, topic: str, count: int, *, at_ms: int = 0) -> None:
     """Records that one broker acknowledges; returns once readers see them."""
     kafka = KafkaAdmin(cluster.config)
     end = kafka.stable_offsets(topic)[0] + count
     producer = Producer({**cluster.config.librdkafka_config(), "acks": "1", "log_level": 0})
     for number in range(count):
-        producer.produce(topic, value=str(number).encode(), partition=0)
+        producer.produce(topic, value=str(number).encode(), partition=0, timestamp=at_ms)
     assert producer.flush(60) == 0
     wait_until(lambda: kafka.stable_offsets(topic) == {0: end}, "the records", 60)
 
@@ -173,13 +184,17 @@ def reads(cluster: Cluster, topic: str) -> tuple[RunContext, TableRecord, Commit
     context = RunContext(
         unused, unused, cluster.store, kafka, unused, {}, unused, unused, run_id="run"
     )
-    facts = one_topic(context, topic)
+    facts, last = one_topic(context, topic), kafka.latest_record(topic)
+    read = {}
+    if last is not None and last.timestamp is not None:
+        read = {0: LastRecord(last.offset, round(last.timestamp.timestamp() * 1000))}
     commit = CommitRecord(
         kind="run",
         table=TABLE,
         attempt=str(UUID(int=1)),
         offsets=facts.stable,
         epochs=facts.epochs,
+        last_records=read,
         topic=topic,
         topic_id=facts.id,
     )
@@ -190,7 +205,7 @@ def reads(cluster: Cluster, topic: str) -> tuple[RunContext, TableRecord, Commit
         topic=topic,
         updated_at=now,
         attempt=Attempt(UUID(int=1), now, "/lake/a"),
-        last_commit=CommitSummary(facts.stable, None, None, "1", now, facts.epochs),
+        last_commit=CommitSummary(facts.stable, None, None, "1", now, facts.epochs, read),
     )
     return context, record, Committed("1", "commit", commit)
 
@@ -222,14 +237,14 @@ def test_an_unclean_election_that_is_written_over_stops_the_table(cluster: Clust
     facts = one_topic(context, TOPIC)
     assert facts.stable == {0: 5}
     assert facts.epochs != latest.record.epochs
-    with pytest.raises(LostHistoryError, match="ends at offset 5, the lake has read up to 10"):
+    with pytest.raises(LostHistoryError, match="ends at offset 5, and the lake has read up to 10"):
         still_in_topic(context, record, latest, facts)
 
     produce(cluster, TOPIC, 5)
     assert cut_off(context, [record], topic_facts(context, [TOPIC])) == {TABLE}, "by offsets idle"
     produce(cluster, TOPIC, 5)
     facts = one_topic(context, TOPIC)
-    offsets_alone = replace(latest, record=replace(latest.record, epochs={}))
+    offsets_alone = replace(latest, record=replace(latest.record, epochs={}, last_records={}))
     still_in_topic(context, record, offsets_alone, facts)
     with pytest.raises(LostHistoryError, match="was cut off below the lake's offset") as caught:
         still_in_topic(context, record, latest, facts)
@@ -240,6 +255,69 @@ def test_an_unclean_election_that_is_written_over_stops_the_table(cluster: Clust
     wait_until(lambda: leader(cluster, TOPIC)[1] == [FIRST, SECOND], "both in sync again", 60)
     with pytest.raises(LostHistoryError, match="was cut off below the lake's offset"):
         still_in_topic(context, record, latest, one_topic(context, TOPIC))
+
+
+@pytest.mark.timeout(300)
+def test_a_cluster_that_was_restored_and_elects_as_before_stops_the_table(
+    cluster: Cluster,
+) -> None:
+    """All disks go back to a snapshot, so the same epochs come again, and then other records."""
+    topic, saved = f"{TOPIC}.restored", cluster.folder / "saved"
+    create(cluster, topic, [FIRST])
+    produce(cluster, topic, 5)
+    cluster.stop_all()
+    cluster.move_disks(lambda disk: shutil.copytree(disk, saved / disk.parent.name))
+    cluster.start(CONTROLLER, FIRST, SECOND)
+    produce(cluster, topic, 5)
+    context, record, latest = reads(cluster, topic)
+    assert latest.record.offsets == {0: 10}
+    still_in_topic(context, record, latest, one_topic(context, topic))
+    assert cut_off(context, [record], topic_facts(context, [topic])) == set()
+    assert [*context.proven] == [(topic, 0)]
+
+    cluster.stop_all()
+    cluster.move_disks(shutil.rmtree)
+    cluster.move_disks(lambda disk: shutil.copytree(saved / disk.parent.name, disk))
+    cluster.start(CONTROLLER, FIRST, SECOND)
+    produce(cluster, topic, 5)
+    context = replace(context, kafka=KafkaAdmin(cluster.config), run_id="next")
+    facts = one_topic(context, topic)
+    assert facts.stable == {0: 10}, "by its offsets it is idle"
+    assert record.last_commit is not None
+    # Most often the epochs are those of before by themselves.
+    latest = replace(latest, record=replace(latest.record, epochs=facts.epochs))
+    record = replace(record, last_commit=replace(record.last_commit, epochs=facts.epochs))
+    assert cut_off(context, [record], topic_facts(context, [topic])) == {TABLE}
+    produce(cluster, topic, 5)
+    found = (
+        r"was cut off below the lake's offset.*the record at offset 9 was of .* and is of .* now"
+    )
+    with pytest.raises(LostHistoryError, match=found):
+        still_in_topic(context, record, latest, one_topic(context, topic))
+
+
+@pytest.mark.timeout(120)
+def test_records_with_the_times_of_an_uneven_clock_are_still_those_that_were_read(
+    cluster: Cluster,
+) -> None:
+    """An earlier record has a later time, and the last record that was read expires."""
+    topic = f"{TOPIC}.uneven"
+    create(cluster, topic, [SECOND], segment_ms="3000")
+    now = int(time.time() * 1000)
+    produce(cluster, topic, 1, at_ms=now)
+    produce(cluster, topic, 1, at_ms=now - 60_000)
+    context, record, latest = reads(cluster, topic)
+    assert latest.record.last_records == {0: LastRecord(1, now - 60_000)}
+    produce(cluster, topic, 2, at_ms=now + 1)
+    still_in_topic(context, record, latest, one_topic(context, topic))
+    known = KnownRecord(topic, 0, 1, now - 59_999)
+    (answer,) = context.kafka.replaced([known]).values()
+    assert "the record at offset 1 was of" in str(answer)
+    admin = AdminClient(cluster.config.librdkafka_config())
+    for done in admin.delete_records([TopicPartition(topic, 0, 2)]).values():
+        done.result(30)
+    still_in_topic(context, record, latest, one_topic(context, topic))
+    assert context.kafka.replaced([known]) == {known: None}, "nothing is left to compare"
 
 
 @pytest.mark.timeout(120)
@@ -329,6 +407,9 @@ def test_a_topic_without_a_leader_hides_no_other(cluster: Cluster) -> None:
         known = context.kafka.since(dict.fromkeys((led, left), record.updated_at))
         assert time.monotonic() - began < 3
         assert set(known) == {led}
+        sent = context.kafka.newest_times_each([led, left])
+        assert isinstance(sent[led], datetime)
+        assert isinstance(sent[left], KafkaError)
         other = replace(record, topic=left)
         assert plan.due([record, other], facts) == [record, other]
     finally:

@@ -7,6 +7,7 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import fastavro
@@ -36,6 +37,11 @@ _SOURCE = [
     {"name": "txId", "type": ["null", "long"], "default": None},
     {"name": "lsn", "type": ["null", "long"], "default": None},
 ]
+
+
+def sent_at(offset: int) -> datetime:
+    """Kafka's timestamp of the record at an offset."""
+    return datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=offset)
 
 
 def envelope(
@@ -148,8 +154,8 @@ class Topic:
         return {number: DebeziumSchema.parse(text) for number, text in self.schemas.items()}
 
     def frame(self, spark: SparkSession, *, slices: int = 1) -> DataFrame:
-        rows = [(0, offset, value) for offset, value in self.records]
-        schema = "`partition` int, `offset` bigint, value binary"
+        rows = [(0, offset, value, sent_at(offset)) for offset, value in self.records]
+        schema = "`partition` int, `offset` bigint, value binary, `timestamp` timestamp"
         return spark.createDataFrame(rows, schema).repartition(slices)
 
 

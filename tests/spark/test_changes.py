@@ -15,7 +15,7 @@ from cdc.rows.fold import fill, fold, problems, summarize
 from cdc.rows.replayed import replayed
 from cdc.rows.visibility import Reading, is_not_visible
 from schemas.table import Column, TableId, TableSchema
-from tests.spark.debezium import PLACEHOLDER, STRING, Topic
+from tests.spark.debezium import PLACEHOLDER, STRING, Topic, sent_at
 
 SCHEMA = TableSchema(
     TableId("shop", "public", "orders"),
@@ -237,6 +237,17 @@ def test_changes_before_a_truncate_are_left_out(spark: SparkSession, topic: Topi
     summary = summarize(changes(spark, topic))
     assert (summary.first_truncate, summary.last_truncate) == (101, last)
     assert set(folded(spark, topic, after_offset=last)) == {3}
+
+
+@pytest.mark.parametrize("slices", [1, 3])
+def test_a_summary_names_the_last_record_whatever_it_is(
+    spark: SparkSession, topic: Topic, slices: int
+) -> None:
+    topic.insert(**row(1, "a", "x"))
+    topic.delete(id=1)
+    last = topic.raw(b"not an event")
+    newest = summarize(changes(spark, topic, slices=slices)).newest
+    assert newest == {0: (last, round(sent_at(last).timestamp() * 1000))}
 
 
 def test_a_replay_applies_the_changes_of_its_records_keys_only(

@@ -5,20 +5,24 @@ creates a missing slot itself. But the server counts what each slot has decoded,
 counts begin at 0. So if a count is smaller than at the previous look, the slot is another one.
 Changes that were made between the two slots have no event.
 
-The counts can also begin at 0 because the server crashed or because somebody has reset them. The
-server shows both as the time of a reset. If this time has changed, nothing is compared.
+The counts can also begin at 0 because the server crashed, or because somebody has reset them. The
+server shows the newest time of each. If one of these times is later than at the previous look,
+nothing is compared. But a new slot has no time of a reset. So if the slot's time has gone, and the
+server has not crashed, the slot is another one, whatever it has decoded.
 """
 
 from __future__ import annotations
+
+from decimal import Decimal
 
 from cdc.log.continuity import Continuity, LogMark
 from cdc.sources.postgres import primary
 from cdc.sources.postgres.connection import Connections
 
-# A crash discards all statistics, and so also changes the reset time of `pg_stat_bgwriter`.
+# A crash discards all statistics, and so also changes the reset time of `pg_stat_bgwriter`. The
+# slot's reset time is NULL until somebody resets the counts of this slot.
 _COUNTS = """
-SELECT pg_catalog.concat_ws(
-           '/', extract(epoch FROM shared.stats_reset), extract(epoch FROM slot.stats_reset)),
+SELECT extract(epoch FROM shared.stats_reset)::text, extract(epoch FROM slot.stats_reset)::text,
        slot.total_txns, slot.total_bytes
 FROM pg_catalog.pg_stat_replication_slots slot, pg_catalog.pg_stat_bgwriter shared
 WHERE slot.slot_name = %s
@@ -41,9 +45,11 @@ def continuity(connections: Connections, slot: str, earlier: LogMark | None) -> 
         row = session.execute(_COUNTS, (slot,)).fetchone()
     if row is None:
         return None
-    since, transactions, size = row
+    shared, own, transactions, size = row
     mark = LogMark(
-        f"{server.system_identifier}/{server.timeline}", str(since), f"{transactions} {size}"
+        f"{server.system_identifier}/{server.timeline}",
+        str(shared) if own is None else f"{shared}/{own}",
+        f"{transactions} {size}",
     )
     lost = None if earlier is None else recreated(earlier, mark)
     return Continuity(earlier, mark, lost)
@@ -52,22 +58,38 @@ def continuity(connections: Connections, slot: str, earlier: LogMark | None) -> 
 def recreated(earlier: LogMark, now: LogMark) -> str | None:
     """Return a message if the slot is another one than at an earlier look.
 
-    The result is None if the counts show no other slot, or if they cannot be compared.
+    The result is None if neither the counts nor their reset times show another slot, or if the
+    counts cannot be compared.
 
     Args:
         earlier: The mark of the earlier look.
         now: The present mark.
     """
-    if (earlier.server, earlier.file) != (now.server, now.file):
+    (shared, had_reset), (shared_now, has_reset) = _resets(earlier), _resets(now)
+    if (earlier.server, shared) != (now.server, shared_now):
+        return None
+    between = "What was written between the two slots is in no event"
+    if had_reset is not None and (has_reset is None or has_reset < had_reset):
+        return (
+            "was recreated: at the last look its statistics had the time of a reset"
+            f" (stats_reset, epoch {had_reset}), and now they have"
+            f" {'none' if has_reset is None else f'an earlier one, {has_reset}'}. {between}"
+        )
+    if had_reset != has_reset:
         return None
     before, present = _counts(earlier), _counts(now)
     if all(has >= had for had, has in zip(before, present, strict=True)):
         return None
     return (
         f"was recreated: it has decoded {present[0]} transactions ({present[1]} bytes), and at the"
-        f" last look {before[0]} transactions ({before[1]} bytes). What was written between the two"
-        " slots is in no event"
+        f" last look {before[0]} transactions ({before[1]} bytes). {between}"
     )
+
+
+def _resets(mark: LogMark) -> tuple[str, Decimal | None]:
+    """Return the reset time of the server's statistics, and that of the slot's, in seconds."""
+    shared, _, own = mark.file.partition("/")
+    return shared, Decimal(own) if own else None
 
 
 def _counts(mark: LogMark) -> tuple[int, int]:

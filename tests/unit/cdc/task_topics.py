@@ -14,7 +14,8 @@ import fastavro
 
 from cdc.debezium.event_reader import EventReader
 from cdc.debezium.task_ends import TaskEnds
-from cdc.kafka import KafkaRecord
+from cdc.errors import KafkaError
+from cdc.kafka import End, KafkaRecord, TopicInfo, TopicLook
 
 START = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
@@ -141,6 +142,7 @@ class Topics:
     reads: int = 0
     asked: int = 0
     readers: int = 0
+    unread: set[str] = field(default_factory=set)
     before_times: Callable[[], object] = lambda: None
 
     @classmethod
@@ -203,8 +205,22 @@ class Topics:
     def stable_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         return {topic: {0: self.end(topic)} for topic in topics}
 
-    def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
+    def looks(self, topics: Iterable[str]) -> dict[str, TopicLook | KafkaError]:
+        return {
+            topic: KafkaError(f"topic {topic} has no leader", remedy="Elect one.")
+            if topic in self.unread
+            else TopicLook(
+                TopicInfo(topic, "T1", 1, 1),
+                {0: self.start(topic)},
+                {0: End(self.end(topic), 0)},
+                {0: self.end(topic)},
+            )
+            for topic in topics
+        }
+
+    def newest_times_each(self, topics: Iterable[str]) -> dict[str, datetime | KafkaError]:
         self.before_times()
+        assert self.unread.isdisjoint(topics), "a topic without a leader is not asked again"
         newest = {topic: self.latest_record(topic) for topic in topics}
         return {
             topic: one.timestamp

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ import typer
 import yaml
 
 from cdc.config import parse
-from cdc.errors import PausedByPolicyError, StateError
+from cdc.errors import KafkaError, PausedByPolicyError, StateError
 from cdc.run import run_continuously
 from cdc.runtime import task_watch
 from cdc.runtime.progress import NullProgress
@@ -133,6 +133,42 @@ def test_one_run_looks_at_captures_once_its_tables_are_done(
         assert done == ["tables", "store", "captures", "topics", "targets"]
         assert runs.targets == [missed]
         assert runs.exit_code() is ExitCode.SOME_FAILED
+    finally:
+        services.close()
+
+
+@pytest.mark.parametrize("failing", ["silences", "expiring", "shortfalls_now"])
+def test_a_check_that_fails_hides_no_other_and_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
+    services.__dict__["run_context"] = SimpleNamespace(
+        config=None, kafka=None, predictions=SimpleNamespace(fresh_at=None)
+    )
+    done: list[str] = []
+
+    def check(name: str) -> Callable[..., list[Any]]:
+        def checked(*_: object) -> list[Any]:
+            done.append(name)
+            if name == failing and len(done) < 4:
+                raise KafkaError("a topic has no leader", remedy="Elect one.")
+            return []
+
+        return checked
+
+    names = ("silences", "expiring", "shortfalls_now")
+    for name in names:
+        monkeypatch.setattr(run, name, check(name))
+    try:
+        runs = Runs(services, services.store.tables)
+        runs.watch()
+        assert done == [*names]
+        (failed,) = runs.failed_checks
+        assert "could not be checked: a topic has no leader" in failed.message
+        assert failed.to_json()["remedy"] == "Elect one."
+        assert runs.exit_code() is ExitCode.SOME_FAILED
+        runs.watch()
+        assert (runs.failed_checks, runs.exit_code()) == ([], ExitCode.OK)
     finally:
         services.close()
 

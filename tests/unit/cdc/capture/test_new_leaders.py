@@ -1,4 +1,4 @@
-"""What new leaders of idle tables' topics are asked, and what becomes of the tables."""
+"""What the topics of tables are asked beside their offsets, and what becomes of the tables."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from typing import Any, cast
 import pytest
 
 from cdc.capture.position_check import TopicFacts
-from cdc.capture.topic_facts import cut_off
-from cdc.errors import KafkaError
-from cdc.kafka import ReachedOffset
+from cdc.capture.topic_facts import cut_off, still_in_topic
+from cdc.errors import KafkaError, LostHistoryError
+from cdc.kafka import KnownRecord, ReachedOffset
+from cdc.lake.commit import CommitRecord
+from cdc.lake.timeline import Committed
 from cdc.run import RunContext
 from cdc.store.attempt import Attempt
 from cdc.store.state_store import Store
-from cdc.store.table_state import CommitSummary, State, TableRecord
+from cdc.store.table_state import CommitSummary, LastRecord, State, TableRecord
 from schemas.table import TableId
 from tests.records import table_record
 
@@ -34,13 +36,21 @@ class Kafka:
         self.answers: dict[str, str | KafkaError] = {}
         self.calls: list[list[ReachedOffset]] = []
         self.meanwhile: Callable[[], None] = lambda: None
+        self.asked: list[list[KnownRecord]] = []
+        self.there: dict[str, str | KafkaError] = {}
 
     def truncated(
-        self, logs: Iterable[ReachedOffset], *, timeout_s: float
+        self, logs: Iterable[ReachedOffset], *, timeout_s: float | None = None
     ) -> dict[ReachedOffset, str | KafkaError | None]:
         self.calls.append(list(logs))
         self.meanwhile()
         return {one: self.answers.get(one.topic) for one in self.calls[-1]}
+
+    def replaced(
+        self, known: Iterable[KnownRecord], *, timeout_s: float | None
+    ) -> dict[KnownRecord, str | KafkaError | None]:
+        self.asked.append(list(known))
+        return {one: self.there.get(one.topic) for one in self.asked[-1]}
 
 
 @pytest.fixture
@@ -123,3 +133,57 @@ def one_of(store: Store, name: str) -> TableRecord:
     found = store.get(TableId("shop", "public", name))
     assert found is not None
     return found
+
+
+LAST = LastRecord(4, 1_767_225_600_000)
+
+
+def test_each_process_asks_once_whether_idle_topics_have_the_last_record_that_was_read(
+    context: RunContext, kafka: Kafka, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cluster that was restored can have the former epochs and the former end offsets."""
+    for name in NAMES:
+        read_to(store, name, LAST)
+    kafka.there = {"orders": "the record at offset 4 is another one", "lines": SILENT}
+    assert due(context, 3) == {"orders"}
+    assert [len(one) for one in kafka.asked] == [3], "in one call"
+    assert "1 partitions of idle tables were not asked for the last record read" in caplog.text
+    kafka.there = {}
+    assert due(context, 3) == set()
+    assert {one.topic for one in kafka.asked[-1]} == {"orders", "lines"}, "logs has answered"
+    assert due(context, 3) == set()
+    assert len(kafka.asked) == 2, "an idle table costs nothing per look"
+    read_to(store, "logs", LastRecord(4, LAST.sent_ms + 1))
+    assert due(context, 3) == set()
+    assert kafka.asked[2:] == [[KnownRecord("logs", 0, 4, LAST.sent_ms + 1)]]
+
+
+@pytest.mark.parametrize("found", ["the record at offset 4 is another one", SILENT, None])
+def test_a_run_goes_on_only_from_the_record_that_the_lake_has_read_last(
+    context: RunContext, kafka: Kafka, found: str | KafkaError | None
+) -> None:
+    orders = record("orders")
+    commit = CommitRecord(
+        kind="run",
+        table=orders.table,
+        attempt="a",
+        offsets={0: 5},
+        epochs={0: 3},
+        topic_id="T1",
+        last_records={0: LAST},
+    )
+    latest, now = Committed("1", "commit", commit), TopicFacts("T1", {0: 0}, {0: 9}, {0: 3})
+    kafka.there = {} if found is None else {"orders": found}
+    if found is None:
+        assert still_in_topic(context, orders, latest, now).record.last_records == {0: LAST}
+        return
+    expected = KafkaError if found is SILENT else LostHistoryError
+    with pytest.raises(expected, match=str(found)):
+        still_in_topic(context, orders, latest, now)
+
+
+def read_to(store: Store, name: str, last: LastRecord) -> None:
+    """Let a table's last commit name the last record that was read."""
+    known = one_of(store, name)
+    assert known.last_commit is not None
+    store.put(replace(known, last_commit=replace(known.last_commit, last_records={0: last})))

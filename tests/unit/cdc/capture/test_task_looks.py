@@ -11,8 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from cdc.capture.look_bounds import is_worth_keeping, settled
 from cdc.capture.remembered_losses import table_scope
-from cdc.capture.task_looks import TaskLooks, begins_group, is_doubled, is_worth_keeping, settled
+from cdc.capture.task_looks import TaskLooks, begins_group, is_doubled
 from cdc.debezium import CaptureNames
 from cdc.debezium.task_ends import SentChange
 from cdc.errors import SourceError

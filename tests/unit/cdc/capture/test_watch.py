@@ -14,8 +14,10 @@ import pytest
 
 from cdc.capture.onboarded_names import capture_record, captured_by
 from cdc.capture.signs_of_life import lost_connection
-from cdc.connect import ConnectorStatus
+from cdc.connect import ConnectorStatus, TaskStatus
 from cdc.debezium import CaptureNames, lost_after_s
+from cdc.errors import KafkaError
+from cdc.kafka import End, TopicInfo, TopicLook
 from cdc.log.position import Lsn
 from cdc.run import RunContext, silences
 from cdc.sources.postgres.slot import SlotHealth
@@ -34,13 +36,55 @@ class Kafka:
     def __init__(self) -> None:
         self.ages_s = {BEATS: 3600.0, ORDERS: 3600.0}
         self.ends = {BEATS: 7, ORDERS: 5, LINES: 0}
+        self.unread: set[str] = set()
 
-    def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
+    def newest_times_each(self, topics: Iterable[str]) -> dict[str, datetime | KafkaError]:
         now, ages = datetime.now(timezone.utc), self.ages_s
-        return {topic: now - timedelta(seconds=ages[topic]) for topic in topics if topic in ages}
+        return {
+            topic: refused(topic) if topic in self.unread else now - timedelta(seconds=ages[topic])
+            for topic in self._readable(topics)
+            if topic in {*ages, *self.unread}
+        }
 
-    def high_watermarks_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        return {topic: {0: self.ends[topic]} for topic in topics if topic in self.ends}
+    def looks(self, topics: Iterable[str]) -> dict[str, TopicLook | KafkaError]:
+        return {
+            topic: refused(topic) if topic in self.unread else ends_at(topic, self.ends[topic])
+            for topic in self._readable(topics)
+            if topic in {*self.ends, *self.unread}
+        }
+
+    def _readable(self, topics: Iterable[str]) -> list[str]:
+        asked = [*topics]
+        if len(asked) > 1 and self.unread.issuperset(asked):
+            raise refused(asked[0])
+        return asked
+
+
+def refused(topic: str) -> KafkaError:
+    return KafkaError(f"Kafka refused topic {topic}", remedy="Grant the right to describe it.")
+
+
+def ends_at(topic: str, end: int) -> TopicLook:
+    return TopicLook(TopicInfo(topic, "T1", 1, 1), {0: 0}, {0: End(end, 0)}, {0: end})
+
+
+class Connect:
+    """The trace of each connector that has failed, and which were restarted."""
+
+    def __init__(self) -> None:
+        self.traces: dict[str, str] = {}
+        self.restarted: list[str] = []
+
+    def status(self, name: str) -> ConnectorStatus:
+        trace = self.traces.get(name, "")
+        task = TaskStatus(0, "FAILED" if trace else "RUNNING", "worker", trace)
+        return ConnectorStatus(name, "RUNNING", "worker", (task,))
+
+    def offset(self, _name: str) -> None:
+        return None
+
+    def restart(self, name: str, *, only_failed: bool) -> None:
+        self.restarted.append(name)
 
 
 @pytest.fixture
@@ -128,6 +172,75 @@ def test_what_is_dated_ahead_does_not_speak_for_the_time_until_then(
     assert told(context) == "", "what grows is no silence"
     kafka.ages_s[BEATS] = -1.0
     assert told(context) == "", "clocks differ by a little"
+
+
+def of_other_tier(store: Store) -> TableRecord:
+    """A table of the connector of tier fast, which sends heartbeats."""
+    return table_record(
+        TableId("shop", "public", "there"), tier="fast", capture=capture_record(FAST)
+    )
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_topic_that_cannot_be_read_hides_no_other_capture(
+    context: RunContext, kafka: Kafka, both: bool
+) -> None:
+    (record, *_) = (one for one in context.store.tables() if one.topic == ORDERS)
+    connect = Connect()
+    connect.traces["shop-fast"] = "java.net.SocketTimeoutException: it took too long"
+    context = replace(context, connect=cast(Any, connect))
+    kafka.unread = {BEATS, FAST.heartbeat_topic} if both else {BEATS}
+    unknown, failed = silences(context, [record, of_other_tier(context.store)])
+    assert unknown.capture == CAPTURE
+    assert unknown.message == (
+        "whether connector shop-default sends changes is not known (Kafka refused topic"
+        f" {BEATS}); it may be that no changes come for {record.table}"
+    )
+    assert unknown.remedy == "Grant the right to describe it."
+    assert failed.capture == FAST
+    assert "connector shop-fast failed" in failed.message
+    assert connect.restarted == ["shop-fast"]
+
+
+def test_a_failed_connector_is_restarted_although_its_own_topics_cannot_be_read(
+    context: RunContext, kafka: Kafka
+) -> None:
+    connect = Connect()
+    connect.traces["shop-default"] = "java.net.SocketTimeoutException: it took too long"
+    kafka.unread = {BEATS, ORDERS, LINES}
+    assert "connector shop-default failed" in told(replace(context, connect=cast(Any, connect)))
+    assert connect.restarted == ["shop-default"]
+
+
+def test_a_tables_topic_that_cannot_be_read_leaves_silence_unknown_unless_another_one_grows(
+    context: RunContext, kafka: Kafka
+) -> None:
+    kafka.unread = {LINES}
+    assert f"is not known (Kafka refused topic {LINES})" in told(context)
+    kafka.ends[ORDERS] += 1
+    assert told(context) == "", "the capture sends changes"
+    kafka.unread = set()
+    assert "is 3,600 s old" in told(context), "a topic that can be read again has not grown"
+
+
+@pytest.mark.parametrize("state", [State.NEEDS_BOOTSTRAP, State.RETIRED])
+def test_the_connector_of_tables_that_all_need_a_bootstrap_is_watched(
+    context: RunContext, state: State
+) -> None:
+    """Until they are copied, its slot keeps the log of the primary."""
+    (record, *_) = (one for one in context.store.tables() if one.topic == ORDERS)
+    connect = Connect()
+    connect.traces["shop-default"] = "java.net.SocketTimeoutException: it took too long"
+    context = replace(context, connect=cast(Any, connect))
+    found = silences(context, [replace(record, state=state)])
+    if state is State.RETIRED:
+        assert (found, connect.restarted) == ([], [])
+        return
+    (silence,) = found
+    assert (silence.tables, connect.restarted) == ((record.table,), ["shop-default"])
+    other = replace(record, table=TableId("shop", "public", "lines"), state=State.INCREMENTAL)
+    (silence,) = silences(context, [replace(record, state=state), other])
+    assert silence.tables == (other.table,), "the tables that need changes are named"
 
 
 FAST = CaptureNames("shop", "fast", "p2", "s2", "shop-fast", "shop_fast", "postgres")

@@ -22,7 +22,7 @@ from cdc.store.documents import Codec, Part
 from cdc.store.error_record import ErrorRecord
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
 from cdc.store.recorded_change import RecordedChange
-from cdc.store.table_state import TABLE_RECORDS, CommitSummary, State, TableRecord
+from cdc.store.table_state import TABLE_RECORDS, CommitSummary, LastRecord, State, TableRecord
 from schemas.changes import RenameColumn, Verdict
 from schemas.errors import TributaryError
 from schemas.fingerprint import Fingerprint
@@ -67,7 +67,16 @@ attempts = st.builds(
     shard=strings,
 )
 summaries = st.builds(
-    CommitSummary, offsets, strings, st.none() | times, texts, times, epochs=offsets
+    CommitSummary,
+    offsets,
+    strings,
+    st.none() | times,
+    texts,
+    times,
+    epochs=offsets,
+    last_records=st.dictionaries(
+        st.integers(0, 9), st.builds(LastRecord, numbers, numbers), max_size=2
+    ),
 )
 records = st.builds(
     TableRecord,

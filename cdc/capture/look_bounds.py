@@ -1,0 +1,100 @@
+"""Decides what a look at a connector's tasks must search, and what it leaves to the next look."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from cdc.store.task_looks import Doubt, TaskLook, first_offset
+
+if TYPE_CHECKING:
+    from cdc.store.table_state import TableRecord
+
+_RENEWED_AFTER = timedelta(minutes=5)
+"""Age at which a look is replaced although the task is the same. An old look gives the same result
+as a new one, but the search for the end of the task then reads more offsets.
+"""
+
+
+def to_search(
+    known: TaskLook, now: TaskLook, sent: Mapping[str, datetime], unread: Collection[str]
+) -> tuple[list[str], dict[str, datetime]]:
+    """Return the topics that a look must search, and those that stay behind.
+
+    Args:
+        known: The previous look.
+        now: The new look.
+        sent: The time of the newest record of each topic that can be read.
+        unread: The topics that cannot be read now.
+
+    Returns:
+        The topics to search; and as in `TaskLook.behind` those that a later look must search.
+    """
+    changed = known.task != now.task
+    behind = {topic: known.behind.get(topic, known.beat_at) for topic in unread if changed}
+    behind |= {topic: at for topic, at in known.behind.items() if topic in unread}
+    since = {**(dict.fromkeys(sent, known.beat_at) if changed else {}), **known.behind}
+    # If the connector has sent a heartbeat later than a record, it does not skip after it.
+    return [topic for topic, at in sent.items() if topic in since and at >= since[topic]], behind
+
+
+def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
+    """Return a look whose end offsets exclude every record that may be from a later task.
+
+    If a topic's newest record is newer than the look's heartbeat, the record may be from a later
+    task. For such a topic, the result has the end offset of the previous look, so that the next
+    look searches the record again.
+
+    Args:
+        look: The look.
+        sent: The time of each topic's newest record, read after the look.
+        earlier: The end offsets of the topics in the previous look.
+    """
+    kept = {topic: end for topic, end in earlier.items() if topic in look.ends}
+    certain = {
+        topic: end
+        for topic, end in look.ends.items()
+        if topic not in sent or sent[topic] <= look.beat_at
+    }
+    return replace(look, ends={**kept, **certain})
+
+
+def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
+    """Return whether the new look must replace the previous look in the state store.
+
+    It must if the task, the doubts or the topics that are behind have changed. It also must if a
+    topic has grown and the new look is at least five minutes newer.
+
+    Args:
+        look: The new look.
+        earlier: The previous look.
+    """
+    if (earlier.task, earlier.doubts, earlier.behind) != (look.task, look.doubts, look.behind):
+        return True
+    return earlier.ends != look.ends and look.beat_at - earlier.beat_at >= _RENEWED_AFTER
+
+
+def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLook:
+    """Return the previous look without what it has of topics that were created again since then."""
+    same = {topic for topic, record in begun.items() if known.is_of(record)}
+    ends = {topic: end for topic, end in known.ends.items() if topic in same}
+    behind = {topic: at for topic, at in known.behind.items() if topic in same}
+    return replace(known, ends=ends, behind=behind)
+
+
+def remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
+    """Return the doubts of the previous look about tables that were not copied again since then."""
+    tables = [str(one.table) for one in records if known.doubt(one) is not None]
+    return {table: known.doubts[table] for table in tables}
+
+
+def search_range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
+    """Return the offsets of a table's topic that the new look must search, as (first, end).
+
+    The first is O, or the end offset of the previous look if that is greater.
+    """
+    searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
+    # Without its UUID, a topic that has begun again shows by its end.
+    return max(first_offset(record) or 0, searched if searched <= end else 0), end

@@ -1,0 +1,128 @@
+"""Finds topics that no longer have the records that were read from them.
+
+A cluster that was restored from an earlier snapshot continues at an earlier offset, and can elect
+leaders with the same epochs as before. Then neither the end offsets nor the epochs show that the
+partitions have got other records. But the records have other timestamps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+
+import confluent_kafka as ck
+from confluent_kafka import admin as ck_admin
+
+from cdc.errors import KafkaError
+from cdc.kafka.client import KafkaClient
+from cdc.kafka.records import consumer_settings, read_with, timed_out
+from cdc.kafka.topic_values import KnownRecord
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+Answers = dict[KnownRecord, str | KafkaError | None]
+
+
+def replaced(
+    client: KafkaClient,
+    admin: ck_admin.AdminClient,
+    known: Iterable[KnownRecord],
+    *,
+    deadline: float,
+) -> Answers:
+    """Return what `KafkaAdmin.replaced` returns.
+
+    One request asks each partition for its first record with the known timestamp or a later one. If
+    the answer is a record with this timestamp, and is not after the known record, the partition has
+    the known record. Else the record itself is read. For the log that was read, this is necessary
+    only if an earlier record has a later timestamp, for example because a clock was set back.
+
+    Args:
+        client: The cluster.
+        admin: The admin client of the same cluster.
+        known: The records; one of each partition.
+        deadline: When to give up reading records, as a time of ``time.monotonic()``.
+    """
+    wanted = {ck.TopicPartition(one.topic, one.partition): one for one in known}
+    found: Answers = dict.fromkeys(wanted.values())
+    try:
+        first, failed = _offsets(
+            client,
+            admin,
+            {at: ck_admin.OffsetSpec.for_timestamp(one.sent_ms) for at, one in wanted.items()},
+        )
+        unclear = [at for at, look in first.items() if not shows(look, wanted[at])]
+        earliest, unread = _offsets(
+            client, admin, dict.fromkeys(unclear, ck_admin.OffsetSpec.earliest())
+        )
+    except KafkaError as error:
+        return dict.fromkeys(found, error)
+    found.update((wanted[at], error) for at, error in {**failed, **unread}.items())
+    there = [wanted[at] for at, look in earliest.items() if look.offset <= wanted[at].offset]
+    return {**found, **_read(client, there, deadline)}
+
+
+def shows(first: ck_admin.ListOffsetsResultInfo, known: KnownRecord) -> bool:
+    """Whether a partition's first record since the known timestamp proves the known record.
+
+    Args:
+        first: The offset and the timestamp of that record; negative ones if there is none.
+        known: The record that the partition had.
+    """
+    return 0 <= first.offset <= known.offset and first.timestamp == known.sent_ms
+
+
+def _offsets(
+    client: KafkaClient,
+    admin: ck_admin.AdminClient,
+    asked: Mapping[ck.TopicPartition, ck_admin.OffsetSpec],
+) -> tuple[
+    dict[ck.TopicPartition, ck_admin.ListOffsetsResultInfo], dict[ck.TopicPartition, KafkaError]
+]:
+    """Return one offset of each partition, and the errors of partitions that do not answer."""
+    if not asked:
+        return {}, {}
+    return client.call_each(
+        "list offsets", lambda: admin.list_offsets(dict(asked), request_timeout=client.timeout_s)
+    )
+
+
+def _read(client: KafkaClient, known: Iterable[KnownRecord], deadline: float) -> Answers:
+    """Compare each record with the record that its partition has at the same offset."""
+    found: Answers = {}
+    left = list(known)
+    if not left:
+        return found
+    consumer = ck.Consumer({**consumer_settings(client), "fetch.wait.max.ms": 10})
+    try:
+        for one in left:
+            place = ck.TopicPartition(one.topic, one.partition, one.offset)
+            end = one.offset + 1
+            if time.monotonic() >= deadline:
+                found[one] = timed_out(client, one.topic, one.partition, one.offset, end)
+                continue
+            try:
+                there = list(read_with(consumer, client, place, end, deadline=deadline))
+            except KafkaError as error:
+                found[one] = error
+                continue
+            found[one] = difference(one, there[0].timestamp if there else None)
+    finally:
+        consumer.close()
+    return found
+
+
+def difference(known: KnownRecord, now: datetime | None) -> str | None:
+    """Return what a partition has in place of a known record; None if it has the record.
+
+    Args:
+        known: The record that the partition had.
+        now: The timestamp of the record that it has at this offset; None if it has none there.
+    """
+    sent = _EPOCH + timedelta(milliseconds=known.sent_ms)
+    if now == sent:
+        return None
+    what = f"the record at offset {known.offset} was of {sent.isoformat(timespec='milliseconds')}"
+    if now is None:
+        return f"{what}, and now there is none"
+    return f"{what}, and is of {now.isoformat(timespec='milliseconds')} now"
