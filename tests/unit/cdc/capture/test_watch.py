@@ -114,7 +114,8 @@ def kafka() -> Kafka:
 @pytest.fixture
 def context(store: Store, kafka: Kafka) -> RunContext:
     source = SimpleNamespace(heartbeat_interval_ms=10_000, kind="postgres")
-    config = SimpleNamespace(sources={"shop": source}, source=lambda _: source)
+    connect = SimpleNamespace(exactly_once=True)
+    config = SimpleNamespace(sources={"shop": source}, source=lambda _: source, connect=connect)
     leases = SimpleNamespace(hold=lambda _: contextlib.nullcontext())
 
     return RunContext(
@@ -123,11 +124,18 @@ def context(store: Store, kafka: Kafka) -> RunContext:
         store=store,
         kafka=cast(Any, kafka),
         registry=cast(Any, None),
-        sources={},
+        sources={"shop": begins_at(Lsn(400))},
         leases=cast(Any, leases),
         progress=cast(Any, None),
         run_id="run",
     )
+
+
+def begins_at(at: Lsn) -> Any:
+    """A source whose slot has been read up to a position."""
+    end = Lsn(900)
+    slot = SlotHealth("s", True, "reserved", at, at, 0, None, end, lambda: end)
+    return SimpleNamespace(capture=lambda _: SimpleNamespace(log_health=lambda: slot))
 
 
 def told(context: RunContext) -> str:
@@ -323,16 +331,8 @@ def test_a_run_restarts_no_connector_whose_slot_another_reader_has_moved(
         offset=lambda _: {"lsn_commit": 400},
         restart=lambda name, **_: asked.append(name),
     )
-    at, end = Lsn(begins), Lsn(900)
-    slot = SlotHealth("s", True, "reserved", at, at, 0, None, end, lambda: end)
-    on_source = SimpleNamespace(log_health=lambda: slot)
-    config = cast(Any, context.config)
-    config.connect = SimpleNamespace(exactly_once=True)
-    watched = replace(
-        context,
-        connect=cast(Any, connect),
-        sources={"shop": cast(Any, SimpleNamespace(capture=lambda _: on_source))},
-    )
+    sources = {"shop": begins_at(Lsn(begins))}
+    watched = replace(context, connect=cast(Any, connect), sources=sources)
     reason = told(watched)
     assert (asked == ["shop-default"]) is restarted
     assert ("not restarted, since replication slot s begins at" in reason) is not restarted
