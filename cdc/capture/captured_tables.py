@@ -1,9 +1,10 @@
 """Finds the captures of tables, also the second capture of a table that moves to another tier.
 
-A table that moves to another tier has two captures until the move has ended: runs follow one of
-them, and only the next generation, or nothing any more, follows the other one. If the other capture
-fails, its slot keeps the log of the primary, and the move cannot end. So whatever watches captures
-takes them from here. A finding about a capture that no table follows stops no table.
+A table that moves to another tier has two captures until the move has ended. Runs follow one of
+them. The other one is either the capture that the next generation follows, or a former capture that
+the table has not left yet. If the other capture fails, its slot keeps the log of the primary, and
+the move cannot end. So all code that watches captures gets them from this module. A finding about a
+capture that no table follows stops no table.
 """
 
 from __future__ import annotations
@@ -57,10 +58,11 @@ class CapturedTables:
         ]
 
     def told(self, finding: Finding) -> Finding:
-        """Return a finding about the capture in the words for those who use the capture.
+        """Return a finding about the capture, worded for the tables that use the capture.
 
-        If a table follows the capture, that is the finding itself. Otherwise only moves that are
-        not finished use the capture, and the result names their tables, with `move` as the remedy.
+        If a table follows the capture, the finding is returned unchanged. Otherwise only unfinished
+        moves use the capture. Then the result names the tables that move, and its remedy includes
+        `move`.
         """
         if self.followed or not self.moving:
             return finding

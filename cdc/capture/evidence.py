@@ -232,5 +232,5 @@ class CaptureEvidence:
 
 
 def _answers() -> list[str]:
-    """Return the names of the evidence's facts that are an error if a server does not answer."""
+    """Return the names of the fields that have an error if a server does not answer."""
     return [one.name for one in fields(CaptureEvidence) if str(one.type).startswith("Answer[")]

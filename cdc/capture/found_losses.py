@@ -47,7 +47,7 @@ class Found:
         self.doubts[str(table)] = Doubt(offset, f"{what}: {advice}")
 
     def by_scope(self, names: CaptureNames) -> dict[str, str]:
-        """Return the losses by the scope under which those of a table in this capture count."""
+        """Return the losses by `table_scope`, the name under which the state store counts them."""
         return {table_scope(names, table): what for table, what in self.losses.items()}
 
     def log(self) -> None:

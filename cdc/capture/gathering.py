@@ -244,7 +244,7 @@ class Captures:
         return found
 
     def _warn_of_unneeded(self, found: CaptureEvidence) -> None:
-        """Log a warning of tables that no table on the plan needs; the same one only once."""
+        """Log a warning of tables that do not need the capture; log the same warning only once."""
         finding, said = of_unneeded(self._context.store, found), self._context.unneeded
         message = None if finding is None else f"{finding.message}. {finding.remedy}"
         if message is not None and said.get(found.names.connector) != message:
@@ -255,7 +255,7 @@ class Captures:
         """Gather the evidence of all captures of tables, so that a loss is counted for each table.
 
         A loss can begin and end while all tables of a capture are being copied, PAUSED or FAILED,
-        or before a table has moved to the capture. Without this look, it would leave no trace.
+        or before a table has moved to the capture. Without this look, no run would notice it.
 
         Raises:
             StateError: The state store cannot be used.

@@ -50,7 +50,7 @@ class Severity(Enum):
     UNKNOWN = "unknown"
     """A server does not answer, so it is unknown whether the changes are captured."""
     UNNEEDED = "unneeded"
-    """Changes of further tables are captured, which nothing reads."""
+    """The capture also has tables whose changes nothing reads."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ _SHAPES = frozenset(
 _ENUMS = frozenset({"enum", "set"})
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4"})
 _FLOAT_DIGITS = 24
-"""If n is above this number of binary digits, ``float(n)`` is a double."""
+"""If ``n`` is greater than this number of binary digits, ``float(n)`` is a double."""
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ class Level(str, Enum):
     WARN = "warn"
     """Commands warn."""
     ALARM = "alarm"
-    """Also, the exit codes of commands show it."""
+    """The exit codes of commands also show that the limit is exceeded."""
     GIVE_UP = "give_up"
-    """Also, a run gives the capture up, to save the source's server."""
+    """A run also gives the capture up, to save the source's server."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class OverLimit:
 
     @property
     def alarms(self) -> bool:
-        """Whether the exit codes of commands show it."""
+        """Whether the exit codes of commands show that the limit is exceeded."""
         return self.level is not Level.WARN
 
     @property
     def message(self) -> str:
-        """What holds back how much log, and which limit that exceeds."""
+        """The message: what holds back the log, the size of the log, and the exceeded limit."""
         return (
             f"{self.title} holds back {_gib(self.held_bytes)} of log on the primary, more than"
             f" sources.{self.capture.source}.wal_limit.{self.level.value}"
@@ -101,6 +101,6 @@ def over_limit(
 
 
 def _gib(count: int) -> str:
-    """Return a number of bytes as text in GiB, with one digit if it is small."""
+    """Return a number of bytes as text in GiB, with one decimal place below 10 GiB."""
     amount = count / 2**30
     return f"{amount:,.0f} GiB" if amount >= 10 else f"{amount:.1f} GiB"

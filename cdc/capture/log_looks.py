@@ -60,10 +60,11 @@ class LogLooks:
         )
 
     def is_newest(self, names: CaptureNames, found: Continuity) -> bool:
-        """Whether no process has replaced or removed the mark with which a log was compared.
+        """Whether the mark with which a log was compared is still the stored mark.
 
-        If one has, the comparison's loss must not be counted: that process has counted it, or the
-        loss is none. A second count would discard the copies that began between the two.
+        If another process has replaced or removed the mark since, a loss that the comparison shows
+        must not be counted: either that process has counted the loss, or nothing was lost. A second
+        count would discard the copies that began after the first count.
 
         Raises:
             StateError: The state store cannot be used.

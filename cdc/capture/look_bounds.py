@@ -21,7 +21,7 @@ as a new one, but the search for the end of the task then reads more offsets.
 def to_search(
     known: TaskLook, now: TaskLook, sent: Mapping[str, datetime], unread: Collection[str]
 ) -> tuple[list[str], dict[str, datetime]]:
-    """Return the topics that a look must search, and those that stay behind.
+    """Return the topics that a look must search, and those that a later look must search.
 
     Args:
         known: The previous look.
@@ -30,7 +30,8 @@ def to_search(
         unread: The topics that cannot be read now.
 
     Returns:
-        The topics to search; and as in `TaskLook.behind` those that a later look must search.
+        The topics that this look must search; and those that a later look must search, in the form
+        of `TaskLook.behind`.
     """
     changed = known.task != now.task
     behind = {topic: known.behind.get(topic, known.beat_at) for topic in unread if changed}
@@ -77,7 +78,7 @@ def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
 
 
 def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLook:
-    """Return the previous look without what it has of topics that were created again since then."""
+    """Return the previous look without its entries for topics that were recreated after it."""
     same = {topic for topic, record in begun.items() if known.is_of(record)}
     ends = {topic: end for topic, end in known.ends.items() if topic in same}
     behind = {topic: at for topic, at in known.behind.items() if topic in same}
@@ -85,7 +86,7 @@ def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLoo
 
 
 def remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
-    """Return the doubts of the previous look about tables that were not copied again since then."""
+    """Return the previous look's doubts, without those about tables that were copied after it."""
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
     return {table: known.doubts[table] for table in tables}
 

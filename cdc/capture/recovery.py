@@ -66,8 +66,9 @@ def lost_before_restart(
 ) -> str | None:
     """Return why a connector that does not run must not be restarted; None if it may be.
 
-    If something other than the connector has moved its slot, a restarted connector goes on behind
-    the gap. Its next commit then hides the gap, so a run must see it before.
+    If another program has moved the connector's slot past unread changes, these changes are lost. A
+    restarted connector would continue after this gap, and the next position that it stores would
+    hide the gap. So a run must notice the gap before the restart.
 
     Args:
         source: The capture on the source's server.

@@ -144,9 +144,9 @@ class TaskLooks:
         begun: Mapping[str, TableRecord],
         earlier: Mapping[str, int],
     ) -> _Look | None:
-        """Return a new look; None if there is no heartbeat, or if it lacks a task or a time.
+        """Return a new look; None if there is no heartbeat, or one without a task or time.
 
-        A topic that cannot be read keeps the end offset that the previous look has searched.
+        For a topic that cannot be read, the new look has the end offset of the previous look.
         """
         task = None if beat is None else task_of(beat)
         if beat is None or task is None or beat.timestamp is None:
@@ -398,7 +398,9 @@ class _Search:
     def _behind(
         self, table: TableId, last: KafkaRecord, change: SentChange, end: int
     ) -> NextInserted | None:
-        """Return the next row that the transaction of ``change``, an insert, put into the table.
+        """Return the row that the transaction of ``change`` inserted next into the table.
+
+        ``change`` is an insert, too.
 
         The ``key`` of the result is None if the transaction inserted no further row. The result is
         None if neither the source nor the topic shows whether there is a further row.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LEADERS_S = 10.0
-"""Limit for the answers about the topics of idle tables, in seconds."""
+"""The longest wait for answers about the topics of idle tables, in seconds."""
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts | KafkaError]:
@@ -79,12 +79,12 @@ def still_in_topic(
 ) -> Committed:
     """Check that a captured topic continues from the offsets of the lake's newest commit.
 
-    Only partitions with a new leader are asked for a truncation. A new leader can lack records that
-    the former leader had, for example because its disk was restored from a backup. A leader never
-    truncates records that consumers could read.
+    Only a partition with a new leader is checked for a truncation. A new leader can lack records
+    that the former leader had, for example because its disk was restored from a backup. A leader
+    never truncates records that consumers could read.
 
-    A whole cluster that was restored can have the former epochs again. So each partition is also
-    asked for the last record that the lake has read.
+    After a whole cluster was restored, its leaders can have the former epochs again, and so do not
+    count as new. So each partition is also asked for the last record that the lake has read.
 
     Args:
         context: The runs' context.
@@ -141,8 +141,9 @@ def cut_off(
     a leader has all records, its epoch is stored with the table, and this leader is not checked
     again. A leader that does not answer is checked by the next call.
 
-    Each process also asks once for the last record that the lake has read of each topic, in one
-    call for all topics: a whole cluster that was restored can have the former epochs again.
+    After a whole cluster was restored, its leaders can have the former epochs again, and so do not
+    count as new. So each process also checks once, in one call, whether all topics still have the
+    last records that the lake has read.
 
     Args:
         context: The runs' context.

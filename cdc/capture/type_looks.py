@@ -254,7 +254,7 @@ class TypeLooks:
         return now
 
     def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
-        """Return the new look; its former types include those that names lost since the last look.
+        """Return the look with more former types: those that lost their names since the last look.
 
         The call reads the newest heartbeat. The caller must read the present types before the call.
 

@@ -1,8 +1,10 @@
-"""Names tables that a capture sends although no table on the plan needs them.
+"""Finds tables in a capture that do not need the capture, so that nothing reads their changes.
 
-A table that is renamed stays in its publication. Its changes go to a topic that nothing reads,
-PostgreSQL refuses its UPDATE and DELETE once it has no key, and one value in it that Debezium
-cannot send stops the connector for all tables.
+A table that is renamed stays in its publication. The connector then sends the table's changes to a
+topic that nothing reads. This has two risks:
+
+- If the table loses its key, PostgreSQL refuses to UPDATE or DELETE rows of the table.
+- If the table gets a value that Debezium cannot send, the connector stops for all tables.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def of_unneeded(store: Store, evidence: CaptureEvidence) -> Finding | None:
-    """Return a finding if a capture sends tables that no table on the plan needs.
+    """Return a finding if a capture has tables that do not need the capture.
 
-    While a command changes the capture, the result is None: a table joins the publication before it
-    is on the plan.
+    While a command changes the capture, the result is None, since a new table joins the publication
+    before it is on the plan.
 
     Args:
         store: The state store. It is read after the evidence was gathered.

@@ -48,8 +48,8 @@ class Silence:
         tables: The tables that get no changes.
         reason: Why the capture sends no changes.
         remedy: What to do.
-        moving: The tables whose next generation gets no changes, or that have not left the capture,
-            since their move to another tier is not finished.
+        moving: The tables whose move to another tier is not finished: their next generation gets no
+            changes, or they have not left this capture yet.
         unknown: Whether the capture may send changes, since a server did not answer.
     """
 
@@ -84,7 +84,7 @@ class Silence:
 
 
 def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silence]:
-    """Return the tables' captures that send no changes now, or of which this is not known.
+    """Return the tables' captures that send no changes, or perhaps send none.
 
     The call also restarts connectors that have failed or have lost their connection. A topic that
     cannot be read, and a server that does not answer, affect only the captures that need them.
@@ -109,8 +109,8 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
 def _watched(capture: CapturedTables) -> CapturedTables:
     """Return a capture without the tables that need no changes from it.
 
-    If all of its tables need a bootstrap, they stay: while the connector has failed, its slot keeps
-    the log of the primary.
+    If all tables that follow the capture need a bootstrap, they stay in the result, so that the
+    capture is watched: while its connector has failed, its slot keeps the log of the primary.
     """
     needing = tuple(record for record in capture.followed if record.state not in UNREAD)
     return replace(capture, followed=needing or capture.followed)
@@ -171,8 +171,8 @@ class _Watch:
     def _judged(self, capture: CaptureNames, *, restart: bool = False) -> Finding | None:
         """Return a finding with the reason if a capture sends no changes; None if it sends changes.
 
-        If a topic cannot be read, the connector's state decides; if it has not failed either, the
-        finding says that nothing is known.
+        If a topic cannot be read, only the connector's state is judged. If the state does not
+        explain a silence, the finding says that it is not known whether the capture sends changes.
 
         Args:
             capture: The capture.
@@ -235,7 +235,7 @@ class _Watch:
         """Return the age of a connector's newest heartbeat, and whether it sends changes.
 
         Raises:
-            KafkaError: A topic of the capture cannot be read, and no other one shows the answer.
+            KafkaError: A topic of the capture cannot be read, and no other topic shows the answer.
         """
         interval_ms = self._context.config.source(capture.source).heartbeat_interval_ms
         beat = self._beats.get(capture.heartbeat_topic)
@@ -250,7 +250,7 @@ class _Watch:
         if a topic's end offset has grown since the last check.
 
         Raises:
-            KafkaError: A topic of the capture cannot be read, and no other one got a record.
+            KafkaError: A topic of the capture cannot be read, and no other topic got a record.
         """
         context, kafka = self._context, self._context.kafka
         topics = [*capture.own_topics, *context.store.topics(capture.source, capture.tier)]

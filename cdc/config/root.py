@@ -227,8 +227,8 @@ class Config(Section):
 
         Args:
             table: The source table.
-            shard: The source table's shard, whose lake table is the shared one; None if the source
-                table is no shard.
+            shard: The source table as a shard, for which the result names the shared lake table;
+                None if the source table is no shard.
         """
         if self.catalog is None:
             return None

@@ -14,7 +14,7 @@ from schemas.table import Shard, TableId
 
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")
 _FOLDER = "_shards"
-"""Folder, inside the lake table's folder, of shards' copies whose rows are not in the table yet."""
+"""Folder inside a shared lake table's folder, for copies whose rows are not in the table yet."""
 
 
 def sharded(tables: Mapping[str, TableSettings]) -> dict[str, TableSettings]:

@@ -135,7 +135,7 @@ class PostgresSourceConfig(Section):
 
     @property
     def log_limits(self) -> Mapping[str, int]:
-        """Sizes of a capture's log in bytes from which on commands react, in ascending order."""
+        """The limits in bytes for the log that a capture holds back, in ascending order."""
         return self.wal_limit.bytes_by_level
 
     def name_templates(self) -> Mapping[str, str]:

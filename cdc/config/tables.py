@@ -45,7 +45,7 @@ def configured_tier(tier: str) -> str:
 
 
 def capture_tiers(tier: str) -> tuple[str, str]:
-    """Return the tiers of a configured tier's captures: of its tables, and of its append tables."""
+    """Return a tier's names for its two captures: of tables with a key, and of append tables."""
     return tier, f"{tier}{_APPEND}"
 
 
