@@ -19,7 +19,7 @@ _AVRO = {
     "flatten.unions": frozenset({"false"}),
     "discard.type.doc.default": frozenset({"false"}),
 }
-"""Settings by which a converter writes other Avro schemas, with their harmless values."""
+"""Settings that can change a converter's Avro schemas, each with the values that do not."""
 _REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]*\}")
 
 

@@ -135,10 +135,10 @@ _TLS = {
 }
 _KEEP_ALIVE_MS = 10_000
 _LOST_AFTER = 6
-"""Number of keep-alive intervals without a sign of life after which a connection is lost.
+"""Number of keep-alive intervals without a record after which a connection counts as lost.
 
-An idle server sends a message in each interval. A lock on the heartbeat's row can keep the
-connector waiting for 50 s, by the server's default.
+An idle server sends a message in each interval. The time must be longer than 50 s: by the server's
+default, a lock on the heartbeat's row can keep the connector waiting for that long.
 """
 _SERVER_IDS = (10**9, 2**32 - 1)
 # A server's identity, for people; no run compares it. MariaDB has no id that a server keeps when

@@ -242,7 +242,7 @@ class TaskEnds:
         return False if last == end else None
 
     def first_in_transaction(self, record: KafkaRecord, change: SentChange) -> bool:
-        """Return whether a change is a later row of the first log record of its transaction.
+        """Return whether a transaction's first log record has a change as a second or later row.
 
         An example is the second row of a COPY that inserted several rows by one log record. The
         result is also True if the connector does not number the changes of a transaction.
@@ -271,7 +271,7 @@ class TaskEnds:
             last: The ended task's last record with a value.
             change: The change in ``last``.
             after: The next task's first change in the topic.
-            offsets: Number of offsets to read, up to that of ``last``.
+            offsets: Number of offsets to read at most; the last one is that of ``last``.
 
         Returns:
             The answer; None if a record before the read offsets could be the repeated one.
@@ -360,7 +360,7 @@ def _ends_before(change: SentChange, after: SentChange) -> bool:
 
 
 def _place(change: SentChange) -> tuple[int | None, str]:
-    """Return what identifies the log record of a change in a PostgreSQL log."""
+    """Return a change's transaction and position, which identify its record in PostgreSQL's log."""
     return change.transaction, change.position
 
 

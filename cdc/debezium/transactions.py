@@ -21,7 +21,7 @@ _CHANGE = "a change event"
 
 
 class TransactionReader:
-    """Reads an event's transaction, and which transactions ended at or before a position.
+    """Finds an event's transaction, and the transactions that ended at or before a position.
 
     Args:
         kafka: The cluster.

@@ -81,10 +81,10 @@ class KafkaAdmin:
 
         Args:
             wanted: By topic, the settings that override those of ``kafka.topic``.
-            progress: Shows the wait for a quota of the cluster for changes of topics.
+            progress: Shows the wait while a quota of the cluster refuses further topics.
 
         Raises:
-            ThrottledError: Such a quota lets no further topic be created.
+            ThrottledError: A quota of the cluster lets no further topic be created.
             KafkaError: A topic cannot be created, or it exists with several partitions, with
                 compaction, or with a retention that is too short.
         """

@@ -34,8 +34,9 @@ def replaced(
 
     One request asks each partition for its first record with the known timestamp or a later one. If
     the answer is a record with this timestamp, and is not after the known record, the partition has
-    the known record. Else the record itself is read. For the log that was read, this is necessary
-    only if an earlier record has a later timestamp, for example because a clock was set back.
+    the known record. Otherwise, the record at the known offset is read. If the partition still has
+    the known record, this read is necessary only if an earlier record has a later timestamp, for
+    example because a clock was set back.
 
     Args:
         client: The cluster.
@@ -63,10 +64,11 @@ def replaced(
 
 
 def shows(first: ck_admin.ListOffsetsResultInfo, known: KnownRecord) -> bool:
-    """Whether a partition's first record since the known timestamp proves the known record.
+    """Whether the first record since a known record's timestamp proves that the record is there.
 
     Args:
-        first: The offset and the timestamp of that record; negative ones if there is none.
+        first: Offset and timestamp of the partition's first record with the known timestamp or a
+            later one; both are negative if there is no such record.
         known: The record that the partition had.
     """
     return 0 <= first.offset <= known.offset and first.timestamp == known.sent_ms
@@ -117,7 +119,8 @@ def difference(known: KnownRecord, now: datetime | None) -> str | None:
 
     Args:
         known: The record that the partition had.
-        now: The timestamp of the record that it has at this offset; None if it has none there.
+        now: The timestamp of the record that the partition now has at the known offset; None if it
+            has no record there.
     """
     sent = _EPOCH + timedelta(milliseconds=known.sent_ms)
     if now == sent:

@@ -31,7 +31,7 @@ which has a bound."""
 
 _THROTTLED = ck.KafkaError.THROTTLING_QUOTA_EXCEEDED
 _QUOTA_S = 120.0
-"""Bound of the wait for a quota that lets no further topic be created, in seconds."""
+"""The longest time in which a quota lets no further topic be created, in seconds."""
 _QUOTA_POLL_S = (1.0, 10.0)
 
 Settings = Mapping[str, Mapping[str, str]]
@@ -60,7 +60,7 @@ def ensure(
         admin: The admin client of the same cluster.
         wanted: The settings that a new topic gets, by topic.
         replication_factor: The replication factor of a new topic; -1 for the broker's default.
-        progress: Shows the wait for a quota of the cluster.
+        progress: Shows the wait while a quota of the cluster refuses further topics.
 
     Returns:
         The topics' descriptions, in the order of ``wanted``.
@@ -93,10 +93,11 @@ def _create_all(
     replication_factor: int,
     progress: Progress | None,
 ) -> None:
-    """Create topics; wait for a quota for changes of topics as long as it lets some through.
+    """Create topics; repeat the request for topics that a quota for changes of topics refuses.
 
-    Managed clusters have such quotas (`controller_mutation_rate`). A request can then create some
-    of its topics, and refuse the others for a moment.
+    Managed clusters have such quotas (`controller_mutation_rate`). A broker can then create some of
+    a request's topics, and refuse the others for a moment. The repetitions end when the quota has
+    let no further topic be created for two minutes.
     """
     left = _create(client, admin, wanted, replication_factor)
     if not left:
@@ -166,7 +167,7 @@ def _is_throttled(answer: Future[None]) -> bool:
 def _wait_for(kafka: KafkaAdmin, new: Settings, timeout_s: float) -> dict[str, TopicInfo]:
     """Wait until all brokers know the new topics, and return their descriptions.
 
-    The controller acknowledges the creation of a topic before that.
+    The controller acknowledges the creation of a topic before all brokers know the topic.
     """
     found: dict[str, TopicInfo] = {}
     left = list(new)

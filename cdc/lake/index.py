@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cdc.lake.layout import LakeLayout
 
 BUCKET_BYTES = 64 * MIB
-"""Bytes of the source table per bucket, if the size of the copy decides how many there are."""
+"""Bytes of the source table per bucket, if the table's size decides the number of buckets."""
 OUTGROWN_BUCKET_BYTES = 256 * MIB
 """Size of a bucket's file above which a bloom index replaces an automatic bucket index."""
 

@@ -42,8 +42,8 @@ class LakeLayout:
 
     Raises:
         SchemaError: The table lacks a partition column, or the column's type cannot be used for
-            partitions. Or a column name is reserved, is invalid,
-            or differs from another column name only in case.
+            partitions. Or a column name is reserved, is invalid, or differs from another column
+            name only in case.
     """
 
     schema: TableSchema

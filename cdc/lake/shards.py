@@ -60,8 +60,8 @@ _log = logging.getLogger(__name__)
 TURN_S = 900.0
 """Bound of the wait for another process that commits to the same table, in seconds."""
 TRY_S = 10.0
-"""Seconds of one try within that wait: several usual commits. Other shards have a turn between two
-tries."""
+"""Bound of one try to get the lease within that wait, in seconds: the time of several usual
+commits. Between two tries, other shards have a turn."""
 _LAST_OFFSET = 2**63 - 1
 """The offset of a delete that must sort after every other event of its row."""
 

@@ -14,9 +14,9 @@ class LogMark:
         server: The server's id. The servers that replicate from this server have other ids. For
             PostgreSQL, also its timeline.
         file: Name of the log's newest file, read after `executed`. So every file with a higher
-            number begins after the position `executed`. For PostgreSQL, the time at
-            which the server's statistics were reset and, after a slash, the time at which the
-            slot's were, if ever; both in seconds since 1970.
+            number begins after the position `executed`. For PostgreSQL, the time when the
+            server's statistics were reset, in seconds since 1970. If the slot's statistics were
+            ever reset, a slash and the time of this reset follow.
         executed: The position up to which the server had executed transactions, as a string. For
             PostgreSQL, the number of transactions and of bytes that the slot has decoded.
     """
