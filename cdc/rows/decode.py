@@ -213,8 +213,8 @@ def _flat(
         plans: The expressions, by schema id.
         table: The lake's columns and key.
         checked: The columns whose lake type cannot represent every value that a connector can send.
-            Each is mapped to the name of an output column, which gets the result of the column's
-            expression in ``EventPlan.given``.
+            Each of them is mapped to the name of an output column. The output column gets the
+            result of the mapped column's expression in ``EventPlan.given``.
     """
 
     def pick(expressions: Mapping[int, str], kind: str) -> str:

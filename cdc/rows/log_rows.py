@@ -70,11 +70,11 @@ class ReachedPlace:
     An event of ``transaction`` whose place is not after ``furthest`` was sent before. The event's
     number does not show this, since an event can be sent again with another number:
 
-    - A connector that restarts within an XA transaction reads the transaction again, and so does a
-      client with keep-alive in any transaction. Places and numbers of the transaction's events both
-      start again.
-    - In other transactions, a restarted connector continues within the transaction. Places
-      continue, but numbers start again.
+    - A connector that restarts within an XA transaction reads the whole transaction again. A
+      connector with keep-alive can do so after a lost connection, in any transaction. Places and
+      numbers of the transaction's events both start again.
+    - A connector that restarts within another transaction continues there. Places continue, but
+      numbers start again.
 
     Args:
         transaction: Number of the last event's transaction, from :func:`cdc.rows.decode.decode`.

@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 def replayed(
     changes: DataFrame, places: Collection[tuple[int, int]], table: TableSchema
 ) -> DataFrame:
-    """Return a batch's changes that can have changed the same rows as the quarantined records.
+    """Return the changes of a batch whose keys are also keys of the quarantined records.
 
-    These are all changes of each key that a quarantined record has changed.
-
-    A replay must not apply the other changes again. The lake already has these changes, and can
-    have values that the events lack: values that a run has read from a row that the source no
-    longer has, and values of dropped columns.
+    A replay must not apply the changes of other keys again. The lake already has these changes, and
+    can have values that their events lack: values of dropped columns, and values that a run once
+    read from the source, where the row is now deleted.
 
     Args:
         changes: The batch in the normal form of `cdc.rows.decode`.

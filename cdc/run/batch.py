@@ -398,7 +398,7 @@ class BatchWriter:
         )
 
     def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
-        """Fill each missing value of the batch's rows that can be found; return the rows.
+        """Fill the missing values of the batch's rows as far as they are found; return the rows.
 
         A value that the fold did not find in the batch is taken from the lake's row with the same
         key. If the lake's row lacks the value, or if the column is ``STALE``, the value is taken

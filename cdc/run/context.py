@@ -99,11 +99,14 @@ class RunContext:
     )
     """By topic, the settings that runs have read since the last check of the topics' retention."""
     proven: dict[tuple[str, int], KnownRecord] = field(default_factory=dict, init=False, repr=False)
-    """By topic and partition, the last record read of an idle table's topic that is still there."""
+    """By topic and partition of idle tables: the last record that the table has read.
+
+    This process has found that record in the topic again, and does not look for it a second time.
+    """
     unchecked: list[Unchecked] = field(default_factory=list, init=False, repr=False)
     """The idle tables that the last look at idle tables could not check."""
     unneeded: dict[str, str | None] = field(default_factory=dict, init=False, repr=False)
-    """By connector, the last warning of tables that it sends and that nothing needs."""
+    """By connector, the last warning about sent tables that nothing needs; None without one."""
     served: Served = field(default_factory=Served, init=False, repr=False)
     """The pointers that this process has read."""
     whole: WholeCommits = field(default_factory=WholeCommits, init=False, repr=False)

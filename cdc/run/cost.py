@@ -3,8 +3,8 @@
 A run takes some seconds for each commit and some for each event. Both numbers are learned per
 table: the state store keeps the sums of a regression (`cdc.store.table_cost`). For a table without
 runs, both numbers are the prior: the median of the other tables' numbers. For a table with runs,
-the prior has a small weight, since the runs may not determine both numbers. For example, if each
-run had one commit and one event, only the sum of both numbers is known.
+the prior still has a small weight, since the runs alone may not determine both numbers. For
+example, if each run had one commit and one event, only the sum of both numbers is known.
 
 Seconds are measured by the clock, so they include waits for cores that other tables use.
 """

@@ -70,10 +70,12 @@ def run_tables(
 ) -> list[RunResult]:
     """Run all tables that have work, several at a time.
 
-    A table without new offsets costs one entry in each of five calls to Kafka, once per process in
-    a sixth, and a check of its slot and its catalog: neither a lost slot nor a rewrite of the table
-    sends an event. The failure of one table does not stop the others. `cdc.capture.watch` reports a
-    connector that stops.
+    The failure of one table does not stop the others. `cdc.capture.watch` reports a connector that
+    stops.
+
+    For a table without new offsets, each of five calls to Kafka has one more entry; a sixth call
+    has one more entry once per process. The table's slot and catalog are checked, too, since
+    neither a lost slot nor a rewrite of the table sends an event.
 
     Args:
         context: The runs' context.
@@ -237,8 +239,8 @@ def _changed_unseen(
 ) -> set[TableId]:
     """Return the idle tables whose capture, catalog or settings have changed.
 
-    Such a change sends no event. The lake already has all events of idle tables, so an unreachable
-    source does not stop an idle table. `RunContext.unchecked` names the idle tables that could not
+    Such a change sends no event. The lake already has all readable events of an idle table. So an
+    unreachable source does not stop idle tables: `RunContext.unchecked` lists those that could not
     be checked.
     """
     groups: dict[tuple[str, str], list[TableRecord]] = {}
@@ -375,8 +377,9 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
 def _held_by_other(context: RunContext, work: Work) -> str | None:
     """Return a message if a deferred shard cannot run now, else None.
 
-    It cannot run while another process holds the shared lake table's lease: it would decode a batch
-    that it cannot commit. The message names that process, or is the state store's error.
+    While another process holds the shared lake table's lease, the shard would decode a batch that
+    it cannot commit. The message names that process; if the state store fails, the message is the
+    store's error.
     """
     if not work.deferred or work.entry.lake is None:
         return None

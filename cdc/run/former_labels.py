@@ -1,9 +1,10 @@
 """Finds events of PostgreSQL with an enum label that has been renamed since.
 
 An event has the name that its label had when the event's transaction committed. ALTER TYPE ...
-RENAME VALUE changes what all rows show, and sends no event. Two reads of the catalog show that a
-label was renamed between them, but not if the first read was before the label was added. So a batch
-is refused if it has a value that is no label of its column at the newest read of the catalog.
+RENAME VALUE changes what all rows show, and sends no event. Two reads of the catalog show a rename
+between them only if the label already existed at the first read. If a label is added and renamed
+between two reads, they do not show its former name. So a batch is refused if it has a value that is
+no label of its column at the newest read of the catalog.
 """
 
 from __future__ import annotations

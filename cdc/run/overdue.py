@@ -31,7 +31,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Missing:
-    """The records that a lake table lacks, although they are older than a given time.
+    """Records from before a given time, which a lake table lacks.
 
     Args:
         changes: Number of these records' offsets.
@@ -43,7 +43,7 @@ class Missing:
 
 
 def held_back(topic: str, ends: Mapping[int, Since]) -> tuple[Held, ...]:
-    """Return the open transactions that hide those records of a topic that are older than a time.
+    """Return the open Kafka transactions that hide a topic's records from before a given time.
 
     Args:
         topic: The topic.
@@ -59,7 +59,7 @@ def held_back(topic: str, ends: Mapping[int, Since]) -> tuple[Held, ...]:
 def overdue(
     kafka: KafkaAdmin, tables: Mapping[TableId, tuple[TableRecord, datetime]]
 ) -> dict[TableId, Missing]:
-    """Return, by table, the records that the lake lacks although they are older than a given time.
+    """Return, by table, which records from before a given time the lake lacks.
 
     Records of open Kafka transactions count. A table that lacks no such record is left out. A table
     without a commit or without a topic is left out, too: its run reports this. Changes that

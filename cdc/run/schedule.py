@@ -24,10 +24,10 @@ The rules, in this order:
    table has waited longer by more than the difference of the targets. A table with a backlog of
    many runs takes turns with the other late tables.
 
-If the command ends with these tables (`Rules.ends`), a lane's long run comes before its other runs.
-The condition is that the lane's other tables keep their deadlines without the worker that the long
-run holds. So the command does not end with a long run on one worker while all other workers are
-idle.
+If the command ends once these tables have run (`Rules.ends`), a lane's long run comes before its
+other runs. The condition is that the lane's other tables keep their deadlines without the worker
+that the long run holds. So the command does not end with a long run on one worker while all other
+workers are idle.
 """
 
 from __future__ import annotations

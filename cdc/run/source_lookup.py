@@ -36,7 +36,7 @@ An unreachable synchronous standby delays the visibility.
 
 @dataclass(frozen=True)
 class Asked:
-    """The reader of one table's rows from the source by key, in a run.
+    """Reads one table's rows from the source by key, for a run.
 
     Args:
         spark: The session.

@@ -68,7 +68,7 @@ class Work:
 
 @dataclass
 class _Deferral:
-    """A shared lake table whose shards wait without a worker: another process holds its lease.
+    """A shared lake table whose shards wait, without a worker, for another process's lease to end.
 
     Args:
         since: When a run of a shard was deferred for the first time, in seconds on the monotonic

@@ -56,7 +56,9 @@ class CopySessions:
     def taken(
         self, wanted: int, *, check: Callable[[], object], together: bool = False
     ) -> Iterator[int]:
-        """Wait for free sessions, and hold them while the block runs; copies wait in order.
+        """Wait for free sessions, and hold them while the block runs.
+
+        Copies that wait get sessions in the order in which they began to wait.
 
         Args:
             wanted: Number of sessions that the copy can use.

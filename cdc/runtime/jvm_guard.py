@@ -32,7 +32,7 @@ script waits for the JVM's end, and kills the JVM when the time is over.
 
 _killed = threading.Event()
 _guarded: list[tuple[subprocess.Popen[bytes], int]] = []
-"""Each guarded JVM, and our end of the script's input: it is open until this process ends."""
+"""Each guarded JVM, and the write end of the script's input, open until this process ends."""
 
 
 def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:

@@ -87,7 +87,7 @@ _DEFAULTS = {
 """Settings that ``spark.conf`` may change."""
 
 _JVM_POLL_S = 0.5
-"""If Spark's start is late and has no JVM yet: seconds between two looks for a JVM to kill."""
+"""Seconds between two looks for a JVM to kill, once the time limit of Spark's start is over."""
 
 _AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.authorization")
 """Settings of Hadoop that Spark needs at its start to log in and to find files; no secrets."""

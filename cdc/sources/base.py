@@ -157,7 +157,7 @@ class SourceLog(Protocol):
         """
 
     def nudge(self) -> None:
-        """Write a marker on a source where Connect stores a position only after a later event."""
+        """Write a marker if Connect stores the position of an event only after a later event."""
 
     def cascades_unseen(self) -> bool:
         """Whether a foreign key's action can change rows of the source without an event."""
@@ -405,10 +405,10 @@ class KeptLog(Protocol):
         """Return the id of the source's session that reads the log; None if no session reads it."""
 
     def shown_reader(self) -> str | None:
-        """Return the session that reads the log in words: its program, its machine and its id."""
+        """Describe the session that reads the log: program, machine, id; None if none reads it."""
 
     def beat_age_s(self) -> float | None:
-        """Return the age in seconds of the log's newest heartbeat; None if it never had one."""
+        """Return the age in seconds of the newest heartbeat of the log's connector, or None."""
 
 
 class SourceCapture(Protocol):

@@ -105,7 +105,7 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A partition of a source table that has no further partitions.
+    """A partition of a source table that is not partitioned itself, and so contains rows.
 
     Args:
         table: The partition.
@@ -225,9 +225,9 @@ class Look:
     Args:
         table: The table in the catalog.
         fingerprint: The table's fingerprint.
-        statements: The effects of the DDL statements that were executed after the look whose
-            fingerprint the lake's newest commit records. None until the statements are read. Always
-            None for PostgreSQL, whose catalog shows all effects.
+        statements: The effects of the DDL statements since an earlier look: the one whose
+            fingerprint is recorded in the lake's newest commit. None until the statements are read.
+            Always None for PostgreSQL, whose catalog shows all effects.
     """
 
     table: SourceTable

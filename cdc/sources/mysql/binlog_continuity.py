@@ -146,8 +146,9 @@ def _executed(session: Session, kind: str) -> GtidSet | None:
 def _unlogged(session: Session, kind: str) -> GtidSet:
     """Return MySQL's executed GTIDs that no binlog file has; for MariaDB, the empty set.
 
-    After a crash, InnoDB can have a transaction that the binlog has lost. MySQL never gives this
-    transaction's GTID to a later transaction. So the connector skips no later transaction.
+    After a crash, InnoDB can have a transaction that the binlog has lost. The connector would skip
+    a later transaction with the same GTID. But MySQL never gives this GTID to a later transaction,
+    so the connector skips none.
     """
     return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
 

@@ -78,7 +78,7 @@ def executed_position(session: Session, kind: str) -> LogPosition:
 
 
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
-    """Return a log position such that the catalog has the effect of all earlier DDL on the table.
+    """Return a log position, once the catalog has the effect of all earlier DDL on the table.
 
     A binlog file and offset can be after a statement whose change of the catalog is not committed
     yet; a GTID set does not include such a statement. The statement holds a lock on the table's

@@ -1,4 +1,4 @@
-"""Finds the row that a given row's transaction inserted next into the same heap page.
+"""Finds the row that a transaction inserted next into a heap page, after a given row.
 
 One record of the WAL can have all rows that COPY inserts into a page. The events of these rows then
 have the same log position, but the rows have different line numbers in the page.
@@ -25,7 +25,9 @@ _SMALLEST_ROW = 28
 def next_inserted(
     session: Session, table: SourceTable, key: Mapping[str, object], transaction: int | None
 ) -> NextInserted:
-    """Return the row that the given row's transaction inserted next into the same heap page.
+    """Return the row that a transaction inserted next into a heap page, after a given row.
+
+    The transaction and the page are those of the given row.
 
     A row that was changed or deleted after its insert is skipped, since it also has later events.
 

@@ -147,8 +147,8 @@ def described(found: Mapping[str, LibraryVersion], *, started: str) -> str:
 
     Args:
         found: The versions on one server, by column.
-        started: When the server started. It stands for a version that is unknown, since a server
-            keeps its libraries until it stops.
+        started: When the server started. The text has this time in place of an unknown version,
+            since a server keeps its libraries until it stops.
     """
     return ", ".join(
         f"{name}: {version.actual or f'unknown, server started {started}'}"

@@ -3,8 +3,9 @@
 `cdc.capture.type_looks` explains the lookup. The types of temporary tables are left out, since the
 connector ignores them.
 
-The connector reads the values of two enums alike only if both have the same labels: at a label that
-it does not know, it reads the table's definition again (`cdc.run.later_definitions`).
+The labels of enums are read, too. If the connector mistakes an enum for another one with the same
+labels, it still reads all values correctly. If the other enum lacks a label, the connector reads
+the table's definition again at each value with this label (`cdc.run.later_definitions`).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS tributary.heartbeat_log (
     beat_at timestamptz NOT NULL DEFAULT clock_timestamp())
 """
 OWN_TABLES = (_MARKER, _HEARTBEAT, _HEARTBEAT_LOG)
-"""The statements that create the tables of schema ``tributary`` that do not exist."""
+"""The statements that create the missing tables of schema ``tributary``."""
 _PUBLISHED = """
 SELECT schemaname::text, tablename::text FROM pg_catalog.pg_publication_tables
 WHERE pubname = %s AND schemaname <> 'tributary' ORDER BY 1, 2

@@ -1,7 +1,8 @@
-"""Finds tables in a publication that have another name than when Tributary added them.
+"""Finds the tables of a publication whose names have changed since Tributary added the tables.
 
-A publication has its tables by their object ids. So a table that is renamed, or moved to another
-schema, stays in the publication under its new name, and whatever goes by names does not find it.
+A publication identifies its tables by their object ids. So a table that is renamed, or moved to
+another schema, stays in the publication under its new name. A search by the old name does not find
+the table.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class _Member:
     """A table that was added to a publication.
 
     Args:
-        oid: Its object id, which it keeps.
-        table: Its present name.
-        within: Whether it is a partition of another table of the publication.
+        oid: The table's object id, which a rename does not change.
+        table: The table's present name.
+        within: Whether the table is a partition of another table of the publication.
     """
 
     oid: int
@@ -73,8 +74,9 @@ def remove_renamed(
         session: A session of the publication's owner.
         publication: The publication.
         source: The source's name.
-        oids: The object ids with which Tributary has recorded tables.
-        keep: Tables that stay, whatever their object ids are: two tables can have swapped names.
+        oids: Object ids of the tables to remove, as Tributary has recorded them.
+        keep: Present names of tables that stay even if ``oids`` contains their object ids. For
+            example, two tables can have swapped names.
     """
     found = _added(session, publication, source)
     renamed = [one.table for one in found if one.oid in oids and one.table not in keep]

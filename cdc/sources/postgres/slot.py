@@ -69,14 +69,18 @@ class SlotHealth:
     ) -> str | None:
         """Return why the slot has lost uncaptured changes; None if none are lost.
 
-        The slot's position must not be after Connect's stored position. If it is, the slot was
-        recreated, or something other than the connector has moved it.
+        The slot's confirmed position must not be after Connect's stored position. If it is, the
+        slot was recreated, or something other than the connector has moved it.
 
-        With exactly-once support, this holds at each moment: the connector confirms a position only
-        after the transaction in Kafka that stores it has ended, and Connect's answer includes each
-        transaction that had ended before. So another reader of the slot shows while it reads.
-        Without exactly-once support, a slot in use can be ahead of the stored position for a
-        moment, and it is compared only while nothing reads it.
+        With exactly-once support, the two positions are compared even while a session reads the
+        slot. The connector stores a position in a Kafka transaction, and confirms the position only
+        after this transaction has ended. Connect's answer, which is read after this health,
+        includes all transactions that had ended by then. So if a session other than the
+        connector's moves the slot, the result shows it at once.
+
+        Without exactly-once support, the confirmed position can be after the stored one for a
+        moment while the connector reads the slot. So the two are compared only while no session
+        reads the slot.
         """
         reason = self.invalidation_reason
         if reason not in (None, "wal_removed"):

@@ -118,7 +118,7 @@ class Slot:
         return None if found is None else found.process
 
     def shown_reader(self) -> str | None:
-        """Return program, address and process of the session that reads the slot; None if none."""
+        """Describe the session that reads the slot: program, address, process; None without one."""
         found = self._reader()
         return None if found is None else str(found)
 
@@ -207,7 +207,7 @@ class PostgresCapture:
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
         """Compare what PostgreSQL's slot has decoded with an earlier mark.
 
-        The result is None if the slot does not exist, which its `log_health` shows.
+        If the slot does not exist, the result is None, and `log_health` reports the problem.
         """
         return slot_continuity.continuity(self._connections, self._slot, earlier)
 

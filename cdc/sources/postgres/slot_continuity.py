@@ -1,14 +1,17 @@
 """Finds out whether a replication slot was dropped and created again under the same name.
 
-PostgreSQL keeps no time at which a slot was created, and a connector without a stored position
+PostgreSQL does not record when a slot was created, and a connector without a stored position
 creates a missing slot itself. But the server counts what each slot has decoded, and a new slot's
 counts begin at 0. So if a count is smaller than at the previous look, the slot is another one.
 Changes that were made between the two slots have no event.
 
-The counts can also begin at 0 because the server crashed, or because somebody has reset them. The
-server shows the newest time of each. If one of these times is later than at the previous look,
-nothing is compared. But a new slot has no time of a reset. So if the slot's time has gone, and the
-server has not crashed, the slot is another one, whatever it has decoded.
+The counts can also begin at 0 because the server crashed, or because somebody reset them. The
+server shows two times: a crash changes the first one, and a reset of the slot's counts changes the
+second one. If the first time has changed since the previous look, nothing is compared. If the
+second time is new or later, the counts are not compared.
+
+A new slot has no second time until its counts are reset. So if the slot had a second time at the
+previous look, and now has none or an earlier one, the slot is another one, whatever its counts are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds out who reads a replication slot, and when its connector last wrote a heartbeat.
 
 A slot belongs to a whole database server. Two installations of Tributary that capture one database
-with the same names share the slot: each of them moves it past changes that the other one lacks.
+with the same names share the slot. A change that one of them reads never reaches the other one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ class SlotReader:
     """The session that reads a slot.
 
     Args:
-        process: The id of its process on the server.
-        application: The name that its program gives itself; empty if it gives none.
-        address: The address of its machine; None for a local socket, or if it may not be seen.
+        process: Id of the session's process on the server.
+        application: Name that the reading program gives itself; empty if it gives none.
+        address: Address of the program's machine; None for a local socket, or if the login may not
+            see the address.
     """
 
     process: int
@@ -57,9 +58,9 @@ def reader(session: Session, slot: str) -> SlotReader | None:
 
 
 def beat_age_s(session: Session, slot: str) -> float | None:
-    """Return the age of the newest heartbeat of a slot's connector in seconds.
+    """Return the age in seconds of the newest heartbeat that a slot's connector has written.
 
-    It is by the server's clock. The result is None if the source has no heartbeat of that slot.
+    The age is by the server's clock. It is None if the source has no heartbeat of that slot.
     """
     if session.execute(_TABLES).fetchone() != (True,):
         return None
