@@ -79,7 +79,7 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy the remaining chunks; record an upper bound of the log positions of their views.
+        """Copy the remaining chunks; record an upper bound of the positions in their views.
 
         Raises:
             AttemptSpoiledError: A change of the table spoils the copy, the primary is another
@@ -281,7 +281,7 @@ class Copying:
 
     @contextmanager
     def _taken(self, wanted: int, *, together: bool = False) -> Iterator[int]:
-        """Wait until the copies of this process leave free sessions on the source, and hold them.
+        """Wait until the copies of this process leave sessions free; hold some during a block.
 
         Yields:
             Number of sessions that may be open at the same time.

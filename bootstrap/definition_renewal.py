@@ -47,7 +47,7 @@ _READ_S = 60.0
 _RESTART_S = 120.0
 _POLL_S = (0.1, 1.0)
 _TAIL = 16
-"""Number of offsets before a tombstone in which its delete is looked for."""
+"""Number of offsets before a tombstone that are searched for the tombstone's delete."""
 
 
 def renew_definition(

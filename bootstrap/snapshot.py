@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from schemas.table import TableId, TableSchema
 
 FETCH_BYTES = 4 * 1024 * 1024
-"""Bound in bytes of the rows that one session fetches at once, by the table's mean row size."""
+"""Bytes that a session fetches at once at most, if each row has the table's mean row size."""
 FETCH_ROWS = 10_000
 """Maximum number of rows per round trip.
 

@@ -84,7 +84,7 @@ _INSTEAD = {
     State.PAUSED: "Run `tributary resume {table}` first.",
     State.RETIRED: "Run `tributary onboard {table}`.",
 }
-"""By state in which there is nothing to copy or to continue, the remedy."""
+"""The remedy for each state in which there is nothing to copy or to continue."""
 
 
 def _step_of_copy(record: TableRecord, lake: LakeFacts) -> Step:

@@ -106,7 +106,9 @@ class Answers:
         return self.within("the ends of topics", lambda: kafka.ends_now(wanted, committed=False))
 
     def within(self, what: str, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, which asks servers; here, only their clients limit it.
+        """Call ``work``, which asks servers; return its result.
+
+        Only the servers' clients limit the wait.
 
         Args:
             what: What is asked for, for errors.

@@ -41,7 +41,7 @@ class BoundedCalls:
             work: The call.
 
         Raises:
-            Overdue: An earlier call for the same has not returned.
+            Overdue: An earlier call with the same ``what`` has not returned.
         """
         call, begun = self._call(what, work)
         if not begun:

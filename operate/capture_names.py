@@ -110,9 +110,10 @@ def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: Capt
 def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
     """Check that no other installation reads the slot of a capture that has no connector here.
 
-    Two installations with the same names would share the slot. Each would move it past changes that
-    the other one lacks. While the worker of the other one restarts, nothing reads its slot. So a
-    fresh heartbeat counts as a reader, unless this installation can have written it.
+    Two installations with the same names would share the slot. Each would move the slot past
+    changes that the other one lacks. While the other installation's worker restarts, nothing reads
+    the slot. So a fresh heartbeat shows a reader, too, unless this installation can have written
+    the heartbeat.
 
     Args:
         services: The services of the command.

@@ -39,8 +39,8 @@ class CaptureStatus:
             if Connect did not answer.
         over_limit: The limit of ``wal_limit`` that the log exceeds; None if it exceeds none.
         moving: The tables that join or leave the capture in a move that is not finished.
-        warning: What asks for a correction although no change is in danger, with the remedy; None
-            if there is nothing of that kind.
+        warning: What an operator should correct although no change is in danger, with the remedy;
+            None if there is nothing to correct.
     """
 
     source: str

@@ -127,7 +127,7 @@ def state_store(services: Services) -> list[Check]:
 
 
 def _no_tables(services: Services) -> list[Check]:
-    """Return a line about a state store without tables, unless it is that of a new project."""
+    """Return a line about a state store without tables, unless the project is new."""
     found = empty_store(services, Answers(services))
     if found is None or (problem := found.problem) is None:
         return []

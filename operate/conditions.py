@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Condition(str, Enum):
-    """What can be not as it should be, as the values of ``--fail-on``."""
+    """What can be wrong with tables and captures; the values of ``--fail-on``."""
 
     LATE = "late"
     UNKEPT = "unkept"
@@ -65,7 +65,7 @@ BY_STATE: Mapping[State, Condition] = MappingProxyType(
 """The conditions that are states of tables."""
 
 Found = Mapping[Condition, Sequence[str]]
-"""By condition, the names of the tables and captures that are in it; without empty ones."""
+"""The names of the tables and captures in each condition; conditions without any are left out."""
 
 
 class UnknownConditionError(ValueError):
@@ -90,7 +90,7 @@ def parse(texts: Iterable[str]) -> frozenset[Condition]:
 def half_copied(
     record: TableRecord, build: TableRecord | None, held: Mapping[str, HeldLease]
 ) -> bool:
-    """Whether a table's copy waits, or that of its next generation, and no process works on it.
+    """Whether the copy of a table or of its next generation waits, and no process works on it.
 
     Args:
         record: The table's record.
@@ -131,12 +131,12 @@ def joined(*parts: Found) -> dict[Condition, list[str]]:
 
 
 def chosen(found: Found, wanted: Iterable[Condition]) -> Found:
-    """Return the part of what was found that ``--fail-on`` asks for."""
+    """Return only those of the found conditions that ``--fail-on`` names."""
     return {one: found[one] for one in Condition if one in set(wanted) and one in found}
 
 
 def needs_copy(found: Found) -> bool:
-    """Whether a table of what was found has to be copied, which is exit code 4 of ``run``."""
+    """Whether one of the found conditions requires a copy of a table: exit code 4 of ``run``."""
     return bool(_COPIES & set(found))
 
 

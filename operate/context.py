@@ -62,9 +62,9 @@ class Services:
         self.secret_files = SecretFiles(files_of(config.kafka, config.connect, config.state))
         """The files with secrets that the command's clients read once."""
         self.most_sessions: int | None = None
-        """The most sessions in which copies of a source read; None for ``copy_sessions``."""
+        """Maximum number of sessions for the copies of a source; None for ``copy_sessions``."""
         self.captured_looks: dict[TableId, str] = {}
-        """By table, a digest of its catalog. Every change from before the digest is captured."""
+        """By table, the digest of a fingerprint; all changes from before it are captured."""
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()

@@ -58,8 +58,8 @@ def remove_capture(
 ) -> list[str]:
     """Remove the connector, slot and publication of a capture that no table needs.
 
-    What the state store keeps of the capture is forgotten, too: no table of a later capture of this
-    name continues from it.
+    The capture's looks and its mark in the state store are deleted, too. A later capture of this
+    name must not be compared with them.
 
     Args:
         services: The services of the command.

@@ -1,8 +1,8 @@
-"""Finds out whether a state store without tables is that of a new project.
+"""Finds out whether a state store without tables belongs to a new project.
 
-A store that was lost and created again, or another one that ``state.url`` names, has no table, too.
-Then nothing applies what the connectors send, until their topics expire. The connectors in Kafka
-Connect show the difference.
+If not, the store was lost and created again, or ``state.url`` names another store. Nothing then
+applies the changes that the connectors send, and the topics lose them after their retention. Kafka
+Connect shows the difference: in a new project, it has no connector of the configuration.
 """
 
 from __future__ import annotations

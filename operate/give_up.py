@@ -2,7 +2,8 @@
 
 A capture that is given up has lost changes, so all of its tables have to be copied again. Each step
 can be repeated. First the loss is counted: from then on no table continues from its stream, even if
-this process dies. The slot goes last, so a process that finds it still too large does all again.
+this process dies. The slot is dropped after that. So while the slot is over its limit, a process
+repeats all steps.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ def _look(services: Services, capture: CaptureNames) -> OverLimit | None:
 
 
 def _stop(services: Services, capture: CaptureNames) -> None:
-    """Stop the connector, so that nothing reads the slot; without Connect, nothing may read it."""
+    """Stop the connector, so that nothing reads the slot.
+
+    An error of Connect is only logged: if the connector still reads the slot, the drop fails.
+    """
     try:
         if services.connect.status(capture.connector) is not None:
             services.connect.stop(capture.connector, progress=services.progress)

@@ -38,7 +38,7 @@ class Event:
         kind: The kind of event.
         table: The table.
         what: The event in words.
-        by: The command that has made it; None if it is not recorded.
+        by: The command that caused the event; None if no command is recorded.
         run_id: Identity of the command's runs, which lake commits have, too.
         facts: The event's other facts, as plain values.
     """

@@ -5,9 +5,9 @@ compared, and the rows of a lake table are ordered by the offsets of their event
 by a resync: its next generation follows the topic of the new tier. Until this generation is
 published, runs follow the former topic.
 
-The record of the table names the second capture from before the table joins it until the table has
-left one of the two captures. So after an interruption, the same command continues, and no capture
-keeps a table that nothing follows.
+The table's record names the second capture before the table joins it, and until the table has left
+one of the two captures. So after an interruption, the same command continues, and no capture keeps
+a table that nothing follows.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def joining(record: TableRecord, to: TierCapture, *, at: datetime) -> TableRecor
     one. Otherwise it changes its tier at once, and its unfinished copy begins again there.
 
     Args:
-        record: The table's record. If ``other`` is another capture than ``to``, the table has
-            already left it.
+        record: The table's record. If its ``other`` is not ``to``, the table has already left the
+            capture in ``other``.
         to: The capture to join.
         at: Now, in UTC.
 

@@ -359,8 +359,8 @@ def copied(done: BootstrapResult, then: str) -> Outcome:
 def _check_before_copy(services: Services, table: TableId, known: TablesOnRecord) -> Outcome:
     """Examine a table on the plan before it is copied.
 
-    If the table's state is NEEDS_BOOTSTRAP, its next generation is given up: it follows the stream
-    from which the table cannot continue.
+    If the table's state is NEEDS_BOOTSTRAP, its next generation is given up, since that generation
+    follows the stream from which the table cannot continue.
     """
     record = require(services, table)
     examine(services, table, known=known)

@@ -9,7 +9,7 @@ from operate.table_outcome import Outcome
 from schemas.table import TableId
 
 MANY = 10
-"""The number of tables above which a command ends with a sum, and shows alike tables together."""
+"""Number of tables above which a command ends with a summary, and prints each note only once."""
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:

@@ -53,7 +53,7 @@ _FOLLOWED = frozenset({State.INCREMENTAL, State.RETIRED})
 
 @dataclass(frozen=True)
 class FailedCheck:
-    """A check after a run that was not possible.
+    """A check that was not possible after a run.
 
     Args:
         what: What could not be checked, for example ``captures``.
@@ -143,8 +143,8 @@ class Runs:
 
         A silent capture sends no changes. An expiring topic could drop changes that no run has
         read. If there is no table, find out whether the state store lacks tables that it must have.
-        If one of these checks fails, the others are done nevertheless, and the failure counts for
-        the exit code: what the check would find stays unnoticed. The method also deletes old
+        If one of these checks fails, the others are done nevertheless. The failure counts for the
+        exit code, since the failed check could have found a problem. The method also deletes old
         entries of the histories.
 
         Args:
@@ -357,22 +357,22 @@ class Runs:
         return found
 
     def failing(self) -> Found:
-        """Return what ``--fail-on`` names and is not as it should be; empty without the option."""
+        """Return the conditions that hold and that ``--fail-on`` names; empty without it."""
         return chosen(self.conditions(), self._fail_on) if self._fail_on is not None else {}
 
     def exit_code(self) -> ExitCode:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
-        More conditions count as failures: a setting has paused a table, a capture sends no changes
-        or holds back too much log, a freshness target is missed or cannot be kept, a check of these
-        failed, the state store
-        lacks tables that it must have, hung tasks occupy cores, or Spark has ended. The code for a
-        needed bootstrap also applies if a published table waits for a copy that no process works
-        on. The state of a table that was never published does not count, since it has no readers
-        yet.
+        These count as failures, too: a setting has paused a table, a capture sends no changes or
+        holds back too much log, a freshness target is missed or cannot be kept, one of these checks
+        failed, the state store lacks tables that it must have, hung tasks occupy cores, or Spark
+        has ended. The code for a needed bootstrap also applies if a published table waits for a
+        copy that no process works on. The state of a table that was never published does not count,
+        since the table has no readers yet.
 
-        With ``--fail-on``, only its conditions count, but for any table. A lost state store, a
-        failed check, and what only a new process can repair, count in any case.
+        With ``--fail-on``, only the conditions that it names count, also those of tables that were
+        never published. A lost state store, a failed check, and what only a new process can repair,
+        count in any case.
         """
         broken = bool(self.failed_checks or self.lost_tables or self.refused())
         broken = broken or bool(held_cores() or has_ended())

@@ -71,7 +71,7 @@ class TableStatus:
         lost: Why the lake table can no longer continue from its stream; None if it can continue.
             The next run records this reason in the table's state.
         abandoned: Whether the table was published, and waits for a copy that no process works on.
-        half_copied: Whether the table's copy waits, or that of its next generation, and no process
+        half_copied: Whether the copy of the table or of its next generation waits, and no process
             works on it.
         lease: The table's lease; None if no process holds it.
         verified: The newest result of ``verify`` for the table's present copy; None if there is

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
 
 _PART_OF_TARGET = 0.8
-"""The part of a table's target within which the table commits, as predictions are not exact."""
+"""The part of a table's target that a prediction allows between two commits.
+
+The rest of the target is a reserve, since predictions are not exact.
+"""
 _RUN_OFTEN = (
     "start runs more often than the targets ask, or use `tributary run --continuous`;"
     " `tributary status TABLE` shows the last runs of a table"

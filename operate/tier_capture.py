@@ -335,14 +335,14 @@ def remove_tables(
 
 
 def _publish(services: Services, group: Group, sent: SentTables) -> None:
-    """Add tables to the source's list, and remove what had their names at their last copy."""
+    """Add tables to the source's list; remove renamed tables that had these names when copied."""
     sent.add(group.tables)
     keep = users_of(services, group.capture) | {*group.tables}
     sent.remove_renamed(_fingerprints(services, {*group.tables}), keep)
 
 
 def _fingerprints(services: Services, tables: Collection[TableId]) -> list[Fingerprint]:
-    """Return what the source's catalog had of tables when they were copied, as far as recorded."""
+    """Return the fingerprints that the attempts of tables have recorded."""
     records = (*services.store.tables(), *services.store.builds())
     attempts = (record.attempt for record in records if record.table in tables)
     found = (attempt.fingerprint for attempt in attempts if attempt is not None)

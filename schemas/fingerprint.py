@@ -33,7 +33,7 @@ the row also change another fact. A GRANT writes the row and changes no other fa
 """
 
 AS_ADDED = "as_added"
-"""Name of a column's fact: no sign in the catalog that it became NOT NULL after it was added.
+"""Name of a column's fact: by the catalog, the column did not become NOT NULL after its creation.
 
 The fact is derived from the last write of the table's row, so a GRANT on the table can change it.
 """

@@ -1,4 +1,4 @@
-"""Removes the secrets that this process has read from errors and messages."""
+"""Removes from errors and messages the secrets that this process has read."""
 
 from __future__ import annotations
 

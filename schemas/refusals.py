@@ -17,7 +17,7 @@ NAMES_OTHERS = (
     "its text has the names of other objects, which a rename changes without an event, so not as"
     " text either"
 )
-"""Why a type is refused for which `names_others` is true."""
+"""Why a type is refused if `names_others` is true for the type."""
 
 _POSTGRES = {
     "name": "arrives as NULL",
@@ -48,7 +48,7 @@ _POSTGRES = {
     ),
 }
 _SENT_UNPROVEN = frozenset(("geometry", "geography", "vector", "halfvec", "sparsevec"))
-"""Types of extensions that no test has proven, but for which the connector has a field."""
+"""Types of extensions whose columns have a field in events, although no test has proven them."""
 _ELEMENTS = {
     **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), _BENT),
     **dict.fromkeys(("ltree", "tsvector", "bit", "varbit"), _STOPS),

@@ -13,7 +13,7 @@ from schemas.errors import UnsupportedTypeError
 from schemas.types_postgres import PostgresType
 
 OVERRIDE = "columns.as: {column: string}"
-"""The setting for a column of any type, which the lake then has as the server's printed text."""
+"""The setting by which the lake has a column of any type as the text that the server prints."""
 
 _DECIMAL = "columns.as: {column: decimal(p,s)}"
 """The setting that chooses precision and scale for a ``numeric`` without them."""

@@ -65,7 +65,7 @@ TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]
 _FIRST, _LAST = "0001-01-01", "9999-12-31"
 _EXACT_FROM, _EXACT_TO = "1900-01-01", "2040-01-01"
 _SHOWN = 60
-"""Number of a refused value's characters in an error, as for the value of an event."""
+"""Number of characters to which errors cut a refused value, as they cut the values of events."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class PostgresType:
 
     @property
     def has_field(self) -> bool:
-        """Whether events have a field for a column of this type; False also if it is not known."""
+        """Whether events have a field for a column of this type; False if this is not known."""
         return _rule(self, _Place("", hidden=False)) is not None or refusals.is_sent(self)
 
     @property

@@ -34,7 +34,7 @@ def promtool(*, cache: Path | None = None, report: Report | None = None) -> Path
         report: Receives lines of progress.
 
     Raises:
-        UnavailableError: It is not installed, and Debian's package cannot be fetched.
+        UnavailableError: ``promtool`` is not installed, and Debian's package cannot be fetched.
         StackError: The package cannot be unpacked.
     """
     if installed := shutil.which("promtool"):

@@ -16,7 +16,7 @@ from tributary_reader.errors import ReadError
 from tributary_reader.storage import Storage, properties
 
 COMMIT_KEY = "tributary.commit"
-"""Key of the product's record in a commit's extra metadata."""
+"""Key of Tributary's record in a commit's extra metadata."""
 
 _TIMELINE = ".hoodie"
 _VERSION = "6"

@@ -43,7 +43,7 @@ class Actor(Part):
         return f"{self.user}@{self.host}: {self.command}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the command that has made an entry as plain values."""
+        """Return the user, the machine and the command as plain values."""
         return {"user": self.user, "host": self.host, "command": self.command}
 
 

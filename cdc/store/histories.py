@@ -87,13 +87,13 @@ class Histories:
         return sorted(found, key=lambda noted: noted.at)
 
     def forget(self, keep_s: float) -> int:
-        """Delete entries that are older than a time, some thousands of them at most.
+        """Delete entries that are older than ``keep_s``, at most some thousands in one call.
 
-        Schema changes of tables on the plan stay, since `status` names the columns that a frozen
-        table leaves out, and a run adds the newest change again if it is missing.
+        Schema changes of tables on the plan stay. `status` finds in them the columns that a frozen
+        table leaves out, and a run would add a table's newest change again.
 
         Args:
-            keep_s: The age in seconds, by the state store's clock.
+            keep_s: The greatest age of an entry, in seconds, by the state store's clock.
 
         Returns:
             Number of deleted entries.
@@ -112,7 +112,7 @@ class Histories:
         return gone + self._delete_schemas(keep_s)
 
     def _delete_oldest(self, rows: sa.Table, old: sa.ColumnElement[bool]) -> int:
-        """Delete one batch of old rows of a SQL table; the search reads only its index."""
+        """Delete one batch of old rows of a SQL table; only the table's index is searched."""
         oldest = sa.select(rows.c.id).where(old).order_by(rows.c.noted_at).limit(BATCH)
         with self._store.transaction() as connection:
             ids = connection.execute(oldest).scalars().all()

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class RunEntry(Part):
     """One run of a table, or several runs of one hour, as an entry of the run history.
 
-    An entry of several runs has the sums of their numbers, and what else the newest of them has.
+    In an entry of several runs, ``seconds``, ``commits``, ``events``, ``counts`` and ``runs`` are
+    sums. ``started_at`` is from the first run, and everything else is from the newest run.
 
     Args:
         run_id: Identity of the run.

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 RUNS_WHOLE = 100
-"""Number of a table's newest runs that have an entry each. Earlier ones have one for each hour.
+"""Number of a table's newest runs that have an entry each.
 
-A table with a run every 90 s has 960 a day, and 24 of these entries instead.
+Earlier runs of one hour share an entry if they are alike. So the 960 runs that a table has in a day
+with one run every 90 s become 24 entries.
 """
 
 
@@ -51,7 +52,10 @@ class Writer:
     run_id: str
 
     def add_run(self, entry: RunEntry) -> None:
-        """Add an entry to the run history; join the newest entry that is not kept by itself."""
+        """Add an entry to the run history; join two earlier entries of the table if they are alike.
+
+        The newest `RUNS_WHOLE` entries stay as they are. The two entries before them can be joined.
+        """
         entry = replace(entry, by=entry.by or self.by)
         row = {**named(entry.table), "noted_at": self.clock, "entry": RUN_ENTRIES.write(entry)}
         self.connection.execute(sa.insert(run_rows).values(**row))

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from cdc.store.state_store import Store
 
 WISH_S = 10.0
-"""Seconds until the wish of a process that no longer renews it expires."""
+"""Seconds after which a wish expires unless the waiting process renews it."""
 
 _log = logging.getLogger(__name__)
 
 
 class LeaseWish:
-    """A process's request that the holder of a lease release it.
+    """A process's request to the holder of a lease to release the lease.
 
     The request expires unless it is renewed.
 

@@ -73,9 +73,10 @@ class LogMarks:
             return  # another process has left the first mark
 
     def forget(self, scope: str) -> None:
-        """Remove a capture's mark, since what it was read from is removed or will be created.
+        """Remove a capture's mark when the capture or its slot is removed.
 
-        A process that has read the mark cannot store one in its place (see `move`).
+        A later capture or slot must not be compared with this mark. A process that has read the
+        mark before cannot store another one in its place (see `move`).
 
         Args:
             scope: The capture's name, `CaptureNames.resource`.

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class NewestRuns:
     """The newest run of each table on the plan.
 
-    A table's newest entry of the run history never changes, so each is parsed once.
+    While an entry of the run history is the newest of its table, it does not change. So each entry
+    is parsed once.
 
     Args:
         store: The state store.

@@ -296,7 +296,7 @@ class Store:
             return
 
     def forget_paused_replay(self, source: str) -> None:
-        """Delete the record that replay of a source's replica is paused."""
+        """Delete the record that `note_paused_replay` has added for a source."""
         with self.transaction() as connection:
             gone = sa.delete(paused_replay_rows).where(paused_replay_rows.c.source == source)
             connection.execute(gone)

@@ -95,8 +95,8 @@ class CommitSummary(Part):
 
     Args:
         offsets: Next offset to read, per partition.
-        epochs: Per partition, the epoch of the leader whose log was last found to reach
-            ``offsets``. A run checks this again after the election of another leader.
+        epochs: Per partition, the epoch of a leader whose log reaches ``offsets``, as a run has
+            found. After the election of another leader, a run checks that leader's log.
         position: The source's log position up to which the lake has all transactions of the table,
             as text.
         watermark: Event time up to which the table is complete.

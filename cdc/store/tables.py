@@ -122,7 +122,7 @@ quarantine = sa.Table(
     sa.Column("value_bytes", _bytes(), nullable=True),
     sa.Index("tributary_quarantine_table", "source", "schema_name", "table_name"),
 )
-"""One row per record that a lake table lacks."""
+"""One row per Kafka record in quarantine."""
 
 schema_change_rows = sa.Table(
     "tributary_schema_change",
@@ -174,7 +174,7 @@ log_mark_rows = sa.Table(
     sa.Column("file", sa.String(512), nullable=False),
     sa.Column("executed", _document(), nullable=False),
 )
-"""One row per capture whose log is compared with its state at the last look."""
+"""One row per capture with a mark: the end of the source's log at the last look."""
 
 
 def look_table(name: str) -> sa.Table:
@@ -192,7 +192,7 @@ task_look_rows = look_table("tributary_task_look")
 """One row per connector at whose tasks a process has looked."""
 
 type_look_rows = look_table("tributary_type_look")
-"""One row per connector that finds the types of columns by names, which users can give again."""
+"""One row per connector that finds types by name: a name can pass from one type to another."""
 
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",

@@ -52,9 +52,9 @@ class TaskLook(Part):
             changes of the table were lost when a task ended.
         topic_ids: The UUID of each topic in ``ends``, as the attempt of its table has recorded it.
             A look that is older than this field has none, and counts for any topic.
-        behind: Topics that could not be read when another task was found to have ended. Each is
-            mapped to the time of the heartbeat of the look that has searched it up to its offset in
-            ``ends``. A later look must search it from there.
+        behind: The topics that could not be read when a look found that the connector has another
+            task. A later look must search such a topic from the topic's offset in ``ends`` on. The
+            value is the ``beat_at`` of the look that has searched the topic up to this offset.
         format: Version of this document.
     """
 
@@ -96,7 +96,7 @@ TASK_LOOKS = Codec(TaskLook, error=StateError, remedy=STORE_REMEDY)
 
 
 _TRIES = 5
-"""How often a look is read again because another process has replaced it."""
+"""Maximum number of tries to replace a look, since another process can replace it first."""
 
 
 @dataclass(frozen=True)

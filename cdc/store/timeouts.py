@@ -100,11 +100,11 @@ def idle_limit_of_session(url: URL) -> str | None:
 
 
 def idle_limit_of_transaction(url: URL) -> str | None:
-    """Return the SQL that begins a transaction which the server ends if it is idle too long.
+    """Return the SQL that makes the server end the current transaction if it is idle too long.
 
-    PostgreSQL can set the limit for one transaction. A setting of the session would stay in a
-    session of the server that a pooler gives to other clients next. The result is None for other
-    databases.
+    PostgreSQL can set the limit for one transaction. A limit for the session would remain set when
+    a pooler gives the server's session to another client. The result is None for databases other
+    than PostgreSQL.
     """
     if url.get_backend_name() != "postgresql":
         return None

@@ -114,5 +114,5 @@ WITNESSES: tuple[Witness, ...] = (
 )
 """The demo's own changes, in SQL that every kind of database understands.
 
-The writers do not change the columns that the demo shows of these rows.
+The writers do not change the columns that the demo shows of the changed rows.
 """

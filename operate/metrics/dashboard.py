@@ -14,9 +14,9 @@ from operate.metrics import catalog as m
 from operate.metrics.panels import ROWS, WIDTH, Panel
 
 UID = "tributary"
-"""Fixed, so that an import replaces the dashboard of an earlier version."""
+"""The dashboard's id. It stays the same, so that an import replaces the earlier dashboard."""
 SCHEMA_VERSION = 39
-"""Grafana's version of dashboards, that of Grafana 11.0; later releases convert it."""
+"""Version of the dashboard's format: that of Grafana 11.0, which later releases convert."""
 
 
 _LINK = {
@@ -29,7 +29,7 @@ _LINK = {
     "keepTime": False,
     "targetBlank": True,
 }
-"""What all links of panels have."""
+"""The attributes that all links of panels share."""
 
 
 def _placed() -> Iterator[dict[str, Any]]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BOUND_S = 8.0
 """How long a scrape may take, in seconds. Prometheus waits for 10 s by default."""
 _FILE_BOUND_S = 60.0
-"""How long the facts for a file may take, in seconds: no scrape waits for it."""
+"""How long a read of the facts for a file may take, in seconds. No scrape waits for this read."""
 _KEPT_S = 300.0
 """How long scrapes show the last facts while newer ones are read, in seconds."""
 
@@ -88,7 +88,7 @@ class Scrapes(Collector):
         """Return the facts, which are at most ``cache_s`` old; None if they cannot be read now.
 
         If a read takes longer than ``bound_s``, the last facts are returned, up to ``kept_s`` old.
-        If nothing were shown then, each such read would begin the wait of every alarm again.
+        Without any facts, Prometheus would end pending alarms, and their waits would begin again.
         """
         if (found := self._younger_than(self._cache_s)) is not None:
             return found
@@ -103,7 +103,7 @@ class Scrapes(Collector):
         return None
 
     def _younger_than(self, seconds: float) -> Facts | None:
-        """Return the facts of the last complete read, unless they are older."""
+        """Return the facts of the last complete read; None if they are older than ``seconds``."""
         known = self._known
         return known[1] if known is not None and time.monotonic() < known[0] + seconds else None
 

@@ -133,14 +133,14 @@ class BoundedAnswers(Answers):
         return [self._answer(names, call) for names, call in asked]
 
     def within(self, what: str, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, which asks servers, if this is in time for the scrape.
+        """Call ``work``, which asks servers; return its result if it is in time for the scrape.
 
         Args:
             what: What is asked for, for errors.
             work: Asks the servers.
 
         Raises:
-            Overdue: The answer is late, or that to an earlier scrape still is.
+            Overdue: The answer is late, or the call of an earlier scrape has not returned yet.
             TributaryError: A server does not answer.
         """
         # An earlier answer must not be taken: a commit before a heartbeat could be above it.

@@ -67,7 +67,7 @@ def _of(metric: m.Metric, more: str = "") -> str:
 
 
 def _sum(metric: m.Metric, more: str = "", *, by: str = "") -> str:
-    """Return the sum of a metric's series, each once, however many processes show it."""
+    """Return the sum of a metric's series; a series that several processes show counts once."""
     once = f"max by ({', '.join(metric.labels)}) ({_of(metric, more)})"
     return f"sum by ({by}) ({once})" if by else f"sum({once})"
 

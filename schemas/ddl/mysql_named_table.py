@@ -30,9 +30,9 @@ class NamedTable:
         name: The table; empty if its name was not understood.
         database: The database in the statement; None if the statement names the table without a
             database. The table is then in the session's database.
-        beside: Whether this is the table after WITH TABLE in an EXCHANGE PARTITION, and the altered
-            table has no database in the statement. So the altered table is in the session's
-            database.
+        beside: Whether this is the table after WITH TABLE in an EXCHANGE PARTITION, and the
+            statement names the altered table without a database. The altered table is then in the
+            session's database.
     """
 
     name: str

@@ -273,7 +273,7 @@ def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
 
 
 def _column_before(column: exp.ColumnDef) -> str | None:
-    """Return the column's name in AFTER, an empty string for FIRST, else None."""
+    """Return the column that AFTER names; an empty string for FIRST; None without either word."""
     position = column.args.get("position")
     if position is None:
         return None

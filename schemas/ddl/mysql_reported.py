@@ -104,7 +104,7 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
 
 
 def _note_dropped(text: str, actions: Sequence[exp.Expr], effects: StatementEffects) -> None:
-    """If a statement drops an index, add it to ``effects`` with the unique indexes it creates."""
+    """Add a statement to ``effects`` if it drops an index, with the unique indexes it creates."""
     if any(_drops_index(action) for action in actions):
         unique = tuple(frozenset(found) for action in actions for found in _unique(action) if found)
         effects.dropped_indexes.append(DroppedIndex(_shown(text), unique))
@@ -164,7 +164,7 @@ def _harmless_option(option: exp.Expr) -> bool:
 
 
 def _action(action: exp.Expr, effects: StatementEffects) -> bool:
-    """Add the effect of an ALTER TABLE's action to ``effects``; return False if it is unknown."""
+    """Add the effect of an ALTER TABLE's action to ``effects``; return whether it is known."""
     if isinstance(action, exp.ColumnDef):
         effects.added[action.name.lower()] = _older_rows(action)
         return True
