@@ -73,7 +73,7 @@ class UnknownConditionError(ValueError):
 
 
 def parse(texts: Iterable[str]) -> frozenset[Condition]:
-    """Return the conditions that ``--fail-on`` names, separated by commas.
+    """Return the conditions that values of ``--fail-on`` name; a value can be a list with commas.
 
     Raises:
         UnknownConditionError: There is no such condition, or none is named.

@@ -31,9 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 def over_limits(services: Services, records: Iterable[TableRecord]) -> list[OverLimit]:
-    """Return the captures of the tables that hold back more log than their limits.
+    """Return the captures that hold back more log than their limits.
 
-    A source that does not answer is left out: other checks name it.
+    Only captures of the given tables are examined. A source that does not answer is left out: other
+    checks name it.
     """
     captures = [one.names for one in captures_of(services.config, records)]
     found = []

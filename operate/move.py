@@ -106,7 +106,7 @@ def joining(record: TableRecord, to: TierCapture, *, at: datetime) -> TableRecor
 
 
 def not_moved(before: TableRecord, now: TableRecord | None, tier: str) -> StateError | None:
-    """Return an error if a table is not where the command was to take it, or has stopped meanwhile.
+    """Return an error if a table has not reached its new tier, or has stopped meanwhile.
 
     Runs and other commands go on during a move, and can mark the table.
 

@@ -186,7 +186,9 @@ def examine(
 def require_settings(
     services: Services, known: TablesOnRecord, table: TableId, *, moves: bool = False
 ) -> None:
-    """Check that the settings of a table on the plan still allow what its onboarding has chosen.
+    """Raise an error if a setting that must not change after a table's onboarding has changed.
+
+    Tables that are not on the plan pass the check.
 
     Args:
         services: The services of the command.

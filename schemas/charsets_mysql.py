@@ -31,7 +31,7 @@ DOUBTFUL: Mapping[str, str] = {
     "tis620": f"{_REPLACED}\u00a0",
     "ujis": f"{_REPLACED}\u2014\uff3c\uff5e",
 }
-"""By character set, the characters of an event that can be another character on the server.
+"""By character set, the characters that an event can have where the server has others.
 
 They are written like the inside of ``[...]`` in a regular expression. A text without these
 characters equals the server's text. A text in a character set that is not listed here cannot be

@@ -25,10 +25,10 @@ def lost_events(
     truncated: Collection[int],
     statements: Iterable[str],
 ) -> Iterator[Change]:
-    """Yield the schema changes that can lose events, except changes of columns and keys.
+    """Yield the schema changes that can lose events, without those of columns and keys.
 
-    They are changes of partitions, inheriting tables, publication, name and `Catalog.rest`. A new
-    partition without rows is also yielded, as `AddPartition`, although it loses no event.
+    The result has changes of partitions, inheriting tables, publication, name and `Catalog.rest`.
+    A new partition without rows is also yielded, as `AddPartition`, although it loses no event.
 
     Args:
         before: The catalog that the lake follows.

@@ -56,8 +56,8 @@ change the text.
 ZONED: Mapping[str, str] = {"DateStyle": "ISO", "TimeZone": "UTC"}
 """The session settings that change how PostgreSQL prints dates and times.
 
-The connector's driver sets both itself, the zone to that of the worker. The connector reads the
-offset that comes with each time.
+In the connector's session, its driver sets both: ``DateStyle`` to ISO, and ``TimeZone`` to the zone
+of the worker. The connector reads the offset that comes with each time.
 """
 
 TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]

@@ -25,7 +25,7 @@ _ATTEMPT = "attempt="
 _SCHEMA = "schema"
 _LATER = "Read a later state. readers_keep says how far back readers can ask."
 _TRIES = 3
-"""How often the opening of a table is tried, since a writer can archive a commit meanwhile."""
+"""Maximum number of tries to open a table, since a writer can archive a commit meanwhile."""
 
 
 @dataclass(frozen=True)

@@ -182,10 +182,10 @@ def _show_end(renderer: Renderer, held: int, ended: bool, failed_checks: list[An
 
 
 def _require_read(renderer: Renderer, files: Sequence[str]) -> None:
-    """End the command if files with secrets have changed since it has read them.
+    """End the command if files with secrets have changed since the command has read them.
 
-    Without this end, the command would next read the state store, to print what waits for an
-    operator. The store's secret can be among the changed ones, so the store may be out of reach.
+    Otherwise the command would next read the state store, to print what waits for an operator. If
+    the store's secret has changed, too, the store may be out of reach.
     """
     if files:
         renderer.line(

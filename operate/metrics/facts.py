@@ -36,7 +36,7 @@ _PROBE_PART = 0.4
 _CAPTURE_PART = 0.8
 """The part of a scrape's time after which captures that have not answered are left out."""
 _TOPICS_PART = 0.95
-"""The part of a scrape's time after which the figures of topics are left out, if they are late."""
+"""The part of a scrape's time after which missing figures of topics are left out."""
 
 Service = tuple[str, str]
 """The kind of a service and the name of the source; the name is empty for other services."""
