@@ -95,6 +95,9 @@ def test_two_processes_that_show_the_same_count_once(tmp_path: Path) -> None:
         "Connectors down": 0,
         "Scrape": 1,
         "Workers": 1,
+        "Tables": 1,
+        "Connectors without tables": 1,
+        "Tables paused by a setting": 1,
         "Captures above wal_limit.warn": 0,
     }
     stats = [one for one in dashboard()["panels"] if one["type"] == "stat"]
