@@ -28,7 +28,7 @@ VALUES = {
     "level": "warn",
 }
 STATES = {
-    "table_state": ("failed", "needs_bootstrap", "incremental"),
+    "table_state": ("failed", "needs_bootstrap", "paused", "incremental"),
     "connector_state": ("running",),
 }
 """Values of the label ``state`` of a state set; other metrics with that label have one series."""
