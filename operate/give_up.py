@@ -65,6 +65,8 @@ def give_up(services: Services, over: OverLimit) -> OverLimit | None:
         now = _look(services, capture)
         if now is None or now.level is not Level.GIVE_UP:
             return None
+        if not _may_stop(services, capture):
+            return None
         what = f"{now.message}, so the capture was given up"
         _log.warning("%s", what)
         Losses(services.store).note(capture.resource, what)
@@ -86,6 +88,26 @@ def _look(services: Services, capture: CaptureNames) -> OverLimit | None:
         return None
     log = services.source(capture.source).capture(capture).log_health()
     return over_limit(capture, log, limits)
+
+
+def _may_stop(services: Services, capture: CaptureNames) -> bool:
+    """Whether the slot can be dropped: Connect answers, or nothing reads the slot.
+
+    Without Connect, a connector that still reads would keep the slot, and the loss would be counted
+    for nothing.
+    """
+    try:
+        services.connect.status(capture.connector)
+    except ConnectError as error:
+        kept = services.source(capture.source).capture(capture).kept_log
+        if kept is not None and (reader := kept.reader()) is not None:
+            _log.warning(
+                "the capture of %s is not given up yet: process %s still reads the slot, and its"
+                " connector cannot be stopped: %s",
+                *(capture.resource, reader, error),
+            )
+            return False
+    return True
 
 
 def _stop(services: Services, capture: CaptureNames) -> None:

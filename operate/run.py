@@ -133,7 +133,11 @@ class Runs:
 
     def once(self) -> list[RunResult]:
         """Apply new changes of the command's tables in one run; then check captures and targets."""
-        results = run_tables(self._services.run_context, self._records())
+        try:
+            results = run_tables(self._services.run_context, self._records())
+        except TributaryError:
+            self.watch()  # connectors fail, and hold back log, while Kafka is away
+            raise
         self._failed |= {result.table for result in results if result.error is not None}
         self.watch()
         return results
@@ -150,10 +154,14 @@ class Runs:
         Args:
             stop: Is set if the state store lacks tables, so that continuous runs end.
         """
-        context, records = self._services.run_context, self._records()
+        services, context = self._services, self._services.run_context
         self.failed_checks = []
+        records: list[TableRecord] | None = None
+        with self._checking("tables"):
+            records = self._records()
+        if records is None:
+            return
         with self._checking("lost tables"):
-            services = self._services
             self.empty_store = None if records else empty_store(services, Answers(services))
         with self._checking("captures"):
             self.silences = silences(context, records)

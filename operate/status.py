@@ -410,7 +410,7 @@ def _table(
     whole = record.state is State.INCREMENTAL and behind == 0 and not quarantined
     # Without Kafka transactions, a heartbeat can be in Kafka before earlier events are.
     if whole and beat_at is not None and services.config.connect.exactly_once:
-        watermark = plan.watermark(watermark, {0: beat_at}, lateness)
+        watermark = plan.watermark(watermark, {0: beat_at}, lateness, now=now)
     fresh_at = _complete_at_least(record, behind) if watermark is None else watermark
     freshness = None if fresh_at is None else max(0.0, (now - fresh_at).total_seconds())
     return TableStatus(

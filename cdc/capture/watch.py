@@ -116,6 +116,11 @@ def _watched(capture: CapturedTables) -> CapturedTables:
     return replace(capture, followed=needing or capture.followed)
 
 
+def _unread(capture: CapturedTables) -> bool:
+    """Whether no table that follows the capture reads its changes until it is copied again."""
+    return all(record.state in UNREAD for record in capture.followed)
+
+
 def _sorted(records: Iterable[TableRecord]) -> tuple[TableId, ...]:
     return tuple(sorted(record.table for record in records))
 
@@ -164,7 +169,12 @@ class _Watch:
                 told = one.told(silences)
                 tables, moving = _sorted(one.followed), _sorted(one.moving)
                 unknown = told.severity is Severity.UNKNOWN
-                silent = Silence(capture, tables, told.message, told.remedy, moving, unknown)
+                remedy = told.remedy
+                if one.followed and not unknown and _unread(one):
+                    # `retry` is refused for them: only a copy begins with the changes from now on.
+                    names = " ".join(map(str, tables))
+                    remedy = f"Run `tributary bootstrap {names}`, which repairs the capture first."
+                silent = Silence(capture, tables, told.message, remedy, moving, unknown)
                 _log.warning("%s", silent.message)
                 yield silent
 

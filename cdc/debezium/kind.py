@@ -1,4 +1,4 @@
-"""The interface to one kind of Debezium's connectors, and the settings that all kinds share."""
+"""What each kind of Debezium connector implements, and the settings that all share."""
 
 from __future__ import annotations
 

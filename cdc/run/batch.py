@@ -18,9 +18,8 @@ from cdc.rows.log_rows import ReachedPlace, inserted, reached
 from cdc.rows.replayed import replayed
 from cdc.rows.semantic_types import quoted
 from cdc.rows.visibility import Reading
-from cdc.run import plan
 from cdc.run.batch_reading import Batch, BatchReader, HeldFrames
-from cdc.run.commits import last_records
+from cdc.run.commits import last_records, watermark
 from cdc.run.former_labels import FormerLabels
 from cdc.run.later_definitions import LaterDefinitions
 from cdc.run.pending_columns import LateColumns
@@ -370,9 +369,7 @@ class BatchWriter:
         counts = dict(summary.counts)
         if batch.left_out:
             counts["quarantined"] = len(batch.left_out)
-        reached = plan.watermark(
-            previous.watermark, summary.source_ts, self._settings.allowed_lateness_s
-        )
+        reached = watermark(previous, summary, self._settings.allowed_lateness_s)
         truncated = summary.last_truncate if self._settings.on_truncate == "apply" else None
         return CommitRecord(
             kind="run",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cdc.errors import FencedError
 from cdc.lake.instants import ahead_of_clock
 from cdc.lake.space import measure
+from cdc.run import plan
 from cdc.store.history import RunEntry
 from cdc.store.table_state import CommitSummary, LastRecord
 from schemas.errors import TributaryError
@@ -103,6 +104,12 @@ def last_records(previous: CommitRecord, read: Summary) -> dict[int, LastRecord]
     """
     found = {part: LastRecord(*last) for part, last in read.newest.items() if last[1] >= 0}
     return {**previous.last_records, **found}
+
+
+def watermark(previous: CommitRecord, read: Summary, lateness_s: int) -> datetime | None:
+    """Return the event time up to which a table is complete with a batch's commit."""
+    now = datetime.now(timezone.utc)
+    return plan.watermark(previous.watermark, read.source_ts, lateness_s, now=now)
 
 
 def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:

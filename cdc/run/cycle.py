@@ -415,9 +415,9 @@ def run_continuously(
         min_interval_s: Minimum number of seconds between the starts of two rounds. After a turn
             that left work, the next round starts earlier.
         report: Called with the results of the tables that have run since the last call.
-        watch: Called after a round, about once a minute.
+        watch: Called about once a minute, also if no round was possible.
     """
-    looked = float("-inf")
+    looked = watched = float("-inf")
 
     def told() -> None:
         if (results := workers.results()) and report is not None:
@@ -433,8 +433,9 @@ def run_continuously(
             if _try_round(context, workers, records, look=look):
                 looked = started if look else looked
                 told()
-                if look and watch is not None:
-                    watch()
+            if watch is not None and started - watched >= _IDLE_LOOK_S:
+                watched = started
+                watch()
             took = time.monotonic() - started
             while not _ends(context, stop):
                 told()

@@ -18,6 +18,8 @@ FIRST_RETRY = timedelta(seconds=30)
 """Wait before the first retry of a FAILED table. Each later wait is twice as long."""
 LAST_RETRY = timedelta(hours=1)
 """Longest of these waits."""
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""How far a watermark can be ahead of this machine's clock: servers' clocks differ."""
 EVENTS_PER_TASK = 50_000
 """Number of events that one Spark task reads and decodes."""
 
@@ -127,22 +129,27 @@ def tasks(events: int, parallelism: int) -> int:
 
 
 def watermark(
-    previous: datetime | None, source_ts: Mapping[int, datetime], lateness_s: int
+    previous: datetime | None, source_ts: Mapping[int, datetime], lateness_s: int, *, now: datetime
 ) -> datetime | None:
     """Return the event time up to which a table is complete.
 
-    This time never decreases.
+    This time never decreases, unless it is far ahead of the clock. An event can be dated ahead, for
+    example by ``SET timestamp`` of MariaDB. If its time counted, the table would not be late until
+    that time has passed, however old its rows are.
 
     Args:
         previous: Watermark of the last commit.
         source_ts: Latest source time of each partition with events. A partition without events was
             read to its end and does not limit the watermark.
         lateness_s: Seconds to subtract from the source time, for events that can arrive late.
+        now: The time by this machine's clock.
     """
+    latest = now + _CLOCKS_DIFFER
+    known = previous is not None and previous <= latest
     if not source_ts:
-        return previous
-    reached = min(source_ts.values()) - timedelta(seconds=lateness_s)
-    return reached if previous is None else max(previous, reached)
+        return previous if known or previous is None else latest
+    reached = min(min(source_ts.values()) - timedelta(seconds=lateness_s), latest)
+    return max(previous, reached) if known and previous is not None else reached
 
 
 def retry_at(failures: int, now: datetime) -> datetime:

@@ -66,7 +66,7 @@ class Servers(Generic[C, E]):
         return endpoint
 
     def credential(self, role: Role) -> Credential:
-        """Return the login of a source's role."""
+        """Return the configured user and password for a role, for example ``capture``."""
         credential: Credential = getattr(self.config.credentials, role)
         return credential
 

@@ -373,7 +373,7 @@ class Store:
         return known[2]
 
     def _create(self) -> None:
-        """Create the missing SQL tables; raise an error if the store has a later format."""
+        """Create the missing SQL tables; raise an error if the store has another format."""
         try:
             self._create_tables()
         except (SQLAlchemyError, TypeError, ValueError, OSError) as error:
@@ -387,10 +387,14 @@ class Store:
                     connection.execute(sa.insert(format_rows).values(version=FORMAT))
             except IntegrityError:
                 return
-        elif found > FORMAT:
+        elif found != FORMAT:
+            later = found > FORMAT
             raise StateError(
                 f"the state store {self.shown_url} has format {found}; this version knows {FORMAT}",
-                remedy="Use the version of tributary that wrote it, or a later one.",
+                remedy="Use the version of tributary that wrote it, or a later one."
+                if later
+                else "Offboard its tables with the version of tributary that wrote it, then name"
+                " another state store as state.url, and onboard them again.",
                 field="state.url",
             )
 

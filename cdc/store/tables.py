@@ -11,8 +11,8 @@ from sqlalchemy.types import TypeEngine
 if TYPE_CHECKING:
     from schemas.table import TableId
 
-FORMAT = 1
-"""Version of the tables below; a store of a later version is refused."""
+FORMAT = 2
+"""Version of the tables below; a store of any other version is refused."""
 
 MYSQL = ("mysql", "mariadb")
 

@@ -79,6 +79,9 @@ class Server:
         self.held = None
         return True
 
+    def reader(self) -> int | None:
+        return 99 if self.in_use else None
+
     def status(self, _: str) -> str | None:
         if self.away:
             raise ConnectError("Kafka Connect does not answer", remedy="start it")
@@ -212,6 +215,17 @@ def test_a_capture_that_has_caught_up_meanwhile_is_kept(services: Services, serv
     put(services)
     found = over(services)
     server.held = 3.9
+    assert give_up(services, found) is None
+    assert server.asked == []
+    assert not Losses(services.store).seen(found.capture.resource)
+
+
+def test_no_loss_is_counted_while_a_connector_reads_that_cannot_be_stopped(
+    services: Services, server: Server
+) -> None:
+    put(services)
+    found = over(services)
+    server.away = server.in_use = True
     assert give_up(services, found) is None
     assert server.asked == []
     assert not Losses(services.store).seen(found.capture.resource)

@@ -230,3 +230,33 @@ def test_runs_end_as_failed_once_something_fails_and_a_secret_has_changed(
         assert "changed since this process has read it" in capsys.readouterr().out
     finally:
         services.close()
+
+
+@pytest.mark.parametrize("store_away", [False, True])
+def test_a_run_that_finds_no_work_looks_at_its_captures_nevertheless(
+    services: Services, monkeypatch: pytest.MonkeyPatch, *, store_away: bool
+) -> None:
+    """While Kafka is away, a slot can fill the disk of the primary."""
+    context = SimpleNamespace(config=None, kafka=None, predictions=SimpleNamespace(fresh_at=None))
+    services.__dict__["run_context"] = context
+    looked: list[str] = []
+
+    def away(*_: object) -> Any:
+        raise KafkaError("Kafka does not answer", remedy="Start it.")
+
+    def no_store() -> Any:
+        raise StateError("the state store does not answer", remedy="Start it.")
+
+    monkeypatch.setattr(run, "run_tables", away)
+    for name in ("silences", "expiring", "shortfalls_now"):
+        monkeypatch.setattr(run, name, away)
+    monkeypatch.setattr(Runs, "_look_at_logs", lambda _: looked.append("logs"))
+    monkeypatch.setattr(Runs, "_forget_history", lambda _: None)
+    put(services, state=State.INCREMENTAL)
+    records = services.store.tables()
+    runs = Runs(services, no_store if store_away else lambda: records)
+    with pytest.raises(StateError if store_away else KafkaError):
+        runs.once()
+    if not store_away:
+        assert looked == ["logs"]
+        assert "captures" in [one.what for one in runs.failed_checks]

@@ -246,6 +246,7 @@ def test_the_connector_of_tables_that_all_need_a_bootstrap_is_watched(
         return
     (silence,) = found
     assert (silence.tables, connect.restarted) == ((record.table,), ["shop-default"])
+    assert f"`tributary bootstrap {record.table}`" in silence.remedy
     other = replace(record, table=TableId("shop", "public", "lines"), state=State.INCREMENTAL)
     (silence,) = silences(context, [replace(record, state=state), other])
     assert silence.tables == (other.table,), "the tables that need changes are named"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import datetime, timezone
 from types import SimpleNamespace
@@ -189,3 +190,22 @@ def test_a_shard_waits_while_the_state_store_is_away() -> None:
     work = SimpleNamespace(deferred=True, entry=SimpleNamespace(lake="/lake/orders"))
     held = cycle._held_by_other(cast("Any", context), cast("Any", work))
     assert held == "the state store does not answer"
+
+
+def test_captures_are_watched_although_no_round_is_possible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While Kafka is away, connectors fail, and their slots hold back the log of the primary."""
+    watched: list[bool] = []
+    stop = threading.Event()
+
+    def watch() -> None:
+        watched.append(True)
+        stop.set()
+
+    monkeypatch.setattr(cycle, "_try_round", lambda *_, **__: False)
+    monkeypatch.setattr(cycle, "_ends", lambda _, asked: asked.is_set())
+    settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=1))
+    context = cast("Any", SimpleNamespace(config=settings))
+    cycle.run_continuously(context, list, stop, min_interval_s=0.01, watch=watch)
+    assert watched == [True]

@@ -140,13 +140,21 @@ def test_tasks_follow_the_events_up_to_the_cores() -> None:
 
 def test_the_watermark_is_the_slowest_partition_less_the_lateness() -> None:
     times = {0: NOW, 1: NOW - timedelta(minutes=5)}
-    assert watermark(None, times, 60) == NOW - timedelta(minutes=6)
+    assert watermark(None, times, 60, now=NOW) == NOW - timedelta(minutes=6)
 
 
 def test_the_watermark_never_goes_back() -> None:
-    assert watermark(NOW, {0: NOW - timedelta(hours=1)}, 0) == NOW
-    assert watermark(NOW, {}, 0) == NOW
-    assert watermark(None, {}, 0) is None
+    assert watermark(NOW, {0: NOW - timedelta(hours=1)}, 0, now=NOW) == NOW
+    assert watermark(NOW, {}, 0, now=NOW) == NOW
+    assert watermark(None, {}, 0, now=NOW) is None
+
+
+def test_what_is_dated_ahead_does_not_hide_that_a_table_is_late() -> None:
+    ahead, soon = NOW + timedelta(days=1500), NOW + timedelta(minutes=1)
+    assert watermark(None, {0: ahead}, 0, now=NOW) == soon
+    assert watermark(NOW, {0: ahead}, 0, now=NOW) == soon
+    assert watermark(ahead, {}, 0, now=NOW) == soon
+    assert watermark(ahead, {0: NOW}, 0, now=NOW) == NOW, "what an earlier version committed"
 
 
 def test_retries_back_off_to_an_hour() -> None:

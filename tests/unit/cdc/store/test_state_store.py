@@ -259,13 +259,20 @@ def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
         assert connection.execute(sa.select(store_tables.leases)).all() == []
 
 
-def test_a_store_of_a_later_version_is_refused(store: Store, file: Path) -> None:
+@pytest.mark.parametrize(("version", "remedy"), [(1, "a later one"), (-1, "Offboard its tables")])
+def test_a_store_of_another_version_is_refused(
+    store: Store, file: Path, version: int, remedy: str
+) -> None:
     store.close()
+    other = FORMAT + version
     with sqlite3.connect(file) as connection:
-        connection.execute("update tributary_format set version = ?", (FORMAT + 1,))
+        connection.execute("update tributary_format set version = ?", (other,))
     connection.close()
-    with pytest.raises(StateError, match=f"has format {FORMAT + 1}; this version knows {FORMAT}"):
+    with pytest.raises(
+        StateError, match=f"has format {other}; this version knows {FORMAT}"
+    ) as info:
         Store(f"sqlite:///{file}")
+    assert remedy in info.value.remedy
 
 
 def test_many_can_create_the_store_at_once(file: Path) -> None:
