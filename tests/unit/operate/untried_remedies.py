@@ -59,6 +59,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Point `replica` at one server: a load balancer",
     ),
     Why.OUTSIDE: (
+        "Offboard its tables with the version of tributary that wrote it",
         "Create a database with ENCODING",
         "Install the extra: `pip install",
         "Give this user the right to read it, or mount it again",
