@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import require_same_names
 from cdc.config.tables import configured_tier
-from cdc.debezium import silence_bound_s, topic_collisions
+from cdc.debezium import read_server, silence_bound_s, topic_collisions
 from cdc.errors import CaptureError, ConfigError, StateError
 from cdc.runtime.waiting import wait_while
 from cdc.store.table_state import State
@@ -78,6 +78,25 @@ def refuse_edited_names(services: Services, group: Group) -> dict[TableId, Confi
     return {}
 
 
+def refuse_other_installations(
+    services: Services, capture: CaptureNames, wanted: Mapping[str, str]
+) -> None:
+    """Check that no other installation has the capture's names, as far as its traces show.
+
+    Args:
+        services: The services of the command.
+        capture: The capture.
+        wanted: The connector's settings by the configuration file.
+
+    Raises:
+        CaptureError: Another connector writes to the capture's topics, another installation reads
+            its slot, or the connector of its name reads another database.
+    """
+    refuse_other_writers(services.connect.configs(), capture)
+    refuse_other_readers(services, capture)
+    refuse_other_database(services, capture, wanted)
+
+
 def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: CaptureNames) -> None:
     """Check that no other connector writes to the topics of a capture that has no connector yet.
 
@@ -138,6 +157,41 @@ def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
             f"was read {max(age_s, 0.0):.0f} s ago, since its newest heartbeat is of then",
             f"delete it, and wait until its newest heartbeat is {bound_s:.0f} s old",
         )
+
+
+def refuse_other_database(
+    services: Services, capture: CaptureNames, wanted: Mapping[str, str]
+) -> None:
+    """Check that the connector of a capture that was never here does not read another database.
+
+    Such a connector belongs to another installation with the same names. The capture would look
+    lost on this database, and the command would delete the connector, with its offsets.
+
+    Args:
+        services: The services of the command.
+        capture: The capture.
+        wanted: The connector's settings by the configuration file.
+
+    Raises:
+        CaptureError: Kafka Connect has a connector of that name, which reads another database.
+    """
+    running = services.connect.connector(capture.connector)
+    if running is None or _was_captured_here(services, capture):
+        return
+    there, here = read_server(running), read_server(wanted)
+    if there is None or there == here:
+        return
+    raise CaptureError(
+        f"connector {capture.connector} already exists in this Kafka Connect and reads {there}, but"
+        f" source {capture.source} is {here}, and its state store has never had this capture:"
+        " another installation can have captured that database with the same names",
+        remedy="If that connector is not yours, leave it, and give this installation names of its"
+        f" own: set other slot, publication and topic_prefix for source {capture.source}, or name"
+        " the source otherwise. If it is an earlier connector of yours, which nothing needs any"
+        " more, delete it in Kafka Connect, then run the command again.",
+        connector=capture.connector,
+        field=f"sources.{capture.source}",
+    )
 
 
 def _bound_s(services: Services, capture: CaptureNames) -> float:

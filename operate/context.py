@@ -65,6 +65,8 @@ class Services:
         """Maximum number of sessions for the copies of a source; None for ``copy_sessions``."""
         self.captured_looks: dict[TableId, str] = {}
         """By table, the digest of a fingerprint; all changes from before it are captured."""
+        self.left_behind: dict[str, str] = {}
+        """By capture, a note on what it has left on a former server, for an outcome."""
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()

@@ -9,12 +9,13 @@ a capture is recreated only when no table depends on it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture.captured_tables import users
+from cdc.debezium import read_server
 from cdc.errors import CaptureError, LeaseHeldError
 from cdc.store.table_state import Cause, State, TableRecord, transition
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cdc.sources.base import SourceLog
     from cdc.sources.source_facts import LogHealth
     from operate.context import Services
+    from operate.tier_capture import Group
     from schemas.table import TableId
 
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
@@ -113,6 +115,37 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
     if not known or now is None or now in known:
         return None
     return f"is of server {now}, but its tables were captured on {', '.join(sorted(known))}"
+
+
+def left_on_former_server(
+    services: Services, group: Group, running: Mapping[str, str], wanted: Mapping[str, str]
+) -> str | None:
+    """Return what a capture leaves on the server that its connector has read until now.
+
+    The former server can still run, and then its slot retains its log. This process no longer
+    knows how to reach that server.
+
+    Args:
+        services: The services of the command.
+        group: The capture, with tables of it.
+        running: The settings of the capture's connector.
+        wanted: The connector's settings by the configuration file.
+
+    Returns:
+        A note with the statements to execute there. None if the connector reads the server that
+        the configuration names, or if the capture has no slot.
+    """
+    capture, there, here = group.capture, read_server(running), read_server(wanted)
+    on_source = services.source(capture.source).capture(capture)
+    if there in (None, here) or on_source.kept_log is None:
+        return None
+    statements = " ".join(on_source.removal(group.tables[0], last=True))
+    return (
+        f"connector {capture.connector} has read {there} until now, and source {capture.source} is"
+        f" {here}. If {there} is another server that still runs, nothing reads"
+        f" {on_source.kept_log.title} there any more, which retains the log until the disk is full."
+        f" Run there: {statements}"
+    )
 
 
 @contextmanager

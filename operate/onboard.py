@@ -77,6 +77,7 @@ def onboard(
             outcomes[outcome.table] = outcome
             if not outcome.failed and (outcome.state in _CONTINUED or outcome.table in begun):
                 registered.append(outcome.table)
+        _add_left_behind(services, group, examined.notes)
     crash("onboard.after_register")
     if with_bootstrap and registered:
         for outcome in copy(services, registered):
@@ -164,6 +165,14 @@ def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> N
         tier_capture.remove_table(services, group.capture, table)
 
 
+def _add_left_behind(
+    services: Services, group: tier_capture.Group, notes: dict[TableId, list[str]]
+) -> None:
+    """Add what a capture has left on a former server to the notes of its first table."""
+    if left := services.left_behind.pop(group.capture.resource, None):
+        notes.setdefault(group.tables[0], []).append(left)
+
+
 def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
     if not notes:
         return outcome
@@ -249,6 +258,7 @@ def recaptured(
         else:
             fit.append(outcome.table)
     ready: list[TableId] = []
+    notes: dict[TableId, list[str]] = {}
     for group in tier_capture.groups(services, fit):
         try:
             with tier_capture.hold_for_change(services, group.capture):
@@ -259,8 +269,9 @@ def recaptured(
             )
         else:
             ready.extend(group.tables)
+            _add_left_behind(services, group, notes)
     outcomes.update((outcome.table, outcome) for outcome in work(services, ready))
-    return [outcomes[table] for table in tables]
+    return [_with_notes(outcomes[table], notes.get(table)) for table in tables]
 
 
 def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:

@@ -8,6 +8,7 @@ position. The changes of the other tables wait for some seconds, and no change i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,14 +43,14 @@ from cdc.runtime.waiting import wait_while
 from cdc.store.log_marks import LogMarks
 from operate.capture_names import (
     refuse_edited_names,
-    refuse_other_readers,
-    refuse_other_writers,
+    refuse_other_installations,
     refuse_shared_names,
 )
 from operate.lost_capture import (
     after_gtid_change,
     cut_off,
     dependent,
+    left_on_former_server,
     not_retired,
     of_another_server,
     users_of,
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from cdc.sources.base import SentTables, Source
     from operate.context import Services
     from schemas.fingerprint import Fingerprint
+
+_log = logging.getLogger(__name__)
 
 _KNOWN_POLL_S = 0.5
 _CAPTURED_S, _CAPTURED_POLL_S = 2.0, (0.02, 0.2)
@@ -124,8 +127,9 @@ def prepare(services: Services, group: Group) -> None:
         ConfigError: The configured publication, slot, connector or topic prefix differs from the
             one with which tables of the capture were onboarded.
         CaptureError: The configured settings of the connector would lose changes; another connector
-            writes to the capture's topics; another installation reads its slot; the capture has
-            lost changes, and published tables depend on it; or no heartbeat arrives in Kafka.
+            writes to the capture's topics; another installation reads its slot, or has a connector
+            of its name; the capture has lost changes, and published tables depend on it; or no
+            heartbeat arrives in Kafka.
         KafkaError: A topic cannot be created, or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses a statement.
@@ -133,17 +137,16 @@ def prepare(services: Services, group: Group) -> None:
     capture, source = group.capture, services.source(group.capture.source)
     for error in refuse_edited_names(services, group).values():
         raise error
-    refuse_other_writers(services.connect.configs(), capture)
-    refuse_other_readers(services, capture)
-    on_source = source.capture(capture)
     wanted = wanted_connector(services, capture, group.tables)
+    refuse_other_installations(services, capture, wanted)
+    on_source = source.capture(capture)
     # Check the settings before anything is created: a connector with these settings would be
     # refused later.
     _refuse_unsound(services, capture, wanted)
     settings = {name: capture.topic_config(name) for name in topics(group)}
     services.kafka.ensure_topics(settings, services.progress)
     crash("onboard.after_topic")
-    heal_log(services, capture, source)
+    heal_log(services, group, source)
     on_source.prepare()
     reconnect(services, capture)
     _require_known(services, capture, source, group.tables)
@@ -426,18 +429,20 @@ def _joined(findings: Sequence[SettingFinding]) -> str:
     return "; ".join(str(finding) for finding in findings)
 
 
-def heal_log(services: Services, capture: CaptureNames, source: Source) -> None:
+def heal_log(services: Services, group: Group, source: Source) -> None:
     """Remove the connector and the slot of a capture that has lost changes.
 
     `prepare` then creates them again. Unpublished copies are discarded. A capture that can continue
-    stays as it is.
+    stays as it is. If the connector has read another server, a slot can be left there, which a
+    warning and `Services.left_behind` name.
 
     Raises:
         CaptureError: A published table still depends on the old capture.
     """
+    capture = group.capture
     evidence = services.evidence(capture)
     evidence.require_answers()
-    log, made = known(evidence.log), known(evidence.connector) is not None
+    log, made = known(evidence.log), known(evidence.connector)
     lost = [one.message for one in of_capture(evidence) if one.severity is Severity.LOST]
     if not lost:
         what = after_gtid_change(services, capture, source, log) or of_another_server(
@@ -447,7 +452,11 @@ def heal_log(services: Services, capture: CaptureNames, source: Source) -> None:
     if not lost:
         return
     with cut_off(services, capture, lost[0]):
-        if made:
+        if made is not None:
+            wanted = wanted_connector(services, capture)
+            if left := left_on_former_server(services, group, made.effective, wanted):
+                _log.warning("%s", left)
+                services.left_behind[capture.resource] = left
             services.connect.delete(capture.connector, progress=services.progress)
         if (kept := source.capture(capture).kept_log) is not None:
             kept.drop()

@@ -198,11 +198,18 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
         ("timeline", known.timeline, now.timeline),
     ):
         if recorded is not None and found is not None and recorded != found:
-            raise _lost_history(
+            error = _lost_history(
                 table,
                 f"source {table.source} is another server: its {name.replace('_', ' ')} was"
                 f" {recorded}, is {found}",
                 field=name,
+            )
+            if now.timeline is None:
+                raise error
+            # Only PostgreSQL has timelines, and slots.
+            raise error.advising(
+                "If the former server still runs, its slot retains its log there: drop it, too. If"
+                " primary.host was changed, `bootstrap` prints the statements."
             )
 
 

@@ -108,6 +108,22 @@ def lost_after_s(capture: CaptureNames, interval_ms: int) -> float | None:
     return KINDS[capture.kind].lost_after_s(interval_ms)
 
 
+def read_server(settings: Mapping[str, str]) -> str | None:
+    """Return the server from which a connector reads, as ``host:port`` or ``host:port/database``.
+
+    Args:
+        settings: The connector's configuration.
+
+    Returns:
+        The server; None if the configuration names none.
+    """
+    if not (host := settings.get("database.hostname")):
+        return None
+    port, database = settings.get("database.port"), settings.get("database.dbname")
+    # The names of hosts have no case.
+    return host.lower() + (f":{port}" if port else "") + (f"/{database}" if database else "")
+
+
 def stored_position(connect: ConnectClient, capture: CaptureNames) -> LogPosition | None:
     """Return a connector's stored position, up to which Kafka has every change.
 

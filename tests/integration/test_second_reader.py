@@ -79,6 +79,36 @@ def test_the_slot_of_another_installation_is_left_as_it_says(early: Person) -> N
     early.done("offboard", orders)
 
 
+def test_the_connector_of_another_environment_is_left_as_it_says(early: Person) -> None:
+    shop = early.shop
+    (orders,) = created(shop, "orders")
+    early.done("onboard", "--no-bootstrap", orders)
+    names = shop.services.capture_of(shop.record("orders"))
+    connect = shop.services.connect
+    # To a state store that never had the capture, another name of the host is another database.
+    document = shop.database.document(shop.folder)
+    source = document["sources"][names.source]
+    mine = source["primary"]["host"]
+    host = "localhost" if mine != "localhost" else "127.0.0.1"
+    there = {**source, "primary": {**source["primary"], "host": host}}
+    staging = {"url": f"sqlite:///{shop.folder}/staging.db"}
+
+    early.configure(sources={names.source: there}, state=staging)
+    before = connect.connector(names.connector)
+    told = early.refused("onboard", "--no-bootstrap", orders)
+    assert f"already exists in this Kafka Connect and reads {mine}" in told.messages
+    assert told.remedy.startswith("If that connector is not yours, leave it")
+    assert connect.connector(names.connector) == before
+
+    own = {"slot": "own_{tier}", "publication": "own_{tier}", "topic_prefix": "own_{tier}"}
+    early.configure(sources={names.source: {**there, **own}}, state=staging)
+    early.done("onboard", "--no-bootstrap", orders)
+    early.done("offboard", orders)
+    assert connect.connector(names.connector) == before
+    early.configure()
+    early.done("offboard", orders)
+
+
 def test_what_another_reader_took_is_seen_before_the_connector_goes_on(person: Person) -> None:
     shop = person.shop
     (orders,) = created(shop, "orders")

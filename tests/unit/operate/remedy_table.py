@@ -319,6 +319,9 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}second_reader.py::test_the_slot_of_another_installation_is_left_as_it_says": (
         "If that reader is not yours, leave it, and give this installation names",
     ),
+    f"{_TESTS}second_reader.py::test_the_connector_of_another_environment_is_left_as_it_says": (
+        "If that connector is not yours, leave it, and give this installation names",
+    ),
     f"{_TESTS}second_reader.py::"
     "test_what_another_reader_took_is_seen_before_the_connector_goes_on": (
         "Another reader has the slot",

@@ -20,6 +20,7 @@ from cdc.store.type_looks import KeptTypeLooks, TypeLook
 from operate import tier_capture
 from operate.capture_names import (
     refuse_edited_names,
+    refuse_other_database,
     refuse_other_readers,
     refuse_other_writers,
     refuse_shared_names,
@@ -224,6 +225,56 @@ def test_a_slot_is_the_connectors_that_is_here(
     names = services(tmp_path).capture(NEW)
     made = at(monkeypatch, tmp_path, READ, names.connector)
     refuse_other_readers(made, names)
+    made.close()
+
+
+def running(**settings: str) -> SimpleNamespace:
+    """A Kafka Connect on which each connector has these settings."""
+    return SimpleNamespace(connector=lambda _: settings, configs=dict)
+
+
+PROD = {"database.hostname": "prod-db", "database.port": "5432", "database.dbname": "shop"}
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql"])
+def test_the_connector_of_another_environment_is_not_deleted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """On this database its capture looks lost, and a lost capture is made again."""
+    staging = at(monkeypatch, tmp_path, None)
+    monkeypatch.setattr(Services, "connect", running(**PROD))
+    names = staging.capture(NEW)
+    wanted = {**PROD, "database.hostname": "staging-db"}
+    if kind == "mysql":
+        del wanted["database.dbname"]
+    monkeypatch.setattr("operate.tier_capture.wanted_connector", lambda *_: wanted)
+    with pytest.raises(
+        CaptureError, match="reads prod-db:5432/shop, but source shop is"
+    ) as refused:
+        tier_capture.prepare(staging, tier_capture.Group(names, (NEW,)))
+    assert "source shop is staging-db:5432" in refused.value.message
+    assert "set other slot, publication and topic_prefix for source shop" in refused.value.remedy
+    staging.close()
+
+
+def test_a_connector_that_was_here_can_be_taken_to_another_database(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = at(monkeypatch, tmp_path, None)
+    monkeypatch.setattr(Services, "connect", running(**PROD))
+    names, moved = made.capture(NEW), {**PROD, "database.port": "5433"}
+    refuse_other_database(made, names, {**PROD, "database.hostname": "PROD-DB"})
+    with pytest.raises(CaptureError, match="5433"):
+        refuse_other_database(made, names, moved)
+    with pytest.raises(CaptureError, match="archive"):
+        refuse_other_database(made, names, {**PROD, "database.dbname": "archive"})
+    KeptTypeLooks(made.store).move(names.connector, None, TypeLook("", {}))
+    refuse_other_database(made, names, moved)
+    KeptTypeLooks(made.store).forget(names.connector)
+    register(made, KNOWN)
+    (record,) = made.store.tables()
+    made.store.put(transition(record, State.RETIRED, at=NOW))
+    refuse_other_database(made, names, moved)
     made.close()
 
 

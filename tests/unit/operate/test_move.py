@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from bootstrap.handoff import BootstrapResult
-from cdc.capture.evidence import CaptureEvidence
+from cdc.capture.evidence import CaptureEvidence, ConnectorFacts
 from cdc.capture.onboarded_names import captured_by
 from cdc.config import parse
 from cdc.debezium import CaptureNames
@@ -39,7 +39,7 @@ from operate.exit_codes import ExitCode
 from operate.lost_capture import dependent, not_retired, users_of
 from operate.move import Next, joining, move, next_of, not_moved
 from operate.table_outcome import exit_code_of
-from operate.tier_capture import heal_log
+from operate.tier_capture import Group, heal_log, wanted_connector
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
@@ -412,15 +412,47 @@ def test_a_slot_that_the_product_creates_again_is_no_loss(
     source = SimpleNamespace(
         capture=lambda _: SimpleNamespace(kept_log=slot), identity=lambda: server
     )
-    heal_log(services, fast, source)  # type: ignore[arg-type]
+    heal_log(services, Group(fast, (ORDERS,)), source)  # type: ignore[arg-type]
     assert slot.there is (lost is None)
     assert marks.of(fast.resource) == (mark if lost is None else None)
     services.store.put(replace(in_state(*FOLLOWED), tier="fast"))
     if lost is not None:
         marks.move(fast.resource, None, mark)
         with pytest.raises(CaptureError, match="no run has marked these tables yet"):
-            heal_log(services, fast, source)  # type: ignore[arg-type]
+            heal_log(services, Group(fast, (ORDERS,)), source)  # type: ignore[arg-type]
         assert marks.of(fast.resource) == mark, "a run must see the loss of this table"
+
+
+@pytest.mark.parametrize("former", ["former-db", "localhost", None])
+def test_a_slot_that_is_left_on_the_former_server_is_named(
+    services: Services,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    former: str | None,
+) -> None:
+    """Nobody watches it: the configuration file no longer names that server."""
+    fast, slot = services.capture(ORDERS), Log(there=False)
+    wanted = wanted_connector(services, fast)
+    running = None if former is None else {**wanted, "database.hostname": former}
+    server = ServerIdentity("7", 1, in_recovery=False)
+    made = None if running is None else ConnectorFacts(running, (), None, None)
+    evidence = CaptureEvidence(fast, NoSlot("s"), "is gone", None, (), server, {}, made, None)
+    monkeypatch.setattr(services, "evidence", lambda _: evidence)
+    deleted: list[str] = []
+    vars(services)["connect"] = SimpleNamespace(delete=lambda name, **_: deleted.append(name))
+    on_source = SimpleNamespace(kept_log=slot, removal=lambda _, last: [f"DROP all={last};"])
+    source = SimpleNamespace(capture=lambda _: on_source, identity=lambda: server)
+    monkeypatch.setattr(services, "source", lambda _: source)
+
+    heal_log(services, Group(fast, (ORDERS,)), source)  # type: ignore[arg-type]
+
+    assert deleted == ([fast.connector] if running else [])
+    left = services.left_behind.get(fast.resource, "")
+    assert left in caplog.text
+    assert bool(left) == (former == "former-db")
+    if left:
+        assert "has read former-db:5432/shop until now" in left
+        assert "Run there: DROP all=True;" in left
 
 
 def test_what_is_kept_of_a_capture_goes_with_it(
