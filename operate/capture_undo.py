@@ -8,7 +8,8 @@ same name.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -100,6 +101,34 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
         f"This command could not remove all that it had created: {'; '.join(left)}. Remove it by"
         " hand, or onboard again soon: a slot without a reader retains the log."
     )
+
+
+@contextmanager
+def undone_if_interrupted(services: Services, group: Group, before: Found | None) -> Iterator[None]:
+    """Remove what ``onboard`` has created of a capture if a signal ends the ``with`` block.
+
+    No record leads to the capture yet, so nobody would watch its slot. The exception then goes on.
+    Errors are left to the caller. Each step has a bound of its own, and a second signal ends it.
+
+    Args:
+        services: The services of the command.
+        group: The tables of the onboarding, with their capture.
+        before: What existed before the onboarding. If None, nothing is removed.
+    """
+    try:
+        yield
+    except TributaryError:
+        raise
+    except BaseException:
+        _log.warning(
+            "what was created of %s is removed, if no table needs it", group.capture.resource
+        )
+        try:
+            if left := undo(services, group, before):
+                _log.warning("%s", left)
+        except TributaryError as error:
+            _log.warning("what was created of %s is left: %s", group.capture.resource, error)
+        raise
 
 
 def _failure(what: str, step: Callable[[], object]) -> str | None:

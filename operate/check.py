@@ -19,7 +19,7 @@ from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
 from cdc.capture.unneeded_tables import of_unneeded
 from cdc.debezium import connector_class
-from cdc.errors import LakeError
+from cdc.errors import LakeError, SourceError
 from cdc.sources.selection import require_named
 from cdc.sources.source_facts import Check, TableStats
 from cdc.sources.views import wants_exact_view
@@ -35,6 +35,7 @@ from operate.lifecycle import folder_here
 from operate.readiness import judge
 from operate.readiness_check import nulls_are_kept
 from operate.tier_capture import wanted_connector
+from operate.unused_slots import unused_slots
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def check(services: Services) -> Iterator[Check]:
         yield from _checks_or_error(f"source {name}", partial(_source, services, name))
         tables = partial(_tables, services, name, records, evidence)
         yield from _checks_or_error(f"source {name}: tables", tables)
+        yield from _checks_or_error(f"source {name}: slots", partial(_slots, services, name))
     yield from _checks_or_error("Kafka", partial(check_kafka.cluster, services))
     yield from _checks_or_error("Connect", partial(_connect, services))
     yield from _checks_or_error("schema registry", partial(_registry, services))
@@ -133,6 +135,15 @@ def _no_tables(services: Services) -> list[Check]:
         return []
     status: Status = "error" if found.lost else "warning"
     return _single_check("state store: tables", status, problem.message, problem.remedy)
+
+
+def _slots(services: Services, source: str) -> list[Check]:
+    """Return a line for each slot on a source that no table needs."""
+    try:
+        found = [*unused_slots(services, source)]
+    except SourceError:
+        return []  # the line of the source has the reason
+    return [Check(one.title, "warning", one.message, one.remedy) for one in found]
 
 
 def _source(services: Services, name: str) -> list[Check]:

@@ -68,7 +68,7 @@ def empty_store(services: Services, answers: Answers) -> EmptyStore | None:
     store = services.store
     if store.tables():
         return None
-    wanted = {capture.connector: capture for capture in _captures(services.config)}
+    wanted = {capture.connector: capture for capture in configured_captures(services.config)}
     try:
         there = answers.connectors()
     except TributaryError as error:
@@ -88,7 +88,7 @@ def empty_store(services: Services, answers: Answers) -> EmptyStore | None:
     return EmptyStore(left, _lost_tables_error(store.shown_url, left) if left else None)
 
 
-def _captures(config: Config) -> list[CaptureNames]:
+def configured_captures(config: Config) -> list[CaptureNames]:
     """Return the captures that the configuration's tables can have, except those without names."""
     sections = (config.defaults, *config.tables.values())
     tiers = dict.fromkeys([*(one.tier for one in sections), *config.tiers])

@@ -16,7 +16,7 @@ from cdc.runtime.failpoints import crash
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State, TableRecord, transition
 from operate import tier_capture
-from operate.capture_undo import look, undo
+from operate.capture_undo import look, undo, undone_if_interrupted
 from operate.copy_order import largest_first
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
@@ -139,20 +139,21 @@ def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
     try:
         with tier_capture.hold_for_change(services, group.capture):
             before = look(services, group.capture)
-            try:
-                tier_capture.prepare(services, group)
-            except TributaryError as error:
-                if left := undo(services, group, before):
-                    raise error.advising(left) from error
-                raise
-            known = on_record(services)
-            outcomes = for_each(
-                group.tables, lambda table: register(services, table, known), action="register"
-            )
-            for outcome in outcomes:
-                if outcome.failed:
-                    withdraw(services, group, outcome.table)
-            undo(services, group, before)
+            with undone_if_interrupted(services, group, before):
+                try:
+                    tier_capture.prepare(services, group)
+                except TributaryError as error:
+                    if left := undo(services, group, before):
+                        raise error.advising(left) from error
+                    raise
+                known = on_record(services)
+                outcomes = for_each(
+                    group.tables, lambda table: register(services, table, known), action="register"
+                )
+                for outcome in outcomes:
+                    if outcome.failed:
+                        withdraw(services, group, outcome.table)
+                undo(services, group, before)
     except TributaryError as error:
         return [Outcome(table, "capture", error=error) for table in group.tables]
     return outcomes

@@ -31,6 +31,7 @@ from operate.exit_codes import ExitCode, exit_code
 from operate.give_up import give_up, over_limits
 from operate.table_outcome import abandoned
 from operate.targets import shortfalls_now
+from operate.unused_slots import unused_slots
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Runs:
         self._made = services.published_settings
         self._failed: set[TableId] = set()
         self._unattended = Unattended(services, records)
+        self._slots_seen = False
         self.silences: list[Silence] = []
         """The captures that sent no changes, as of the last check."""
         self.expiring: list[Expiring] = []
@@ -174,6 +176,7 @@ class Runs:
             )
         with self._checking("logs that captures hold back"):
             self._look_at_logs()
+        self._look_at_unused_slots()
         self._forget_history()
         if stop is not None and self.lost_tables:
             stop.set()
@@ -295,6 +298,18 @@ class Runs:
                 self.over_limits.append(over)
             else:
                 self.given_up.append(lost)
+
+    def _look_at_unused_slots(self) -> None:
+        """Warn of slots that no table needs, once per process: they are left of former commands."""
+        if self._slots_seen:
+            return
+        self._slots_seen = True
+        for source in self._services.config.sources:
+            try:
+                for slot in unused_slots(self._services, source):
+                    _log.warning("%s. %s", slot.message, slot.remedy)
+            except TributaryError as error:
+                _log.info("source %s was not searched for unused slots: %s", source, error)
 
     def _forget_history(self) -> None:
         """Delete some of the entries of histories that are older than ``state.keep_history``."""

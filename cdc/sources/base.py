@@ -431,11 +431,11 @@ class SourceCapture(Protocol):
     def planned(self, tables: Sequence[TableId]) -> list[str]:
         """Return the SQL statements that would add these tables to the capture; execute none."""
 
-    def removal(self, table: TableId, *, last: bool) -> list[str]:
+    def removal(self, table: TableId | None, *, last: bool) -> list[str]:
         """Return the SQL statements that remove a table from the capture; execute none of them.
 
         Args:
-            table: The table.
+            table: The table; None to remove the capture itself, of whatever tables.
             last: Whether the capture itself is removed, too, since this is its last table.
         """
 

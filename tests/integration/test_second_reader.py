@@ -79,6 +79,30 @@ def test_the_slot_of_another_installation_is_left_as_it_says(early: Person) -> N
     early.done("offboard", orders)
 
 
+def test_a_slot_that_a_killed_command_has_left_is_named(early: Person) -> None:
+    shop = early.shop
+    (orders,) = created(shop, "orders")
+    names = shop.services.capture(shop.table("orders"))
+    on_source = shop.services.source(names.source).capture(names)
+    assert on_source.kept_log is not None
+    assert f"slot {names.slot} of source" not in str(early.run("check").documents)
+    on_source.prepare()
+    on_source.kept_log.create()
+    told = early.run("check")
+    assert f"slot {names.slot} of source" in str(told.documents)
+    (remedy,) = (one for one in told.remedies if "pg_drop_replication_slot" in one)
+    early.done("onboard", "--no-bootstrap", orders)
+    assert f"slot {names.slot} of source" not in str(early.run("check").documents)
+    early.done("offboard", orders)
+    assert not on_source.kept_log.exists()
+
+    on_source.prepare()
+    on_source.kept_log.create()
+    for statement in remedy.partition("run on the source: ")[2].split("; "):
+        shop.database.execute(statement)
+    assert not on_source.kept_log.exists()
+
+
 def test_the_connector_of_another_environment_is_left_as_it_says(early: Person) -> None:
     shop = early.shop
     (orders,) = created(shop, "orders")

@@ -44,7 +44,7 @@ class BinlogCapture:
         """
         return preparation.planned(self._connections, tables)
 
-    def removal(self, table: TableId, *, last: bool) -> list[str]:
+    def removal(self, table: TableId | None, *, last: bool) -> list[str]:
         """Return no statement: no object in MySQL or MariaDB belongs to one capture alone."""
         return []
 

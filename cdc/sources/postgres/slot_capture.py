@@ -194,13 +194,13 @@ class PostgresCapture:
                 session, self._publication, self._slot, tables, users, append=names.append
             )
 
-    def removal(self, table: TableId, *, last: bool) -> list[str]:
+    def removal(self, table: TableId | None, *, last: bool) -> list[str]:
         """Return the statements that remove a table from the PostgreSQL capture.
 
-        If ``last``, the statements remove the whole capture.
+        If ``last``, or without a table, the statements remove the whole capture.
         """
         name = self._publication
-        if last:
+        if last or table is None:
             return publication.dropping(name, self._slot)
         return [publication.removing(name, table)]
 

@@ -1,0 +1,103 @@
+"""Finds slots that no table needs, and that would retain a primary's log unnoticed.
+
+A command that was killed between its steps can leave a slot to which no record leads. Whatever else
+watches captures knows only those of tables on the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc.capture.captured_tables import captures_of
+from cdc.capture.onboarded_names import names_of
+from cdc.store.lease import held_leases
+from operate.empty_store import configured_captures
+
+if TYPE_CHECKING:
+    from cdc.config import Config
+    from cdc.debezium import CaptureNames
+    from cdc.store.table_state import TableRecord
+    from operate.context import Services
+
+
+@dataclass(frozen=True)
+class UnusedSlot:
+    """A slot that no table on the plan needs.
+
+    Args:
+        title: Kind and name of the slot, for messages.
+        message: What is wrong.
+        remedy: What to do, with the statements that drop the slot.
+    """
+
+    title: str
+    message: str
+    remedy: str
+
+
+def unused_captures(config: Config, records: Iterable[TableRecord]) -> list[CaptureNames]:
+    """Return the captures with slots that tables could have or have had, and that none needs.
+
+    Args:
+        config: The configuration, whose tiers name the captures that tables could have.
+        records: The records of all tables and of their next generations.
+    """
+    records = list(records)
+    used = {(one.names.source, one.names.slot) for one in captures_of(config, records)}
+    former = (
+        names_of(config, record.table.source, one)
+        for record in records
+        if record.table.source in config.sources
+        for one in record.captures
+    )
+    found = {(one.source, one.slot): one for one in (*configured_captures(config), *former)}
+    return [one for place, one in found.items() if one.slot is not None and place not in used]
+
+
+def unused_slots(services: Services, source: str) -> Iterator[UnusedSlot]:
+    """Yield the slots on a source that no table needs.
+
+    A capture that a command changes now is left out: its table is on the plan only at the end.
+
+    Args:
+        services: The services of the command.
+        source: The source.
+
+    Raises:
+        SourceError: The source cannot be queried.
+        StateError: The state store cannot be used.
+    """
+    store = services.store
+    here = [one for one in _unused(services) if one.source == source]
+    there = [one for one in here if _exists(services, one)]
+    if not there:
+        return
+    held = held_leases(store)
+    # Read the records again, since a command can have ended meanwhile.
+    left = _unused(services)
+    for names in there:
+        if names.resource in held or names not in left:
+            continue
+        on_source = services.source(source).capture(names)
+        statements = " ".join(on_source.removal(None, last=True))
+        yield UnusedSlot(
+            f"slot {names.slot}",
+            f"slot {names.slot} of source {source} exists, and no table on the plan needs it: while"
+            " nothing reads it, it retains the log of the primary until the disk is full",
+            "If another installation uses the slot, or if the state store has lost tables, leave"
+            " it. If `tributary onboard` or `offboard` was interrupted, run it again. Otherwise"
+            f" delete connector {names.connector} in Kafka Connect, if it is there, then run on the"
+            f" source: {statements}",
+        )
+
+
+def _unused(services: Services) -> list[CaptureNames]:
+    store = services.store
+    return unused_captures(services.config, (*store.tables(), *store.builds()))
+
+
+def _exists(services: Services, names: CaptureNames) -> bool:
+    kept = services.source(names.source).capture(names).kept_log
+    return kept is not None and kept.exists()
