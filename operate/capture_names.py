@@ -7,11 +7,18 @@ share a topic, and a capture keeps the names with which its tables were onboarde
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import require_same_names
 from cdc.config.tables import configured_tier
-from cdc.debezium import read_server, silence_bound_s, topic_collisions
+from cdc.debezium import (
+    came_lately,
+    latest_heartbeat,
+    read_server,
+    silence_bound_s,
+    topic_collisions,
+)
 from cdc.errors import CaptureError, ConfigError, StateError
 from cdc.runtime.waiting import wait_while
 from cdc.store.table_state import State
@@ -90,11 +97,13 @@ def refuse_other_installations(
 
     Raises:
         CaptureError: Another connector writes to the capture's topics, another installation reads
-            its slot, or the connector of its name reads another database.
+            its slot, the connector of its name reads another database, or another server's
+            heartbeats come to its topic.
     """
     refuse_other_writers(services.connect.configs(), capture)
     refuse_other_readers(services, capture)
     refuse_other_database(services, capture, wanted)
+    _refuse_other_server(services, capture)
 
 
 def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: CaptureNames) -> None:
@@ -191,6 +200,45 @@ def refuse_other_database(
         " more, delete it in Kafka Connect, then run the command again.",
         connector=capture.connector,
         field=f"sources.{capture.source}",
+    )
+
+
+def _refuse_other_server(services: Services, capture: CaptureNames) -> None:
+    """Check that another server's changes do not come to the topics of a capture without connector.
+
+    Two environments with the same names can share Kafka, but neither Kafka Connect nor a database.
+    Then only the heartbeats show the other one: they name the server. Only PostgreSQL's can be
+    compared with the server that answers. After a heartbeat of this server, or in a capture that
+    was here, nothing is refused: the topics keep what former connectors have written.
+
+    Raises:
+        CaptureError: The newest heartbeat in Kafka is fresh, and of another server.
+    """
+    kept = services.source(capture.source).capture(capture).kept_log
+    if kept is None or services.connect.connector(capture.connector) is not None:
+        return
+    if _was_captured_here(services, capture):
+        return
+    topic, bound_s = capture.heartbeat_topic, _bound_s(services, capture)
+    sent = services.kafka.newest_times([topic]).get(topic)
+    if sent is None or not came_lately(sent, bound_s):
+        return
+    beat = latest_heartbeat(services.kafka, services.schemas, capture)
+    here = services.source(capture.source).identity().system_identifier
+    if beat is None or here is None or beat.system_identifier == here:
+        return
+    age_s = max((datetime.now(timezone.utc) - sent).total_seconds(), 0.0)
+    raise CaptureError(
+        f"topic {topic} has a heartbeat of server {beat.system_identifier}, of {age_s:.0f} s ago,"
+        f" but source {capture.source} is server {here}, and this Kafka Connect has no connector"
+        f" {capture.connector}: another installation can write the changes of another database to"
+        " the same topics",
+        remedy="If those heartbeats are not of yours, give this installation topics of its own:"
+        f" set another topic_prefix for source {capture.source}, or name the source otherwise. If"
+        " they are of an earlier connector of yours, delete it, and wait until its newest heartbeat"
+        f" is {bound_s:.0f} s old, then run the command again.",
+        connector=capture.connector,
+        field=f"sources.{capture.source}.topic_prefix",
     )
 
 

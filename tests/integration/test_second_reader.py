@@ -1,4 +1,4 @@
-"""A second installation with the same names, on the same database, reads the slot of the first."""
+"""A second installation with the same names, on the same database or on a part of its servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from cdc.debezium import CaptureNames, stored_position
+from cdc.debezium import CaptureNames, latest_heartbeat, stored_position
 from cdc.sources.postgres.slot import SlotHealth
 from cdc.store.table_state import State
 from operate.status import status
@@ -108,7 +108,6 @@ def test_the_connector_of_another_environment_is_left_as_it_says(early: Person) 
     (orders,) = created(shop, "orders")
     early.done("onboard", "--no-bootstrap", orders)
     names = shop.services.capture_of(shop.record("orders"))
-    connect = shop.services.connect
     # To a state store that never had the capture, another name of the host is another database.
     document = shop.database.document(shop.folder)
     source = document["sources"][names.source]
@@ -118,18 +117,60 @@ def test_the_connector_of_another_environment_is_left_as_it_says(early: Person) 
     staging = {"url": f"sqlite:///{shop.folder}/staging.db"}
 
     early.configure(sources={names.source: there}, state=staging)
-    before = connect.connector(names.connector)
+    before = shop.services.connect.connector(names.connector)
     told = early.refused("onboard", "--no-bootstrap", orders)
     assert f"already exists in this Kafka Connect and reads {mine}" in told.messages
     assert told.remedy.startswith("If that connector is not yours, leave it")
-    assert connect.connector(names.connector) == before
+    assert shop.services.connect.connector(names.connector) == before
 
     own = {"slot": "own_{tier}", "publication": "own_{tier}", "topic_prefix": "own_{tier}"}
     early.configure(sources={names.source: {**there, **own}}, state=staging)
     early.done("onboard", "--no-bootstrap", orders)
     early.done("offboard", orders)
-    assert connect.connector(names.connector) == before
+    assert shop.services.connect.connector(names.connector) == before
     early.configure()
+    early.done("offboard", orders)
+
+
+def test_topics_of_another_environment_are_left_as_it_says(early: Person) -> None:
+    shop = early.shop
+    (orders,) = created(shop, "orders")
+    early.done("onboard", "--no-bootstrap", orders)
+    names = shop.services.capture_of(shop.record("orders"))
+    services, database = shop.services, shop.database
+    # As if this connector were that of another environment, whose server and store are others.
+    database.execute(
+        "CREATE FUNCTION tributary.other() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN NEW.system_identifier = '1'; RETURN NEW; END $$"
+    )
+    database.execute(
+        "CREATE TRIGGER other BEFORE INSERT OR UPDATE ON tributary.heartbeat"
+        " FOR EACH ROW EXECUTE FUNCTION tributary.other()"
+    )
+
+    def beats() -> bool:
+        beat = latest_heartbeat(services.kafka, services.schemas, names)
+        return beat is not None and beat.system_identifier == "1"
+
+    wait_until(beats, "a heartbeat of another server")
+    services.connect.delete(names.connector)
+    kept = services.source(names.source).capture(names).kept_log
+    assert kept is not None
+    kept.drop()
+    database.execute("DROP TRIGGER other ON tributary.heartbeat")
+    database.execute("DROP FUNCTION tributary.other()")
+
+    staging = {"url": f"sqlite:///{shop.folder}/staging.db"}
+    early.configure(state=staging)
+    told = early.refused("onboard", "--no-bootstrap", orders)
+    assert "has a heartbeat of server 1, of" in told.messages
+    assert told.remedy.startswith("If those heartbeats are not of yours")
+    assert shop.services.connect.connector(names.connector) is None
+
+    source = database.document(shop.folder)["sources"][names.source]
+    own = {**source, "topic_prefix": "own_{tier}"}
+    early.configure(sources={names.source: own}, state=staging)
+    early.done("onboard", "--no-bootstrap", orders)
     early.done("offboard", orders)
 
 

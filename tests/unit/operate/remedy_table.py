@@ -322,6 +322,9 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}second_reader.py::test_a_slot_that_a_killed_command_has_left_is_named": (
         "If another installation uses the slot, or if the state store has lost tables, leave",
     ),
+    f"{_TESTS}second_reader.py::test_topics_of_another_environment_are_left_as_it_says": (
+        "If those heartbeats are not of yours, give this installation topics of its own",
+    ),
     f"{_TESTS}second_reader.py::test_the_connector_of_another_environment_is_left_as_it_says": (
         "If that connector is not yours, leave it, and give this installation names",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +13,17 @@ import yaml
 
 from cdc.capture.onboarded_names import captured_by
 from cdc.config import parse
-from cdc.debezium import CaptureNames, names
+from cdc.debezium import CaptureNames, Heartbeat, names
 from cdc.errors import CaptureError, ConfigError
 from cdc.runtime.progress import NullProgress
+from cdc.sources.source_facts import ServerIdentity
 from cdc.store.table_state import State, TierCapture, transition
 from cdc.store.type_looks import KeptTypeLooks, TypeLook
 from operate import tier_capture
 from operate.capture_names import (
     refuse_edited_names,
     refuse_other_database,
+    refuse_other_installations,
     refuse_other_readers,
     refuse_other_writers,
     refuse_shared_names,
@@ -225,6 +228,46 @@ def test_a_slot_is_the_connectors_that_is_here(
     names = services(tmp_path).capture(NEW)
     made = at(monkeypatch, tmp_path, READ, names.connector)
     refuse_other_readers(made, names)
+    made.close()
+
+
+class Topics:
+    """The heartbeats that are in Kafka, of which the newest is of a server and so many seconds."""
+
+    def __init__(self, server: str, age_s: float) -> None:
+        self.server, self.sent = server, datetime.now(timezone.utc) - timedelta(seconds=age_s)
+
+    def newest_times(self, topics: list[str]) -> dict[str, datetime]:
+        return dict.fromkeys(topics, self.sent)
+
+
+@pytest.mark.parametrize(
+    ("server", "age_s", "refused"),
+    [("prod", 12.0, True), ("prod", 3600.0, False), ("staging", 12.0, False)],
+)
+def test_topics_to_which_another_environment_writes_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str, age_s: float, refused: bool
+) -> None:
+    """Its Kafka Connect is another one, and its slot is on another server: only Kafka shows it."""
+    made = at(monkeypatch, tmp_path, Slot())
+    names, topics = made.capture(NEW), Topics(server, age_s)
+    beat = Heartbeat("s", server, 1, topics.sent, None, 7)
+    monkeypatch.setattr("operate.capture_names.latest_heartbeat", lambda *_: beat)
+    monkeypatch.setattr(Services, "kafka", topics)
+    monkeypatch.setattr(Services, "schemas", None)
+    connect = SimpleNamespace(connector=lambda _: None, configs=dict)
+    monkeypatch.setattr(Services, "connect", connect)
+    on_source = SimpleNamespace(kept_log=Slot())
+    here = ServerIdentity("staging", 1, in_recovery=False)
+    source = SimpleNamespace(capture=lambda _: on_source, identity=lambda: here)
+    monkeypatch.setattr(made, "source", lambda _: source)
+    if refused:
+        with pytest.raises(CaptureError, match="has a heartbeat of server prod, of 12 s ago") as no:
+            refuse_other_installations(made, names, {})
+        assert names.heartbeat_topic in no.value.message
+        assert "set another topic_prefix for source shop" in no.value.remedy
+        register(made, KNOWN)
+    refuse_other_installations(made, names, {})
     made.close()
 
 
