@@ -146,7 +146,7 @@ def test_a_binlogs_capture_that_sends_nothing_is_told_with_its_reason(
     database.lose_log()
     connect.resume(name)
     said = watched.until("failed: ")
-    assert "no longer in the binlog" in said
+    assert "not restarted, since" in said
     assert "tributary bootstrap" in said
 
     connect.delete(name)
@@ -213,7 +213,7 @@ def test_a_large_transaction_arrives_whole_although_the_connector_of_its_binlog_
     database.lose_connection()
     before = end_of(kafka, topic)
     database.execute("UPDATE orders SET v = 2 WHERE id = 1")
-    assert "restarted, time 1 of 8" in watched.until("runs, but has lost its connection")
+    assert "restarted, time 1" in watched.until("runs, but has lost its connection")
     wait_until(partial(grew, kafka, topic, before), "the change", 60)
     watched.until_changes_come()
 
