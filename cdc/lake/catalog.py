@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_BOUNDS = {"hive.metastore.client.socket.timeout": "60s", "hive.metastore.connect.retries": "1"}
-"""Bounds of a request, unless Spark's settings have others. Hive itself waits 600 s, three times.
+_BOUNDS = {
+    "hive.metastore.client.socket.timeout": ("600s", "60s"),
+    "hive.metastore.connect.retries": ("3", "1"),
+}
+"""Bounds of a request: Hive's default, and what replaces it; a team's own setting stays.
 
-Meanwhile no table would be looked at: a metastore that hangs is a warning, not a stop."""
+No table is looked at while a request waits, and a metastore that hangs must only be a warning.
+"""
 _NEXT, _FORMER = "__next", "__former"
 """Suffixes of a table's name for its new and its former entry while the entry is replaced."""
 
@@ -250,10 +254,9 @@ def _hive_conf(spark: SparkSession, metastore: str) -> Any:
         java_class(spark, "java.lang.Class").forName("org.apache.hadoop.hive.conf.HiveConf"),
     )
     conf.set("hive.metastore.uris", metastore)
-    given = spark.sparkContext._jsc.hadoopConfiguration()
-    for name, value in _BOUNDS.items():
-        if given.get(name) is None:
-            conf.set(name, value)
+    for name, (default, bound) in _BOUNDS.items():
+        if conf.get(name) == default:
+            conf.set(name, bound)
     return conf
 
 

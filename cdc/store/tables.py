@@ -56,30 +56,26 @@ table_rows = sa.Table(
 )
 """One row per record of a table, and one per record of a table's next generation (``beside``)."""
 
-run_rows = sa.Table(
-    "tributary_run",
-    metadata,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
-    sa.Column("source", _name(), nullable=False),
-    sa.Column("schema_name", _name(), nullable=False),
-    sa.Column("table_name", _name(), nullable=False),
-    sa.Column("noted_at", sa.Double, nullable=False, index=True),
-    sa.Column("entry", _document(), nullable=False),
-    sa.Index("tributary_run_table", "source", "schema_name", "table_name", "id"),
-)
+
+def _history(name: str) -> sa.Table:
+    """Return the SQL table of one history: entries of tables, each with the time of its note."""
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
+        sa.Column("source", _name(), nullable=False),
+        sa.Column("schema_name", _name(), nullable=False),
+        sa.Column("table_name", _name(), nullable=False),
+        sa.Column("noted_at", sa.Double, nullable=False, index=True),
+        sa.Column("entry", _document(), nullable=False),
+        sa.Index(f"{name}_table", "source", "schema_name", "table_name", "id"),
+    )
+
+
+run_rows = _history("tributary_run")
 """One row per table and run, or per table and hour of earlier runs: the run history."""
 
-state_change_rows = sa.Table(
-    "tributary_state_change",
-    metadata,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
-    sa.Column("source", _name(), nullable=False),
-    sa.Column("schema_name", _name(), nullable=False),
-    sa.Column("table_name", _name(), nullable=False),
-    sa.Column("noted_at", sa.Double, nullable=False, index=True),
-    sa.Column("entry", _document(), nullable=False),
-    sa.Index("tributary_state_change_table", "source", "schema_name", "table_name", "id"),
-)
+state_change_rows = _history("tributary_state_change")
 """One row per change of a table's state, also for records of next generations."""
 
 cost_rows = sa.Table(
