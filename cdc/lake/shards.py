@@ -393,9 +393,9 @@ class ShardTable:
         self._shard = shard
         self._commit = write
 
-    def read(self) -> DataFrame:
-        """Return the shard's rows as of the last commit, with the shard's own columns and types."""
-        rows = read_table(self._spark, self.path).where(
+    def read(self, instant: str | None = None) -> DataFrame:
+        """Return the shard's rows in its own types, as of the last commit or of an instant."""
+        rows = read_table(self._spark, self.path, instant).where(
             column(self._shard.column) == F.lit(self._shard.name)
         )
         latest = self.timeline().latest_offsets()

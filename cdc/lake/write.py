@@ -52,8 +52,8 @@ class FollowedTable(Protocol):
     path: str
     layout: LakeLayout
 
-    def read(self) -> DataFrame:
-        """Return the lake table's rows as of the last commit."""
+    def read(self, instant: str | None = None) -> DataFrame:
+        """Return the lake table's rows as of the last commit or of an instant."""
 
     def timeline(self) -> Timeline:
         """Return the lake table's commits."""
@@ -273,9 +273,9 @@ class LakeTable:
         now = datetime.now(timezone.utc)
         return Retention.of(instants, self._settings.readers_keep_s, now)
 
-    def read(self) -> DataFrame:
-        """Return the lake table as of its last commit, with all meta columns."""
-        return read_table(self._spark, self.path)
+    def read(self, instant: str | None = None) -> DataFrame:
+        """Return the lake table as of its last commit or an instant, with all meta columns."""
+        return read_table(self._spark, self.path, instant)
 
     def timeline(self) -> Timeline:
         """Return the lake table's commits, as of now."""
@@ -491,6 +491,7 @@ def live_rows(rows: DataFrame, layout: LakeLayout) -> DataFrame:
     return rows if layout.soft_delete else rows.filter(column(OP) != "d")
 
 
-def read_table(spark: SparkSession, path: str) -> DataFrame:
-    """Return a Hudi table as of its last commit, with all meta columns."""
-    return spark.read.format("hudi").load(path)
+def read_table(spark: SparkSession, path: str, instant: str | None = None) -> DataFrame:
+    """Return a Hudi table as of its last commit or of an instant, with all meta columns."""
+    reader = spark.read.format("hudi")
+    return (reader if instant is None else reader.option("as.of.instant", instant)).load(path)

@@ -86,8 +86,8 @@ def source_rows(
     return local_frame(spark, values, ddl)
 
 
-def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the lake's rows for ``verify``, with the columns of the schema.
+def as_table(lake: DataFrame, schema: TableSchema, *, also: Sequence[str] = ()) -> DataFrame:
+    """Return the lake's rows for ``verify``, with the columns of the schema and those in ``also``.
 
     Rows that are marked as deleted are left out. A column that the lake lacks is NULL.
     """
@@ -100,7 +100,8 @@ def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
             .cast(column.lake_type)
             .alias(column.name)
             for column in schema.columns
-        )
+        ),
+        *also,
     )
 
 

@@ -11,32 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap.capture_proof import Capture
 from bootstrap.chunks import at_most, chunk_count
-from bootstrap.steps import reaches
-from cdc.capture.recovery import Recovery
-from cdc.debezium import Definitions
-from cdc.errors import LakeError, LostHistoryError, StateError
+from cdc.errors import LakeError, StateError
 from cdc.rows.masking import hidden
-from cdc.run import run_table
 from cdc.run.comparison import frozen
 from cdc.run.published_generation import check_serving
-from cdc.runtime.waiting import wait_while
 from cdc.sources.source_facts import KeyRange
 from cdc.store.table_state import State
 from cdc.store.task_looks import KeptLooks
 from cdc.store.verifications import Verifications, VerifyRecord
 from operate.lifecycle import require
 from operate.verify.compare import ComparedRows, as_table, compare, digests, source_rows, with_keys
+from operate.verify.following import WAIT_S, Following
 from operate.verify.log import LogComparison
 from operate.verify.sampling import Sampler
 from operate.verify.settle import DifferenceKind, Key, Sighting, Suspect, judge, sightings
-from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cdc.config import TableSettings
-    from cdc.run import RunContext, RunResult
+    from cdc.run import RunContext
     from cdc.sources.source_facts import Marker
     from cdc.sources.views import View
     from cdc.store.attempt import Attempt
@@ -52,9 +47,6 @@ MAX_ROUNDS = 12
 
 Keys that still change then are unsettled.
 """
-WAIT_S = 600.0
-"""Bound of each wait for the replica, the capture or the lake, in seconds."""
-_POLL_S = 0.5
 _REPORTED = 1_000
 
 
@@ -220,24 +212,6 @@ def require_published(services: Services, table: TableId) -> tuple[TableRecord, 
     return record, record.attempt
 
 
-def require_attempt(record: TableRecord, attempt: Attempt) -> None:
-    """Check that a table still has the attempt that ``verify`` compares.
-
-    No run brings the rows of a former attempt up to date.
-
-    Raises:
-        StateError: The table was copied again meanwhile, or is being copied.
-    """
-    if record.attempt is None or record.attempt.id != attempt.id:
-        raise StateError(
-            f"another copy has replaced the one of table {record.table} that was being verified"
-            " (`resync` or `bootstrap`)",
-            remedy="Run verify again once the table is incremental: it compares the new copy.",
-            table=record.table,
-            state=record.state.value,
-        )
-
-
 class _TableVerifier:
     """The verification of one table; see :func:`verify_table` for the arguments."""
 
@@ -252,20 +226,8 @@ class _TableVerifier:
         self._settings = self._lake_settings(services)
         self._schema = self._source.schema(self._table, self._settings)
         self._lake = context.lake(record, self._schema, self._settings)
-        self._capture = Capture(
-            table=table,
-            topic=record.topic,
-            names=services.capture_of(record),
-            source=self._source,
-            connect=services.connect,
-            kafka=services.kafka,
-            definitions=Definitions(services.kafka, services.schemas),
-            exactly_once=services.config.connect.exactly_once,
-            recovery=Recovery(
-                services.connect, services.leases, services.store, services.kafka, services.config
-            ),
-            progress=services.progress,
-        )
+        self._capture = Capture.of(context, services.connect, record)
+        self._following = Following(services, context, self._capture, self._attempt)
 
     def _lake_settings(self, services: Services) -> TableSettings:
         """Return the settings that determine which columns are compared.
@@ -330,7 +292,7 @@ class _TableVerifier:
             marker, timeout_s=WAIT_S, progress=self._services.progress
         )
         self._capture.wait_until_captured(marker.position, timeout_s=WAIT_S)
-        self._advance()
+        self._following.advance()
         ranges = self._ranges()
         task = self._services.progress.start(f"compare {self._id}", None, "rows")
         try:
@@ -355,7 +317,7 @@ class _TableVerifier:
             self._settings,
             ranges=self._ranges,
             read_source=self._source_frame,
-            advance=self._advance,
+            advance=self._following.advance,
             wait_s=WAIT_S,
         )
         split, covered, found = comparison.compare()
@@ -426,7 +388,7 @@ class _TableVerifier:
             start = self._source.current_position()
             with Sampler(self._source, self._table, self._schema, keys) as sampler:
                 self._capture.wait_until_captured(start, timeout_s=WAIT_S)
-                self._advance()
+                self._following.advance()
                 lake = as_table(self._lake.read(), self._schema)
                 wanted = with_keys(self._services.spark, lake, self._schema, keys)
                 in_lake = digests(wanted, self._schema)
@@ -439,41 +401,6 @@ class _TableVerifier:
             task.done()
         return sightings(keys, at_source, sampler.absent, in_lake)
 
-    def _advance(self, upto: Mapping[int, int] | None = None) -> None:
-        """Apply changes to the lake table until it has all events before the given offsets.
-
-        Without offsets, all events that the topic now has are applied. If another process holds the
-        table's lease, wait until the run of that process has applied them.
-        """
-        target = upto or self._services.kafka.high_watermarks(self._topic)
-        self._capture.wait_until_readable(target, timeout_s=WAIT_S)
-
-        def behind() -> bool:
-            if self._lake_reached(target):
-                return False
-            record = require(self._services, self._id)
-            require_attempt(record, self._attempt)
-            result = run_table(self._context, record, until=target)
-            if result.error is not None:
-                raise _stopped(self._id, result)
-            return not self._lake_reached(
-                target
-            )  # if another run holds the table, that run gets there
-
-        if wait_while(behind, timeout_s=WAIT_S, poll_s=_POLL_S):
-            raise LakeError(
-                f"the lake table of {self._id} did not reach offsets {target} of topic"
-                f" {self._topic} within {WAIT_S:.0f} s",
-                remedy=f"See `tributary status {self._id}` for what holds it back.",
-                table=self._id,
-                topic=self._topic,
-            )
-
-    def _lake_reached(self, target: Mapping[int, int]) -> bool:
-        """Whether the lake's newest commit has all events before the offsets in ``target``."""
-        latest = self._context.timeline(self._attempt).latest_offsets()
-        return latest is not None and reaches(latest.record.offsets, target)
-
     def _difference(self, suspect: Suspect) -> Difference:
         sighting = suspect.last
         if sighting is None:
@@ -485,14 +412,3 @@ class _TableVerifier:
     def _named(self, key: Key) -> dict[str, object]:
         """Return a differing key's values by the names of the key columns."""
         return dict(zip(self._schema.key, key, strict=True))
-
-
-def _stopped(table: TableId, result: RunResult) -> TributaryError:
-    """Return the error of ``verify`` after a failed run of the table."""
-    error = result.error
-    kind = LostHistoryError if result.state is State.NEEDS_BOOTSTRAP else LakeError
-    return kind(
-        f"table {table} could not be brought up to date: {error.message if error else 'no reason'}",
-        remedy=error.remedy if error else f"See `tributary status {table}`.",
-        table=table,
-    )
