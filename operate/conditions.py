@@ -28,6 +28,7 @@ class Condition(str, Enum):
     HALF_COPIED = "half_copied"
     LOST = "lost"
     DRIFT = "drift"
+    CHECK_FAILED = "check_failed"
     SILENT = "silent"
     OVER_LIMIT = "over_limit"
     EMPTY_STORE = "empty_store"
@@ -46,6 +47,8 @@ MEANINGS: Mapping[Condition, str] = MappingProxyType(
         Condition.LOST: "a table's stream no longer continues from its lake table; the next run"
         " makes it `needs_bootstrap`",
         Condition.DRIFT: "the newest `verify` of a table's copy found differences",
+        Condition.CHECK_FAILED: "a check of a table with `policy: alarm` or `pause` failed at its"
+        " newest result about the data (docs/checks.md)",
         Condition.SILENT: "a capture sends no changes, or `status` names another problem of it",
         Condition.OVER_LIMIT: "a slot holds back more log than the source's `wal_limit.alarm`",
         Condition.EMPTY_STORE: "the state store has no table, but connectors of the configuration"

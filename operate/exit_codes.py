@@ -112,6 +112,11 @@ MEANINGS = (
         needs_bootstrap=_NEEDED,
     ),
     Meaning(
+        ("checks run",),
+        "no check failed, or only such with `policy: report`, or nothing is due",
+        some_failed="a check failed, did not work, or its table could not be checked",
+    ),
+    Meaning(
         _OF_TABLES,
         "done for all tables, or nothing to do",
         some_failed="failed for a table; `onboard --strict`: or left one out",

@@ -18,6 +18,7 @@ from cdc.run import expiring, run_continuously, run_tables, silences
 from cdc.runtime.jvm_guard import end_soon
 from cdc.runtime.spark import cancel_jobs, has_ended
 from cdc.runtime.task_watch import held_cores
+from cdc.store.checks import Checks
 from cdc.store.histories import Histories
 from cdc.store.lease import held_leases
 from cdc.store.quarantine import Quarantine
@@ -25,6 +26,7 @@ from cdc.store.table_state import State
 from cdc.store.verifications import Verifications
 from operate.answers import Answers
 from operate.automatic_resync import Unattended
+from operate.check_status import alarming
 from operate.conditions import Condition, chosen, joined, needs_copy, of_record, of_targets
 from operate.empty_store import empty_store
 from operate.exit_codes import ExitCode, exit_code
@@ -367,9 +369,12 @@ class Runs:
         store = self._services.store
         held, builds = held_leases(store), {build.table: build for build in store.builds()}
         lacking, verified = Quarantine(store).counts(), Verifications(store).all()
+        checks, config = Checks(store).all(), self._services.config
         found: dict[Condition, list[str]] = {}
         for record in self._records():
             conditions = of_record(record, builds.get(record.table), held)
+            if alarming(config, record, checks.get(record.table, {})):
+                conditions.append(Condition.CHECK_FAILED)
             if record.attempt_id is not None:
                 attempt, newest = str(record.attempt_id), verified.get(record.table)
                 conditions += [Condition.QUARANTINED] if lacking.get(attempt) else []

@@ -16,6 +16,8 @@ from cdc.capture.judgement import of_stream
 from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
 from cdc.run import plan
 from cdc.run.predictions import Predictions
+from cdc.store.checks import Checks
+from cdc.store.commit_counts import commit_counts
 from cdc.store.lease import held_leases
 from cdc.store.loss_counts import Loss, Losses
 from cdc.store.quarantine import Quarantine
@@ -24,6 +26,7 @@ from cdc.store.task_looks import KeptLooks
 from cdc.store.verifications import Verifications
 from operate.answers import Answers
 from operate.capture_status import CaptureStatus, capture_status
+from operate.check_status import CheckStatus, statuses
 from operate.conditions import BY_STATE, Condition, half_copied, joined, of_targets, to_json
 from operate.empty_store import EmptyStore, empty_store
 from operate.shards import SharedStatus, shared_tables
@@ -36,6 +39,8 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from cdc.capture.evidence import CaptureEvidence
     from cdc.capture.judgement import Finding
+    from cdc.config import TableSettings
+    from cdc.store.checks import CheckRecord
     from cdc.store.history import RunEntry
     from cdc.store.lease import HeldLease
     from cdc.store.task_looks import TaskLook
@@ -76,6 +81,7 @@ class TableStatus:
         lease: The table's lease; None if no process holds it.
         verified: The newest result of ``verify`` for the table's present copy; None if there is
             none.
+        checks: The configured checks of the table's data, and their newest results.
     """
 
     record: TableRecord
@@ -92,6 +98,7 @@ class TableStatus:
     half_copied: bool = False
     lease: HeldLease | None = None
     verified: VerifyRecord | None = None
+    checks: tuple[CheckStatus, ...] = ()
 
     @property
     def late(self) -> bool:
@@ -108,6 +115,7 @@ class TableStatus:
             Condition.HALF_COPIED: self.half_copied,
             Condition.LOST: self.lost is not None,
             Condition.DRIFT: self.verified is not None and not self.verified.equal,
+            Condition.CHECK_FAILED: any(check.alarms for check in self.checks),
         }
         state = BY_STATE.get(self.record.state)
         return tuple(one for one in Condition if found.get(one) or one is state)
@@ -143,6 +151,7 @@ class TableStatus:
             "events_behind": self.events_behind,
             "quarantined": self.quarantined,
             "verified": None if self.verified is None else _verified_json(self.verified),
+            "checks": [check.to_json() for check in self.checks],
             "lake_size": None if record.size is None else asdict(record.size),
             "reason": record.reason,
             "error": record.error,
@@ -271,6 +280,8 @@ def status(
         *(now, ends, trouble, lacking, evidence, beats, losses, tasks),
         held=held_leases(services.store),
         verified=Verifications(services.store).all(),
+        checks=Checks(services.store).all(),
+        commits=commit_counts(services.store),
         brief=brief,
     )
     builds = {build.table: build for build in services.store.builds()}
@@ -354,6 +365,8 @@ class _SharedFacts:
         tasks: By connector, the newest stored look at the connector's tasks.
         held: The leases that processes hold, by resource.
         verified: The newest result of ``verify``, by table.
+        checks: The newest results of checks, by table and name.
+        commits: Number of commits of runs, by table.
         brief: Whether to leave out the notes that take time for each table.
     """
 
@@ -367,7 +380,14 @@ class _SharedFacts:
     tasks: Mapping[str, TaskLook]
     held: Mapping[str, HeldLease] = field(default_factory=dict)
     verified: Mapping[TableId, VerifyRecord] = field(default_factory=dict)
+    checks: Mapping[TableId, Mapping[str, CheckRecord]] = field(default_factory=dict)
+    commits: Mapping[TableId, int] = field(default_factory=dict)
     brief: bool = False
+
+    def statuses(self, record: TableRecord, settings: TableSettings) -> tuple[CheckStatus, ...]:
+        """Return the configured checks of a table, and their newest results."""
+        known, commits = self.checks.get(record.table, {}), self.commits.get(record.table, 0)
+        return statuses(settings.checks, record, known, now=self.now, commits=commits)
 
 
 def _table(
@@ -381,11 +401,13 @@ def _table(
     notes = [f"the number of events behind is unknown: {trouble}"] if trouble else []
     notes += generation_notes(record, build)
     target = lateness = 0
+    checks: tuple[CheckStatus, ...] = ()
     if record.table.source in services.config.sources:
         notes += [] if look.brief else edit_notes(services, record)
         with _noted(notes):
             settings = services.config.table_settings(record.table)
             target, lateness = settings.freshness_target_s, settings.allowed_lateness_s
+            checks = look.statuses(record, settings)
             if not look.brief:
                 notes += queried_notes(services, record, settings)
             if evidence is not None:
@@ -420,6 +442,7 @@ def _table(
         half_copied=half_copied(record, build, look.held),
         lease=look.held.get(str(record.table)),
         verified=_verified(record, look.verified.get(record.table)),
+        checks=checks,
     )
 
 

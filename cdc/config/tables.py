@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, ByteSize, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from cdc.config.checks import CheckName, CheckSettings, check_conflicts
 from cdc.config.templates import Conflict
 from cdc.config.value_types import (
     Duration,
@@ -210,6 +211,9 @@ class TableSettings(Section):
     """Former generations that stay for readers when a new one is published."""
     hudi: Options = Field(default_factory=dict)
     """Raw overrides of Hudi settings."""
+    checks: dict[CheckName, CheckSettings] = Field(default_factory=dict)
+    """Checks of the table's data, by names of your choice. A check replaces that of the same name
+    in a less specific section."""
 
     @property
     def readers_keep_s(self) -> int:
@@ -269,6 +273,7 @@ class TableSettings(Section):
             found.append((("columns", "as"), reason))
         if self.buckets is not None and self.index in ("bloom", "simple"):
             found.append((("buckets",), f"index {self.index} has no buckets; use index: bucket"))
+        found += check_conflicts(self.checks)
         return found
 
     def _hiding_conflicts(self) -> Iterator[Conflict]:
@@ -351,10 +356,14 @@ def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSet
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """Return a map of settings in which the values of ``over`` replace those of ``base``.
 
-    If both maps have a map under the same key, these two inner maps are merged in the same way.
+    If both maps have a map under the same key, these two inner maps are merged in the same way. A
+    check is replaced as a whole, since its keys depend on its kind.
     """
     merged = dict(base)
     for key, value in over.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merge(merged[key], value) if both else value
+        if both and key == "checks":
+            merged[key] = {**merged[key], **value}
+        else:
+            merged[key] = _merge(merged[key], value) if both else value
     return merged

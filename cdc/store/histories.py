@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, STATE_ENTRIES
 from cdc.store.table_state import State
 from cdc.store.tables import (
+    check_result_rows,
     of_table,
     run_rows,
     schema_change_rows,
@@ -102,7 +103,7 @@ class Histories:
             StateError: The state store cannot be used, or a stored document is not an entry.
         """
         gone = 0
-        for rows in (run_rows, state_change_rows):
+        for rows in (run_rows, state_change_rows, check_result_rows):
             old = rows.c.noted_at < self._store.clock - keep_s
             for _ in range(BATCHES):
                 deleted = self._delete_oldest(rows, old)

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from cdc.errors import StateError
 from cdc.store.actor import Actor
+from cdc.store.commit_counts import add_commits
 from cdc.store.engine import exposed_file, open_engine, shown
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
 from cdc.store.history_rows import Writer
@@ -242,6 +243,7 @@ class Store:
         """
         with self.transaction() as connection:
             self._history(connection).add_run(entry)
+            add_commits(connection, entry.table, entry.commits)
             if cost is not None:
                 _put_cost(connection, entry.table, cost)
 

@@ -143,6 +143,44 @@ verification_rows = sa.Table(
 )
 """One row per table that was ever verified: the newest result."""
 
+check_rows = sa.Table(
+    "tributary_check",
+    metadata,
+    sa.Column("source", _name(), primary_key=True),
+    sa.Column("schema_name", _name(), primary_key=True),
+    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("check_name", _name(50), primary_key=True),
+    sa.Column("record", _document(), nullable=False),
+)
+"""One row per table and check that was ever executed: what its newest results are."""
+
+check_result_rows = sa.Table(
+    "tributary_check_result",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
+    sa.Column("source", _name(), nullable=False),
+    sa.Column("schema_name", _name(), nullable=False),
+    sa.Column("table_name", _name(), nullable=False),
+    sa.Column("check_name", _name(50), nullable=False),
+    sa.Column("noted_at", sa.Double, nullable=False, index=True),
+    sa.Column("result", _document(), nullable=False),
+    sa.Index(
+        "tributary_check_result_check",
+        *("source", "schema_name", "table_name", "check_name", "id"),
+    ),
+)
+"""One row per result of a check: the history of checks."""
+
+commit_count_rows = sa.Table(
+    "tributary_commit_count",
+    metadata,
+    sa.Column("source", _name(), primary_key=True),
+    sa.Column("schema_name", _name(), primary_key=True),
+    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("commits", sa.BigInteger, nullable=False),
+)
+"""One row per table whose runs have committed: the number of commits. It never falls."""
+
 restart_rows = sa.Table(
     "tributary_restart",
     metadata,

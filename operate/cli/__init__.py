@@ -11,6 +11,7 @@ import typer
 
 from cdc.runtime.jvm_guard import end_soon
 from operate.cli import (
+    checks,
     demo,
     generations,
     history,
@@ -47,6 +48,7 @@ for _module in (
         history,
         schema,
         quarantine,
+        checks,
         metrics,
         stack,
         demo,

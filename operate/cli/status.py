@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cdc.store.history import RunEntry
     from cdc.store.verifications import VerifyRecord
     from operate.capture_status import CaptureStatus
+    from operate.check_status import CheckStatus
     from operate.empty_store import EmptyStore
     from operate.shards import SharedStatus
     from operate.status import Status, TableStatus
@@ -176,8 +177,26 @@ def _show_messages(renderer: Renderer, table: TableStatus) -> None:
         renderer.line(f"  What to do: run `tributary quarantine list {record.table}`")
     if table.verified is not None and not table.verified.equal:
         _show_unequal(renderer, record.table, table.verified)
+    for check in table.checks:
+        if check.alarms:
+            _show_failed_check(renderer, record.table, check)
     for note in table.notes:
         renderer.line(f"{record.table}: {note}")
+
+
+def _show_failed_check(renderer: Renderer, table: TableId, check: CheckStatus) -> None:
+    result = None if check.record is None else check.record.conclusive
+    if result is None:
+        return
+    renderer.line(
+        f"{table}: check {check.name} failed at {result.finished_at:%Y-%m-%d %H:%M:%S} UTC:"
+        f" {result.detail}",
+        style="bold red",
+    )
+    renderer.line(
+        "  What to do: correct the rows or the check, then run"
+        f" `tributary checks run {table} --name {check.name}`"
+    )
 
 
 def _show_unequal(renderer: Renderer, table: TableId, verified: VerifyRecord) -> None:

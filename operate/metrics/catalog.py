@@ -166,6 +166,30 @@ DRIFT = _of_table(
     *("rows", _STORE, "kind"),
 )
 
+CHECK_OUTCOME = _of_table(
+    "check_outcome",
+    "1 for the outcome of the check's newest execution: `passed`, `failed`, `skipped` or `error`.",
+    *(_BOOL, _STORE, "check", "outcome"),
+)
+CHECK_FAILED = _of_table(
+    "check_failed",
+    "Whether the check failed at its newest result about the data, `passed` or `failed`. `policy`"
+    " is `report`, `alarm` or `pause`.",
+    *(_BOOL, _STORE, "check", "policy"),
+)
+CHECK_DUE = _of_table(
+    "check_due",
+    "Whether the check is due by its schedule, and was not executed since or did not work. A check"
+    " without a schedule has no series.",
+    *(_BOOL, "state store, tributary.yaml", "check"),
+)
+CHECK_AT = _of_table(
+    "check_timestamp_seconds", "When the check last ended.", *(_MOMENT, _STORE, "check")
+)
+CHECK_PASSED_AT = _of_table(
+    "check_success_timestamp_seconds", "When the check last passed.", *(_MOMENT, _STORE, "check")
+)
+
 TABLES = Metric("tables", "Tables on the plan.", "tables", _STORE)
 WITHOUT_TABLES = Metric(
     "connectors_without_tables",
@@ -282,6 +306,7 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
             *(QUARANTINED, ERROR, FAILURES, LOST, ABANDONED, LEASE),
             *(RUN_AT, RUN_SECONDS, RUN_COMMITS, RUN_RECORDS, LAKE),
             *(VERIFY_AT, VERIFY_EQUAL_AT, VERIFY_SECONDS, DRIFT, SHARED_FRESHNESS),
+            *(CHECK_OUTCOME, CHECK_FAILED, CHECK_DUE, CHECK_AT, CHECK_PASSED_AT),
             *(TABLES, WITHOUT_TABLES),
         ),
     ),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cdc.config import Config
     from cdc.store.history import RunEntry
     from operate.capture_status import CaptureStatus
+    from operate.check_status import CheckStatus
     from operate.metrics.facts import Facts
     from operate.status import Status, TableStatus
 
@@ -133,6 +134,20 @@ def _add_table(found: _Families, table: TableStatus, run: RunEntry | None) -> No
         found.add(m.VERIFY_SECONDS, verified.seconds, *labels)
         for kind, rows in verified.differences.items():
             found.add(m.DRIFT, rows, *labels, kind)
+    for check in table.checks:
+        _add_check(found, check, labels)
+
+
+def _add_check(found: _Families, check: CheckStatus, labels: tuple[str, str, str]) -> None:
+    if check.settings.scheduled:
+        found.add(m.CHECK_DUE, check.due, *labels, check.name)
+    if check.record is None:
+        return
+    newest = check.record.newest
+    found.add(m.CHECK_OUTCOME, 1, *labels, check.name, newest.outcome)
+    found.add(m.CHECK_FAILED, check.failed, *labels, check.name, check.settings.policy)
+    found.add(m.CHECK_AT, newest.finished_at, *labels, check.name)
+    found.add(m.CHECK_PASSED_AT, check.record.passed_at, *labels, check.name)
 
 
 def _add_run(found: _Families, run: RunEntry, labels: tuple[str, str, str]) -> None:

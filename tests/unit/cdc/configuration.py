@@ -79,6 +79,34 @@ _TABLE = {
     "index": "bucket",
     "buckets": 4,
     "hudi": {"hoodie.parquet.compression.codec": "zstd"},
+    "checks": {
+        "countries": {
+            "kind": "accepted_values",
+            "enabled": True,
+            "policy": "pause",
+            "cron": "30 2 * * 1-5",
+            "zone": "Europe/Zurich",
+            "every_commits": 50,
+            "columns": ["country"],
+            "values": ["CH", "DE"],
+        },
+        "rates": {"kind": "range", "columns": ["rate"], "min": 0, "max": "99.5"},
+        "customers": {
+            "kind": "reference",
+            "columns": ["customer"],
+            "references": {"table": "public.customers", "columns": ["id"]},
+        },
+        "daily": {
+            "kind": "volume",
+            "time_column": "sold_at",
+            "period": "1d",
+            "settle": "2h",
+            "history": 14,
+            "least": 0.8,
+            "most": 1.5,
+        },
+        "fresh": {"kind": "freshness", "max_age": "1h"},
+    },
 }
 
 

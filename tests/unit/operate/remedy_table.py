@@ -45,6 +45,14 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     "test_a_run_checks_the_files_of_a_commit_that_another_process_wrote": (
         "Was the lake copied while it was written",
     ),
+    "tests/unit/operate/data_checks/test_command.py::"
+    "test_a_failure_of_policy_pause_pauses_the_table_and_others_do_not": (
+        "Correct the rows or the check, then run",
+    ),
+    "tests/unit/operate/data_checks/test_command.py::"
+    "test_the_commands_print_results_and_end_with_their_exit_code": (
+        "`tributary checks list` lists the checks",
+    ),
     "tests/unit/operate/metrics/test_scrape.py::test_a_port_in_use_is_an_error_with_a_remedy": (
         "Choose another port with --port",
     ),

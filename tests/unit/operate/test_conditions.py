@@ -17,10 +17,12 @@ from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from cdc.config import parse as read
+from cdc.config.checks import CheckSettings
 from cdc.errors import KafkaError
 from cdc.run import Silence
 from cdc.runtime.progress import NullProgress
 from cdc.store.attempt import Attempt
+from cdc.store.checks import after
 from cdc.store.lease import Lease, held_leases
 from cdc.store.quarantine import Quarantine, Quarantined
 from cdc.store.table_state import Cause, State, TableRecord, transition
@@ -28,6 +30,7 @@ from cdc.store.verifications import Verifications, VerifyRecord
 from operate import conditions, exit_codes
 from operate import status as status_module
 from operate.capture_status import CaptureStatus
+from operate.check_status import CheckStatus
 from operate.cli import app
 from operate.conditions import Condition, UnknownConditionError, half_copied, of_record, parse
 from operate.context import Services
@@ -38,6 +41,7 @@ from operate.targets import Shortfall
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
+from tests.unit.cdc.store.test_checks import FAILED
 from tests.unit.operate.test_docs import text
 
 ATTEMPT = Attempt(UUID(int=1), NOW, "path", start_offsets={0: 1}, handoff_offsets={0: 2})
@@ -126,6 +130,11 @@ def shown(record: TableRecord, **facts: Any) -> TableStatus:
     return TableStatus(record, 0, NOW, 5.0, 900, **facts)
 
 
+def failed_check(policy: str) -> CheckStatus:
+    settings = CheckSettings(kind="not_null", columns=("id",), policy=policy)
+    return CheckStatus("keys", settings, after(None, FAILED), due=False)
+
+
 DIFFERENT = VerifyRecord(str(UUID(int=1)), NOW, 9, {"missing": 2}, "0/9", 1.5)
 FOLLOWED = of_state(State.INCREMENTAL)
 
@@ -139,6 +148,9 @@ FOLLOWED = of_state(State.INCREMENTAL)
         (shown(FOLLOWED, quarantined=2), ["quarantined"]),
         (shown(FOLLOWED, half_copied=True), ["half_copied"]),
         (shown(FOLLOWED, verified=DIFFERENT), ["drift"]),
+        (shown(FOLLOWED, checks=(failed_check("alarm"),)), ["check_failed"]),
+        (shown(FOLLOWED, checks=(failed_check("pause"),)), ["check_failed"]),
+        (shown(FOLLOWED, checks=(failed_check("report"),)), []),
         (shown(FOLLOWED, lost=cast("Any", KafkaError("gone", remedy="wait"))), ["lost"]),
         (shown(of_state(State.PAUSED), quarantined=2), ["paused", "quarantined"]),
         (shown(of_state(State.FAILED)), ["failed"]),

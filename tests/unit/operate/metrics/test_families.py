@@ -10,13 +10,16 @@ import yaml
 
 from cdc.capture.evidence import ConnectorHealth
 from cdc.config import Config, parse
+from cdc.config.checks import CheckSettings
 from cdc.connect import ConnectorStatus
 from cdc.connect.worker_status import TaskStatus
 from cdc.log.position import Lsn
 from cdc.run.schedule import Rules
 from cdc.sources.mysql.binlog import NoBinlog
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
+from cdc.store.checks import after
 from operate.capture_status import CaptureStatus
+from operate.check_status import CheckStatus
 from operate.forecast import Forecast
 from operate.metrics import catalog
 from operate.metrics.facts import Facts
@@ -26,6 +29,7 @@ from operate.targets import Need, Shortfall
 from schemas.table import TableId
 from tests.records import table_record
 from tests.unit.cdc.configuration import minimal
+from tests.unit.cdc.store.test_checks import BROKEN, FAILED, PASSED
 from tests.unit.operate.test_docs import text
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
@@ -120,6 +124,27 @@ def test_what_is_not_known_has_no_series(config: Config) -> None:
     for name in ("events_behind", "freshness_seconds", "complete_timestamp_seconds", "failures"):
         assert f"table_{name} {ORDERS}" not in found
     assert "tier_events_behind" not in found
+
+
+def test_a_check_shows_its_outcome_and_whether_the_data_failed(config: Config) -> None:
+    settings = CheckSettings(kind="not_null", columns=("id",), cron="0 3 * * *")
+    record = after(after(None, PASSED), FAILED)
+    broken = CheckStatus("keys", settings, after(record, BROKEN), due=True)
+    asked = CheckStatus("asked", CheckSettings(kind="freshness"), None, due=False)
+    status = Status((replace(table(ORDERS, 0), checks=(broken, asked)),), ())
+    found = {
+        name.removeprefix("table_check_"): value
+        for name, value in shown(config, status).items()
+        if name.startswith("table_check_")
+    }
+    at = PASSED.finished_at.timestamp()
+    assert found == {
+        f"outcome {ORDERS} keys error": 1,
+        f"failed {ORDERS} keys alarm": 1,
+        f"due {ORDERS} keys": 1,
+        f"timestamp_seconds {ORDERS} keys": at,
+        f"success_timestamp_seconds {ORDERS} keys": at,
+    }
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:

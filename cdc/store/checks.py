@@ -1,0 +1,216 @@
+"""Stores the results of checks: the newest ones of each check, and their history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.errors import StateError
+from cdc.store.actor import Actor
+from cdc.store.documents import Codec, Part
+from cdc.store.table_state import STORE_REMEDY
+from cdc.store.tables import check_result_rows, check_rows, named, of_table
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.store.state_store import Store
+
+Outcome = Literal["passed", "failed", "skipped", "error"]
+"""How a check ended.
+
+``skipped``: the table could not be checked now. ``error``: the check itself did not work. Neither
+says anything about the data.
+"""
+
+
+@dataclass(frozen=True)
+class CheckResult(Part):
+    """One result of a check, without values of rows.
+
+    Args:
+        table: The table.
+        check: The check's name.
+        kind: What was checked: a kind of `cdc.config.checks`.
+        policy: What follows from a failure, as configured at that time.
+        attempt: Identity of the attempt whose lake table was checked; empty without one.
+        started_at: When the check began, by the state store's clock.
+        finished_at: When the check ended, by the state store's clock.
+        outcome: How it ended.
+        counts: What was counted, for example ``rows`` and, by name of a column, its violations.
+        detail: The result in words, without values of rows.
+        instant: Hudi's instant as of which the rows were read; empty if no rows were read.
+        commits: Number of commits of the table's runs before the check began.
+        by: The command that executed the check.
+        format: Version of this document.
+    """
+
+    table: TableId
+    check: str
+    kind: str
+    policy: str
+    attempt: str
+    started_at: datetime
+    finished_at: datetime
+    outcome: Outcome
+    counts: Mapping[str, int]
+    detail: str
+    instant: str
+    commits: int
+    by: Actor
+    format: Literal[1] = 1
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether the result says something about the data."""
+        return self.outcome in ("passed", "failed")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        return {
+            "table": str(self.table),
+            "check": self.check,
+            "kind": self.kind,
+            "policy": self.policy,
+            "started_at": self.started_at.isoformat(),
+            "finished_at": self.finished_at.isoformat(),
+            "outcome": self.outcome,
+            "counts": dict(self.counts),
+            "detail": self.detail,
+            "instant": self.instant or None,
+            "by": self.by.to_json(),
+        }
+
+
+@dataclass(frozen=True)
+class CheckRecord(Part):
+    """The newest results of one check of a table.
+
+    Args:
+        newest: The newest result.
+        conclusive: The newest result that says something about the data; None if there is none.
+        passed_at: When the check last passed; None if it never did.
+        format: Version of this document.
+    """
+
+    newest: CheckResult
+    conclusive: CheckResult | None = None
+    passed_at: datetime | None = None
+    format: Literal[1] = 1
+
+    @property
+    def failed(self) -> bool:
+        """Whether the newest result that says something about the data is a failure."""
+        return self.conclusive is not None and self.conclusive.outcome == "failed"
+
+
+CHECK_RESULTS = Codec(CheckResult, error=StateError, remedy=STORE_REMEDY)
+"""The codec of the state store's results of checks."""
+CHECK_RECORDS = Codec(CheckRecord, error=StateError, remedy=STORE_REMEDY)
+"""The codec of the state store's newest results of checks."""
+
+
+def after(earlier: CheckRecord | None, result: CheckResult) -> CheckRecord:
+    """Return the newest results of a check after one more result."""
+    known = CheckRecord(result) if earlier is None else replace(earlier, newest=result)
+    if not result.conclusive:
+        return known
+    passed_at = result.finished_at if result.outcome == "passed" else known.passed_at
+    return replace(known, conclusive=result, passed_at=passed_at)
+
+
+class Checks:
+    """The results of checks, which all processes of a state store share.
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def all(self) -> dict[TableId, dict[str, CheckRecord]]:
+        """Return the newest results of all checks by table and name, in one statement.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not a result.
+        """
+        with self._store.transaction() as connection:
+            rows = connection.execute(sa.select(check_rows)).all()
+        found: dict[TableId, dict[str, CheckRecord]] = {}
+        for row in rows:
+            table = TableId(row.source, row.schema_name, row.table_name)
+            found.setdefault(table, {})[row.check_name] = _record(row, table)
+        return found
+
+    def of(self, table: TableId, check: str) -> CheckRecord | None:
+        """Return the newest results of one check; None if it was never executed.
+
+        Raises:
+            StateError: The state store cannot be used, or the stored document is not a result.
+        """
+        query = sa.select(check_rows).where(_of_check(check_rows, table, check))
+        with self._store.transaction() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else _record(row, table)
+
+    def last(self, table: TableId, check: str, count: int) -> list[CheckResult]:
+        """Return the newest results of a check about the data that the history has, newest first.
+
+        Args:
+            table: The table.
+            check: The check's name.
+            count: Maximum number of results.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not a result.
+        """
+        rows = check_result_rows
+        query = sa.select(rows.c.result).where(_of_check(rows, table, check))
+        name = f"a result of check {check} of table {table}"
+        found: list[CheckResult] = []
+        with self._store.transaction() as connection:
+            for row in connection.execute(query.order_by(rows.c.id.desc())):
+                result = CHECK_RESULTS.read(row.result, name, table=table)
+                found += [result] if result.conclusive else []
+                if len(found) == count:
+                    break
+        return found
+
+    def keep(self, result: CheckResult) -> CheckRecord:
+        """Add a result to the history, and store it as the check's newest one.
+
+        The caller holds the lease of the table's checks, so no other process adds one meanwhile.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        table, check = result.table, result.check
+        record = after(self.of(table, check), result)
+        text = {"record": CHECK_RECORDS.write(record)}
+        again = sa.update(check_rows).where(_of_check(check_rows, table, check)).values(**text)
+        row = {**named(table), "check_name": check}
+        note = {"noted_at": self._store.clock, "result": CHECK_RESULTS.write(result)}
+        for _ in range(2):
+            try:
+                with self._store.transaction() as connection:
+                    if connection.execute(again).rowcount != 1:
+                        connection.execute(sa.insert(check_rows).values(**row, **text))
+                    connection.execute(sa.insert(check_result_rows).values(**row, **note))
+            except IntegrityError:  # a process whose lease has expired has just stored the first
+                continue
+            break
+        return record
+
+
+def _of_check(rows: sa.Table, table: TableId, check: str) -> sa.ColumnElement[bool]:
+    return of_table(rows, table) & (rows.c.check_name == check)
+
+
+def _record(row: Any, table: TableId) -> CheckRecord:
+    name = f"the newest result of check {row.check_name} of table {table}"
+    return CHECK_RECORDS.read(row.record, name, table=table)

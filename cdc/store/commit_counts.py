@@ -1,0 +1,46 @@
+"""Counts the commits of each table's runs, so that a check can be due after a number of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from cdc.store.tables import MYSQL, commit_count_rows, named
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from cdc.store.state_store import Store
+
+
+def add_commits(connection: Connection, table: TableId, commits: int) -> None:
+    """Add a run's commits to the count of its table, in one statement; do nothing without commits.
+
+    A run of the table and a run of its next generation hold different leases, so both processes can
+    count at the same time.
+    """
+    if not commits:
+        return
+    row, rows = {**named(table), "commits": commits}, commit_count_rows
+    more = {"commits": rows.c.commits + commits}
+    dialect = connection.dialect.name
+    if dialect in MYSQL:
+        connection.execute(mysql.insert(rows).values(**row).on_duplicate_key_update(**more))
+        return
+    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    new = insert(rows).values(**row)
+    connection.execute(new.on_conflict_do_update(index_elements=list(rows.primary_key), set_=more))
+
+
+def commit_counts(store: Store) -> dict[TableId, int]:
+    """Return the number of commits of each table's runs, in one statement.
+
+    Raises:
+        StateError: The state store cannot be used.
+    """
+    with store.transaction() as connection:
+        found = connection.execute(sa.select(commit_count_rows)).all()
+    return {TableId(row.source, row.schema_name, row.table_name): row.commits for row in found}

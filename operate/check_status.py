@@ -1,0 +1,173 @@
+"""Decides, with pure functions, which checks of a table's data are due, and which have failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+
+from cdc.errors import ConfigError
+from cdc.store.table_state import RESUMABLE, State
+
+if TYPE_CHECKING:
+    from cdc.config import Config
+    from cdc.config.checks import CheckSettings
+    from cdc.store.checks import CheckRecord, CheckResult
+    from cdc.store.table_state import TableRecord
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What decides whether the checks of a table are due.
+
+    Args:
+        now: The time by the state store's clock.
+        since: When the table's copy began. A check that has no result is due from the first time
+            of its cron expression after this time.
+        commits: Number of commits of the table's runs so far.
+    """
+
+    now: datetime
+    since: datetime
+    commits: int = 0
+
+
+@dataclass(frozen=True)
+class CheckStatus:
+    """A configured check of a table, and its newest results.
+
+    Args:
+        name: The check's name.
+        settings: The check's settings.
+        record: The newest results; None if there is none for this kind of check.
+        due: Whether the check is due by its schedule.
+    """
+
+    name: str
+    settings: CheckSettings
+    record: CheckRecord | None
+    due: bool
+
+    @property
+    def failed(self) -> bool:
+        """Whether the check failed at its newest result about the data."""
+        return self.record is not None and self.record.failed
+
+    @property
+    def alarms(self) -> bool:
+        """Whether the check failed, and its policy makes that a condition of the table."""
+        return self.failed and self.settings.alarms
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the check and its newest results as plain values."""
+        record = self.record
+        concluded = None if record is None else record.conclusive
+        return {
+            "check": self.name,
+            "kind": self.settings.kind,
+            "policy": self.settings.policy,
+            "scheduled": self.settings.scheduled,
+            "due": self.due,
+            "failed": self.failed,
+            "newest": None if record is None else record.newest.to_json(),
+            "conclusive": None if concluded is None else concluded.to_json(),
+            "passed_at": None if record is None else record.passed_at,
+        }
+
+
+def readable(record: TableRecord) -> bool:
+    """Whether readers see the copy that the record names, so that its data can be checked."""
+    state = record.resume_to if record.state in RESUMABLE else record.state
+    return state is State.INCREMENTAL and record.attempt is not None
+
+
+def is_due(check: CheckSettings, done: CheckResult | None, moment: Moment) -> bool:
+    """Return whether a check is due.
+
+    Args:
+        check: The check's settings.
+        done: The newest result that says something about the data; None without one. A check that
+            did not work stays due.
+        moment: The time, and what has happened in the table.
+    """
+    if not check.scheduled:
+        return False
+    if check.cron is not None:
+        start = moment.since if done is None else done.started_at
+        if _next_time(check.cron, check.zone, start) <= moment.now:
+            return True
+    return check.every_commits is not None and (
+        moment.commits - (0 if done is None else done.commits) >= check.every_commits
+    )
+
+
+@lru_cache(maxsize=65_536)
+def _next_time(cron: str, zone: str, after: datetime) -> datetime:
+    """Return the first time after ``after`` that a cron expression matches in a time zone."""
+    return next(CronSim(cron, after.astimezone(ZoneInfo(zone))))
+
+
+def statuses(
+    checks: Mapping[str, CheckSettings],
+    record: TableRecord,
+    known: Mapping[str, CheckRecord],
+    *,
+    now: datetime,
+    commits: int,
+) -> tuple[CheckStatus, ...]:
+    """Return the status of each enabled check of a table, by name.
+
+    A result of `verify` counts only for the copy that it has compared. A result of a check that had
+    another kind then does not count.
+
+    Args:
+        checks: The table's checks, by name.
+        record: The table's record.
+        known: The newest results of the table's checks, by name.
+        now: The time by the state store's clock.
+        commits: Number of commits of the table's runs.
+    """
+    found = []
+    for name, check in sorted(checks.items()):
+        if not check.enabled:
+            continue
+        results = known.get(name)
+        if results is not None and not _still_counts(check, record, results):
+            results = None
+        due = False
+        if record.attempt is not None and readable(record):
+            moment = Moment(now, record.attempt.started_at, commits)
+            due = is_due(check, None if results is None else results.conclusive, moment)
+        found.append(CheckStatus(name, check, results, due))
+    return tuple(found)
+
+
+def _still_counts(check: CheckSettings, record: TableRecord, results: CheckRecord) -> bool:
+    newest = results.newest
+    if newest.kind != check.kind:
+        return False
+    return check.kind != "verify" or newest.attempt in ("", str(record.attempt_id))
+
+
+def alarming(config: Config, record: TableRecord, known: Mapping[str, CheckRecord]) -> bool:
+    """Return whether a failed check is a condition of its table.
+
+    Args:
+        config: The configuration, which has the table's checks. If the table's settings cannot
+            work, no check counts: the table's runs report the reason.
+        record: The table's record.
+        known: The newest results of the table's checks, by name.
+    """
+    if not known:
+        return False
+    try:
+        checks = config.table_settings(record.table).checks
+    except ConfigError:
+        return False
+    now = record.updated_at  # whether a check is due does not matter here
+    return any(one.alarms for one in statuses(checks, record, known, now=now, commits=0))

@@ -1,0 +1,1 @@
+"""``checks``: executes the checks of tables' data, and keeps their results."""

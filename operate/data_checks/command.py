@@ -1,0 +1,307 @@
+"""Executes the checks of tables: those that are due, those with a name, or all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cdc.errors import ConfigError, LeaseHeldError, PausedByPolicyError
+from cdc.store.actor import Actor
+from cdc.store.checks import CheckResult, Checks
+from cdc.store.commit_counts import commit_counts
+from cdc.store.table_state import Cause, State, transition
+from operate.check_status import CheckStatus, readable, statuses
+from operate.data_checks.findings import Finding, freshness, volume
+from operate.lifecycle import LEASE_WAIT_S, require
+from operate.status import status
+from operate.table_outcome import Outcome, as_unexpected_error, for_each
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.config.checks import CheckSettings
+    from cdc.run import RunContext
+    from cdc.store.table_state import TableRecord
+    from operate.context import Services
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+_WITHOUT_SPARK = frozenset({"freshness"})
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which checks of the chosen tables a command executes.
+
+    Args:
+        everything: Whether all enabled checks are executed, and not only those that are due.
+        names: Only checks of these names, whether they are due or not; empty for all names.
+    """
+
+    everything: bool = False
+    names: frozenset[str] = frozenset()
+
+    def chosen(self, known: Iterable[CheckStatus]) -> dict[str, CheckSettings]:
+        """Return the wanted ones of a table's checks, by name."""
+        if self.names:
+            return {one.name: one.settings for one in known if one.name in self.names}
+        return {one.name: one.settings for one in known if self.everything or one.due}
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What the checks of a command have found.
+
+    Args:
+        results: The results, in the order of the tables.
+        outcomes: The tables whose checks could not be executed, and those that a check has paused.
+    """
+
+    results: list[CheckResult] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check that is more than a report failed, or a check did not work."""
+        return any(outcome.failed for outcome in self.outcomes) or any(
+            one.outcome == "error" or (one.outcome == "failed" and one.policy != "report")
+            for one in self.results
+        )
+
+
+def known_checks(
+    services: Services, tables: Sequence[TableId]
+) -> dict[TableId, tuple[CheckStatus, ...]]:
+    """Return the enabled checks of tables on the plan with their newest results, by table.
+
+    Raises:
+        ConfigError: A table's settings cannot work.
+        StateError: The state store cannot be used.
+    """
+    store = services.store
+    results, commits, now = Checks(store).all(), commit_counts(store), store.now()
+    return {
+        record.table: statuses(
+            services.config.table_settings(record.table).checks,
+            record,
+            results.get(record.table, {}),
+            now=now,
+            commits=commits.get(record.table, 0),
+        )
+        for record in store.tables()
+        if record.table in set(tables) and record.state is not State.RETIRED
+    }
+
+
+def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) -> Executed:
+    """Execute checks of tables, ``spark.parallel_tables`` tables at a time; keep the results.
+
+    Spark is started only if a check needs it. A table whose checks another process executes now is
+    left to that process.
+
+    Raises:
+        ConfigError: A table's settings cannot work, or no table has a check of a given name.
+        StateError: The state store cannot be used.
+    """
+    known = known_checks(services, tables)
+    if missing := wanted.names - {one.name for found in known.values() for one in found}:
+        raise ConfigError(
+            f"none of the tables has a check named {', '.join(sorted(missing))}",
+            remedy="`tributary checks list` lists the checks of all tables.",
+            field="checks",
+        )
+    plans = {table: wanted.chosen(found) for table, found in known.items()}
+    plans = {table: checks for table, checks in plans.items() if checks}
+    kinds = {check.kind for checks in plans.values() for check in checks.values()}
+    context = services.run_context if kinds - _WITHOUT_SPARK else None
+    found: dict[TableId, list[CheckResult]] = {}
+
+    def one(table: TableId) -> Outcome:
+        executor = _TableChecks(services, context, table, found.setdefault(table, []))
+        try:
+            with services.leases.hold(f"the checks of table {table}"):
+                # Another process can have executed them since the command has begun.
+                checks = wanted.chosen(known_checks(services, [table]).get(table, ()))
+                return executor.execute({n: c for n, c in checks.items() if n in plans[table]})
+        except LeaseHeldError:
+            return Outcome(table, "is being checked by another process", unchanged=True)
+
+    parallel = min(services.config.spark.parallel_tables, max(1, len(plans)))
+    outcomes = for_each(list(plans), one, action="check", parallel=parallel)
+    return Executed(
+        [result for table in plans for result in found.get(table, ())],
+        [outcome for outcome in outcomes if outcome.failed or not outcome.unchanged],
+    )
+
+
+class _TableChecks:
+    """Executes checks of one table; see :func:`run_checks`.
+
+    Args:
+        services: The services of the command.
+        context: The context of runs; None if no check needs Spark.
+        table: The table.
+        results: Gets each result.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        context: RunContext | None,
+        table: TableId,
+        results: list[CheckResult],
+    ) -> None:
+        self._services, self._context, self._table = services, context, table
+        self._results = results
+        self._instants: dict[str, str] = {}
+
+    def execute(self, checks: Mapping[str, CheckSettings]) -> Outcome:
+        """Execute the checks, keep their results, and pause the table if a failure asks for it."""
+        record = require(self._services, self._table)
+        commits = commit_counts(self._services.store).get(self._table, 0)
+        for group in _groups(checks):
+            began = self._services.store.now()
+            findings = self._group(record, {name: checks[name] for name in group}, began)
+            for name in group:
+                self._keep(record, name, checks[name], findings[name], (began, commits))
+        outcome = Outcome(self._table, "checked", record.state, unchanged=True)
+        for result in self._results:
+            if result.outcome == "failed" and result.policy == "pause":
+                outcome = pause(self._services, result)
+        return outcome
+
+    def _group(
+        self, record: TableRecord, checks: Mapping[str, CheckSettings], now: datetime
+    ) -> dict[str, Finding]:
+        """Return the findings of checks that are executed together."""
+        if not readable(record):
+            reason = Finding("skipped", f"the table is {record.state.value}")
+            return dict.fromkeys(checks, reason)
+        try:
+            return self._found(record, checks, now)
+        except TributaryError as error:
+            return dict.fromkeys(checks, Finding("error", error.message))
+        except Exception as error:  # noqa: BLE001 - unforeseen, and still only these checks'
+            unexpected = as_unexpected_error(self._table, error)
+            _log.warning("%s", unexpected, exc_info=True)
+            # The error's own text can have values of rows.
+            reason = Finding("error", f"unexpected {type(error).__name__}; the log has the whole")
+            return dict.fromkeys(checks, reason)
+
+    def _found(
+        self, record: TableRecord, checks: Mapping[str, CheckSettings], now: datetime
+    ) -> dict[str, Finding]:
+        (name, check), *_ = checks.items()
+        context = self._context
+        if check.kind == "freshness":
+            return {name: self._freshness(check)}
+        if context is None or record.attempt is None:
+            raise AssertionError("a check of rows has a session, and its table a copy")
+        if check.kind == "reference":
+            from operate.data_checks.references import check_reference
+
+            found, instant = check_reference(self._services, context, self._table, check)
+            self._instants[name] = instant
+            return {name: found}
+        if check.kind == "verify":
+            return {name: self._verified(name, context)}
+        from operate.data_checks.lake_rows import lake_rows
+        from operate.data_checks.rows import check_rows
+
+        lake = lake_rows(context, record, record.attempt)
+        self._instants |= dict.fromkeys(checks, lake.instant)
+        findings = check_rows(lake.rows, lake.schema, checks, now=now)
+        for one, settings in checks.items():
+            if settings.kind == "volume" and findings[one].outcome == "passed":
+                past = Checks(self._services.store).last(
+                    self._table, one, settings.history * _REPEATED
+                )
+                findings[one] = volume(settings, findings[one].counts, past)
+        return findings
+
+    def _freshness(self, check: CheckSettings) -> Finding:
+        (shown,) = status(self._services, [self._table], brief=True).tables
+        return freshness(check, shown.freshness_s, shown.target_s)
+
+    def _verified(self, name: str, context: RunContext) -> Finding:
+        from operate.verify.table import verify_table
+
+        found = verify_table(self._services, context, self._table)
+        self._instants[name] = found.instant
+        counts = {"rows": found.rows_compared, **found.counts}
+        shown = f"{found.rows_compared:,} rows compared, up to source position {found.position}"
+        if found.equal:
+            return Finding("passed", shown, counts)
+        if not found.difference_count:
+            reason = f"{found.unsettled_count:,} rows kept changing; {shown}"
+            return Finding("error", reason, counts)
+        listed = ", ".join(f"{number:,} {kind}" for kind, number in found.counts.items())
+        return Finding("failed", f"{listed}; {shown}", counts)
+
+    def _keep(
+        self,
+        record: TableRecord,
+        name: str,
+        check: CheckSettings,
+        finding: Finding,
+        began: tuple[datetime, int],
+    ) -> None:
+        """Store a result; ``began`` is when the check began, and after how many commits."""
+        store = self._services.store
+        result = CheckResult(
+            table=self._table,
+            check=name,
+            kind=check.kind,
+            policy=check.policy,
+            attempt="" if record.attempt_id is None else str(record.attempt_id),
+            started_at=began[0],
+            finished_at=store.now(),
+            outcome=finding.outcome,
+            counts=dict(finding.counts),
+            detail=finding.detail,
+            instant=self._instants.get(name, ""),
+            commits=began[1],
+            by=Actor.current(),
+        )
+        Checks(store).keep(result)
+        self._results.append(result)
+
+
+_REPEATED = 4
+"""How many results of one period a volume check may have before its history becomes shorter."""
+
+
+def _groups(checks: Mapping[str, CheckSettings]) -> list[list[str]]:
+    """Return the names of checks that are executed together: all checks of rows in one pass."""
+    alone = [[name] for name, one in checks.items() if one.kind in _ALONE]
+    together = [name for name, one in checks.items() if one.kind not in _ALONE]
+    return [together, *alone] if together else alone
+
+
+_ALONE = frozenset({"freshness", "reference", "verify"})
+"""The kinds of checks that are executed one by one."""
+
+
+def pause(services: Services, result: CheckResult) -> Outcome:
+    """Pause a table after a failed check, as a setting pauses it after a change.
+
+    A table that is not followed by its stream is left as it is, and so is a table that was copied
+    again since the check has begun.
+    """
+    table = result.table
+    with services.leases.hold(table, wait_s=LEASE_WAIT_S):
+        record = require(services, table)
+        if record.state is not State.INCREMENTAL or str(record.attempt_id) != result.attempt:
+            return Outcome(table, "checked", record.state, unchanged=True)
+        error = PausedByPolicyError(
+            f"check {result.check} of table {table} failed: {result.detail}",
+            remedy=f"Correct the rows or the check, then run `tributary resume {table}`;"
+            f" `tributary checks list {table}` has the results.",
+            table=table,
+        )
+        cause = Cause(error.message, error)
+        moved = transition(record, State.PAUSED, at=services.store.now(), cause=cause)
+        record = services.store.put(moved)
+    return Outcome(table, f"paused by check {result.check}", record.state)

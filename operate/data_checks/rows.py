@@ -1,0 +1,219 @@
+"""Checks the rows of a lake table in Spark: all checks of the table together, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from operate.data_checks.findings import COUNTED, PERIOD, Finding, last_period, violations
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+    from cdc.config.checks import CheckSettings
+    from schemas.table import TableSchema
+
+ROW_KINDS = frozenset({"not_null", "unique", "accepted_values", "range", "volume"})
+"""The kinds of checks that this module executes."""
+
+_ROWS = "rows"
+_TIMES = {"timestamp": "{:%Y-%m-%d %H:%M:%S}Z", "timestamp_ntz": "{:%Y-%m-%d %H:%M:%S}"}
+_TIMES["date"] = "{:%Y-%m-%d}"
+"""How a time is written so that a cast to a lake type gives this time in UTC."""
+
+
+@dataclass(frozen=True)
+class Aggregates:
+    """What one check asks of the pass over all rows.
+
+    Args:
+        columns: Expressions that aggregate all rows, by names that are unique in the check.
+        judged: Returns the finding from the values of the expressions and the number of rows.
+    """
+
+    columns: Mapping[str, SparkColumn]
+    judged: Callable[[Mapping[str, Any], int], Finding]
+
+
+class _Refused(Exception):
+    """A check that does not fit the table; the text gives the reason."""
+
+
+def check_rows(
+    rows: DataFrame, schema: TableSchema, checks: Mapping[str, CheckSettings], *, now: datetime
+) -> dict[str, Finding]:
+    """Execute checks of one table's rows in one pass, and return the findings by name.
+
+    The finding of a volume check has the number of rows, which is not judged yet.
+
+    Args:
+        rows: The table's rows, with the columns of the schema.
+        schema: The lake's columns.
+        checks: The checks of `ROW_KINDS`, by name.
+        now: The time by which settled rows are recent enough, aware UTC.
+    """
+    found: dict[str, Finding] = {}
+    asked: dict[str, Aggregates] = {}
+    for name, check in checks.items():
+        try:
+            asked[name] = _PLANS[check.kind](check, _Table(schema), now)
+        except _Refused as refused:
+            found[name] = Finding("error", str(refused))
+    wanted = [F.count(F.lit(1)).alias(_ROWS)]
+    places: dict[tuple[str, str], str] = {}
+    for name, plan in asked.items():
+        for what, column in plan.columns.items():
+            place = places[name, what] = f"c{len(places)}"
+            wanted.append(column.alias(place))
+    if asked:
+        values = rows.agg(*wanted).first()
+        if values is None:
+            raise AssertionError("an aggregate without groups has one row")
+        for name, plan in asked.items():
+            own = {what: values[places[name, what]] for what in plan.columns}
+            found[name] = plan.judged(own, values[_ROWS])
+    return found
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The lake's columns of a checked table."""
+
+    schema: TableSchema
+
+    def type_of(self, name: str) -> str:
+        """Return a column's lake type.
+
+        Raises:
+            _Refused: The lake table has no such column.
+        """
+        types = {column.name: column.lake_type for column in self.schema.columns}
+        if name not in types:
+            raise _Refused(f"the lake table has no column {name}")
+        return types[name]
+
+    def column(self, name: str) -> SparkColumn:
+        """Return a column as an expression."""
+        self.type_of(name)
+        return F.col("`" + name.replace("`", "``") + "`")
+
+    def value(self, text: str, column: str) -> SparkColumn:
+        """Return a configured value in a column's type; NULL if it is no value of the type."""
+        return F.lit(text).cast(self.type_of(column))
+
+
+def _number(wrong: SparkColumn) -> SparkColumn:
+    """Return the number of rows for which a condition holds."""
+    return F.count(F.when(wrong, F.lit(1)))
+
+
+def _any_null(values: Iterable[SparkColumn]) -> SparkColumn:
+    """Return whether one of several configured values is NULL; NULL in a table without rows."""
+    return F.max(reduce(or_, (value.isNull() for value in values)))
+
+
+def _by_column(what: str, columns: Sequence[str]) -> Callable[[Mapping[str, Any], int], Finding]:
+    """Return a judgement of violations by column; it refuses values that have another type."""
+
+    def judged(values: Mapping[str, Any], rows: int) -> Finding:
+        misfits = [name.removeprefix("?") for name in values if name[:1] == "?" and values[name]]
+        if misfits:
+            reason = f"a configured value is no value of the type of column {', '.join(misfits)}"
+            return Finding("error", reason)
+        counts = {name: values[f"={name}"] for name in columns}
+        return violations(counts, what, rows=rows)
+
+    return judged
+
+
+def _not_null(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
+    columns = {f"={name}": _number(table.column(name).isNull()) for name in check.columns}
+    return Aggregates(columns, _by_column("rows are NULL in", check.columns))
+
+
+def _accepted_values(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
+    columns = {}
+    for name in check.columns:
+        values = [table.value(text, name) for text in check.values]
+        columns[f"={name}"] = _number(~table.column(name).isin(*values))
+        columns[f"?{name}"] = _any_null(values)
+    return Aggregates(columns, _by_column("rows have another value in", check.columns))
+
+
+def _range(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
+    columns = {}
+    for name in check.columns:
+        outside, bounds = [], []
+        if check.min is not None:
+            bounds.append(low := table.value(check.min, name))
+            outside.append(table.column(name) < low)
+        if check.max is not None:
+            bounds.append(high := table.value(check.max, name))
+            outside.append(table.column(name) > high)
+        columns[f"={name}"] = _number(reduce(or_, outside))
+        columns[f"?{name}"] = _any_null(bounds)
+    return Aggregates(columns, _by_column("rows are out of range in", check.columns))
+
+
+def _unique(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
+    """Count the rows whose values another row has, too; a row with a NULL equals no other row."""
+    key = [table.column(name) for name in check.columns]
+    whole = reduce(and_, (column.isNotNull() for column in key))
+    columns = {
+        "whole": _number(whole),
+        # A distinct count leaves out rows that have a NULL in one of the columns.
+        "distinct": F.count_distinct(*key),
+    }
+    shown = ", ".join(check.columns)
+
+    def judged(values: Mapping[str, Any], rows: int) -> Finding:
+        twice = values["whole"] - values["distinct"]
+        counts = {_ROWS: rows, "repeated": twice}
+        if not twice:
+            return Finding("passed", f"{rows:,} rows", counts)
+        return Finding("failed", f"{twice:,} rows repeat the values of {shown}", counts)
+
+    return Aggregates(columns, judged)
+
+
+def _volume(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
+    period = last_period(check, now)
+    if period is None or check.time_column is None:
+        return Aggregates({}, lambda values, rows: Finding("passed", "", {COUNTED: rows}))
+    begin, end = (moment(one, table, check.time_column) for one in period)
+    column = table.column(check.time_column)
+    inside = _number((column >= begin) & (column < end))
+    ended = int(period[1].timestamp())
+
+    def judged(values: Mapping[str, Any], rows: int) -> Finding:
+        return Finding("passed", "", {COUNTED: values["inside"], PERIOD: ended, _ROWS: rows})
+
+    return Aggregates({"inside": inside}, judged)
+
+
+def moment(at: datetime, table: _Table, column: str) -> SparkColumn:
+    """Return a time as a value of a column's type.
+
+    Raises:
+        _Refused: The column has no times.
+    """
+    lake_type = table.type_of(column)
+    if lake_type not in _TIMES:
+        raise _Refused(f"column {column} is of type {lake_type}, which has no times")
+    return F.lit(_TIMES[lake_type].format(at.astimezone(timezone.utc))).cast(lake_type)
+
+
+_PLANS: Mapping[str, Callable[[CheckSettings, _Table, datetime], Aggregates]] = {
+    "not_null": _not_null,
+    "unique": _unique,
+    "accepted_values": _accepted_values,
+    "range": _range,
+    "volume": _volume,
+}
