@@ -89,7 +89,8 @@ class CheckSettings(Section):
     every_commits: Positive | None = None
     """The check is also due after this many commits of runs since its last result."""
     columns: tuple[NonEmpty, ...] = ()
-    """The columns. not_null, accepted_values, range: each of them; unique, reference: together."""
+    """The columns. not_null, accepted_values, range: each of them; unique, reference: together;
+    verify by partitions: those that make a partition, by default partition_by."""
     values: tuple[OptionText, ...] = ()
     """accepted_values: the values that are allowed beside NULL."""
     min: OptionText | None = None
@@ -112,6 +113,20 @@ class CheckSettings(Section):
     """volume: the smallest number of rows that is allowed, as a part of the median."""
     most: Annotated[float, Field(gt=0.0)] = 2.0
     """volume: the largest number of rows that is allowed, as a multiple of the median."""
+    method: Literal["full", "sample", "partitions", "window"] = "full"
+    """verify: what is compared. full: all rows. sample: random ranges of the key. partitions:
+    counts and checksums of partitions, and the rows of those that differ. window: the rows of a
+    time."""
+    fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
+    """verify: the part of the key's ranges that a sample has."""
+    window: Duration | None = None
+    """verify: the length of the time whose rows are compared. It ends where settle begins."""
+    max_seconds: Positive | None = None
+    """verify: after so many seconds, no further range of the key is begun; the next execution goes
+    on from there."""
+    max_sessions: Positive | None = None
+    """verify: the most sessions that read the source at the same time. Default: one for each core
+    of Spark."""
     max_age: Duration | None = None
     """freshness: the greatest age that is allowed. Default: freshness_target_s."""
 
@@ -129,6 +144,11 @@ class CheckSettings(Section):
     def period_s(self) -> int | None:
         """The setting ``period`` in seconds; None if all rows count."""
         return None if self.period is None else seconds_of(self.period)
+
+    @property
+    def window_s(self) -> int | None:
+        """The setting ``window`` in seconds; None if it is not set."""
+        return None if self.window is None else seconds_of(self.window)
 
     @property
     def settle_s(self) -> int:
@@ -156,7 +176,20 @@ _OPTIONAL: Mapping[CheckKind, frozenset[str]] = {
     "range": frozenset({"min", "max"}),
     "volume": frozenset({"time_column", "period", "settle", "history", "least", "most"}),
     "freshness": frozenset({"max_age"}),
+    "verify": frozenset(
+        {
+            *("method", "columns", "fraction", "time_column", "window", "settle"),
+            *("max_seconds", "max_sessions"),
+        }
+    ),
 }
+_METHODS: Mapping[str, frozenset[str]] = {
+    "full": frozenset({"max_seconds"}),
+    "sample": frozenset({"fraction"}),
+    "partitions": frozenset({"columns"}),
+    "window": frozenset({"time_column", "window", "settle"}),
+}
+"""What only one method of verify uses."""
 
 
 def check_conflicts(checks: Mapping[str, CheckSettings]) -> Iterator[Conflict]:
@@ -181,5 +214,11 @@ def _conflicts(check: CheckSettings) -> Iterator[Conflict]:
         yield ("references", "columns"), f"must be as many as columns, of which there are {number}"
     if check.kind == "volume" and (check.time_column is None) != (check.period is None):
         yield (), "time_column and period go together; one is missing"
+    if check.kind == "verify":
+        only = frozenset[str]().union(*_METHODS.values()) - _METHODS[check.method]
+        for key in sorted(check.model_fields_set & only):
+            yield (key,), f"is not possible with method {check.method}"
+        if check.method == "window" and not (check.time_column and check.window):
+            yield (), "method window needs time_column and window"
     if check.least > check.most:
         yield ("least",), "must not be greater than most"

@@ -401,6 +401,21 @@ class ReplicaPosition:
 
 
 @dataclass(frozen=True)
+class TimeRange:
+    """The rows of a table with ``begin <= column < end``; times are texts in UTC, without a zone.
+
+    Args:
+        column: A column with times or dates.
+        begin: The first time.
+        end: The time after the last one.
+    """
+
+    column: str
+    begin: str
+    end: str
+
+
+@dataclass(frozen=True)
 class KeyRange:
     """The rows of a source table with ``lower <= key < upper``.
 
@@ -408,10 +423,12 @@ class KeyRange:
         lower: Values of the key columns as the source prints them, in key order; None if there is
             no lower bound.
         upper: Values of the key columns at the upper bound; None if there is no upper bound.
+        within: Only rows of this time; None if the time does not matter.
     """
 
     lower: tuple[str, ...] | None = None
     upper: tuple[str, ...] | None = None
+    within: TimeRange | None = None
 
 
 @dataclass(frozen=True)

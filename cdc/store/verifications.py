@@ -21,6 +21,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Proven(Part):
+    """How far ``verify`` has found a table equal to its source, in pieces of the key's order.
+
+    Args:
+        began_at: When the first piece began.
+        upto: Values of the key columns, as the source prints them. All rows with a smaller key were
+            found equal.
+        position: Position of the source's log up to which the last piece covers all changes.
+        rows: Number of keys that were compared so far.
+    """
+
+    began_at: datetime
+    upto: tuple[str, ...]
+    position: str
+    rows: int
+
+
+@dataclass(frozen=True)
 class VerifyRecord(Part):
     """The newest result of ``verify`` for one table, without rows and keys.
 
@@ -34,7 +52,8 @@ class VerifyRecord(Part):
         position: Position of the source's log up to which the comparison covers all changes.
         seconds: Duration of the comparison in seconds.
         equal_at: When a comparison of this attempt last found source and lake equal; None if none
-            did.
+            did. For a comparison in pieces, when the first piece began.
+        proven: How far a comparison in pieces has come; None if none is unfinished.
         format: Version of this document.
     """
 
@@ -45,6 +64,7 @@ class VerifyRecord(Part):
     position: str
     seconds: float
     equal_at: datetime | None = None
+    proven: Proven | None = None
     format: Literal[1] = field(default=1)
 
     @property

@@ -13,6 +13,7 @@ from cdc.runtime.jvm_guard import end_soon
 from operate.cli import (
     checks,
     demo,
+    export,
     generations,
     history,
     metrics,
@@ -49,6 +50,7 @@ for _module in (
         schema,
         quarantine,
         checks,
+        export,
         metrics,
         stack,
         demo,

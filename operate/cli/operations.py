@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +15,9 @@ from operate.cli.metrics import MetricsHostOption, MetricsPortOption, metrics_of
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.cli.status import show_empty_plan, show_refused, show_targets
 from operate.cli.tables import TablesArgument, finish, show_problems
+from operate.cli.verification import verify
 from operate.conditions import to_json
-from operate.exit_codes import ExitCode, exit_code
+from operate.exit_codes import ExitCode
 from operate.metrics import LOOPBACK
 from operate.render import Output, Renderer, seconds
 
@@ -329,69 +330,6 @@ def _show_runs(
         )
         for warning in result.warnings:
             renderer.line(f"  {warning}", style="yellow")
-
-
-def verify(
-    tables: TablesArgument,
-    config: ConfigOption = None,
-    output: OutputOption = Output.TEXT,
-    verbose: VerboseOption = 0,
-) -> None:
-    """Compare source and lake row for row while both change; exit code 3 if they differ."""
-    from operate.context import services
-    from operate.discover import selected
-    from operate.verify.batch import verify_tables
-
-    renderer = Renderer(output)
-    with renderer.progress() as progress, services(config, progress) as opened:
-        found, failures = verify_tables(opened, selected(opened, tables))
-    renderer.document(
-        {
-            "tables": [result.to_json() for result in found]
-            + [{**outcome.to_json(), "equal": False} for outcome in failures]
-        }
-    )
-    for result in found:
-        _show_verification(renderer, result)
-    show_problems(renderer, failures)
-    different = any(not result.equal for result in found)
-    code = exit_code(
-        failed=different or bool(failures),
-        needs_bootstrap=any(outcome.needs_bootstrap for outcome in failures),
-    )
-    if code:
-        raise typer.Exit(code)
-
-
-_SHOWN_KEYS = 20
-
-
-def _show_verification(renderer: Renderer, result: Any) -> None:
-    verdict = "equal" if result.equal else "DIFFERENT"
-    renderer.line(
-        f"{result.table}: {verdict}, {result.rows_compared:,} rows compared,"
-        f" {result.checked_again:,} of them again because they changed meanwhile; up to source"
-        f" position {result.position}, {seconds(result.seconds)}",
-        style="green" if result.equal else "bold red",
-    )
-    for one in result.differences[:_SHOWN_KEYS]:
-        columns = f" in {', '.join(one.columns)}" if one.columns else ""
-        renderer.line(f"  {one.kind}: {_key(one.key)}{columns}")
-    if result.difference_count > _SHOWN_KEYS:
-        renderer.line(f"  and {result.difference_count - _SHOWN_KEYS:,} more differences")
-    for key in result.unsettled[:_SHOWN_KEYS]:
-        renderer.line(f"  never seen equal, since it changes all the time: {_key(key)}")
-    if result.unsettled_count > len(result.unsettled[:_SHOWN_KEYS]):
-        renderer.line(
-            f"  {result.unsettled_count:,} keys in all could not be compared, since they keep"
-            " changing"
-        )
-    if result.difference_count:
-        renderer.line(f"  What to do: run `tributary resync {result.table}`, which copies it again")
-
-
-def _key(key: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in key.items())
 
 
 def pause(

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from cdc.errors import ConfigError, LeaseHeldError, PausedByPolicyError
+from cdc.errors import ConfigError, LeaseHeldError, PausedByPolicyError, StateError
 from cdc.store.actor import Actor
 from cdc.store.checks import CheckResult, Checks
 from cdc.store.commit_counts import commit_counts
@@ -182,7 +182,10 @@ class _TableChecks:
         try:
             return self._found(record, checks, now)
         except TributaryError as error:
-            return dict.fromkeys(checks, Finding("error", error.message))
+            # A state is no fault: the table, or the one that it refers to, is not followed now.
+            refused = isinstance(error, StateError) and "state" in error.context
+            outcome: Literal["skipped", "error"] = "skipped" if refused else "error"
+            return dict.fromkeys(checks, Finding(outcome, error.message))
         except Exception as error:  # noqa: BLE001 - unforeseen, and still only these checks'
             unexpected = as_unexpected_error(self._table, error)
             _log.warning("%s", unexpected, exc_info=True)
@@ -199,14 +202,8 @@ class _TableChecks:
             return {name: self._freshness(check)}
         if context is None or record.attempt is None:
             raise AssertionError("a check of rows has a session, and its table a copy")
-        if check.kind == "reference":
-            from operate.data_checks.references import check_reference
-
-            found, instant = check_reference(self._services, context, self._table, check)
-            self._instants[name] = instant
-            return {name: found}
-        if check.kind == "verify":
-            return {name: self._verified(name, context)}
+        if check.kind in ("reference", "verify"):
+            return {name: self._of_source(name, check, context, now)}
         from operate.data_checks.lake_rows import lake_rows
         from operate.data_checks.rows import check_rows
 
@@ -221,24 +218,24 @@ class _TableChecks:
                 findings[one] = volume(settings, findings[one].counts, past)
         return findings
 
+    def _of_source(
+        self, name: str, check: CheckSettings, context: RunContext, now: datetime
+    ) -> Finding:
+        """Return the finding of a check that also asks the source."""
+        from operate.data_checks.references import check_reference
+        from operate.data_checks.verified import check_verified
+
+        services, table = self._services, self._table
+        if check.kind == "reference":
+            found, instant = check_reference(services, context, table, check)
+        else:
+            found, instant = check_verified(services, context, table, check, now)
+        self._instants[name] = instant
+        return found
+
     def _freshness(self, check: CheckSettings) -> Finding:
         (shown,) = status(self._services, [self._table], brief=True).tables
         return freshness(check, shown.freshness_s, shown.target_s)
-
-    def _verified(self, name: str, context: RunContext) -> Finding:
-        from operate.verify.table import verify_table
-
-        found = verify_table(self._services, context, self._table)
-        self._instants[name] = found.instant
-        counts = {"rows": found.rows_compared, **found.counts}
-        shown = f"{found.rows_compared:,} rows compared, up to source position {found.position}"
-        if found.equal:
-            return Finding("passed", shown, counts)
-        if not found.difference_count:
-            reason = f"{found.unsettled_count:,} rows kept changing; {shown}"
-            return Finding("error", reason, counts)
-        listed = ", ".join(f"{number:,} {kind}" for kind, number in found.counts.items())
-        return Finding("failed", f"{listed}; {shown}", counts)
 
     def _keep(
         self,

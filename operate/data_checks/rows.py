@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from cdc.rows.semantic_types import literal
 from operate.data_checks.findings import COUNTED, PERIOD, Finding, last_period, violations
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class _Table:
 
     def value(self, text: str, column: str) -> SparkColumn:
         """Return a configured value in a column's type; NULL if it is no value of the type."""
-        return F.lit(text).cast(self.type_of(column))
+        return F.expr(f"try_cast({literal(text)} AS {self.type_of(column)})")
 
 
 def _number(wrong: SparkColumn) -> SparkColumn:

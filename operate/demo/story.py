@@ -22,7 +22,7 @@ from operate.onboard import onboard
 from operate.render import Renderer, seconds
 from operate.table_outcome import Outcome, for_each
 from operate.verify.batch import verify_tables
-from operate.verify.table import Verification
+from operate.verify.result import Verification
 from schemas.table import TableId
 from stack.layout import S3
 from stack.local import LocalStack

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from operate.table_outcome import Outcome, for_each
-from operate.verify.table import Verification, require_published, verify_table
+from operate.verify.result import Verification
+from operate.verify.scope import EVERYTHING, Scope
+from operate.verify.table import require_published, verify_table
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -14,13 +16,14 @@ if TYPE_CHECKING:
 
 
 def verify_tables(
-    services: Services, tables: Sequence[TableId]
+    services: Services, tables: Sequence[TableId], scope: Scope = EVERYTHING
 ) -> tuple[list[Verification], list[Outcome]]:
     """Verify the tables, ``spark.parallel_tables`` at a time.
 
     Args:
         services: The services of the command.
         tables: The tables.
+        scope: Which part of each table is compared.
 
     Returns:
         The results in the order given, and the outcomes of tables that could not be verified.
@@ -39,7 +42,7 @@ def verify_tables(
     context = services.run_context
 
     def one(table: TableId) -> Outcome:
-        found[table] = verify_table(services, context, table)
+        found[table] = verify_table(services, context, table, scope)
         return Outcome(table, "verified")
 
     parallel = min(services.config.spark.parallel_tables, len(accepted))

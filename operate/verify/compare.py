@@ -116,8 +116,8 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
     """
     key = [F.col(_quoted(name)) for name in schema.key]
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
-    ours = source.select(*key, *_row_digest(schema), one.alias(_SOURCE), none.alias(_LAKE))
-    theirs = lake.select(*key, *_row_digest(schema), none.alias(_SOURCE), one.alias(_LAKE))
+    ours = source.select(*key, *row_digest(schema), one.alias(_SOURCE), none.alias(_LAKE))
+    theirs = lake.select(*key, *row_digest(schema), none.alias(_SOURCE), one.alias(_LAKE))
     grouped = (
         ours.unionAll(theirs)
         .groupBy(*key)
@@ -164,8 +164,8 @@ def compare_bags(
             second time, to return the differing rows.
     """
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
-    ours = source.select(*_row_digest(schema), one.alias(_SOURCE), none.alias(_LAKE))
-    theirs = lake.select(*_row_digest(schema), none.alias(_SOURCE), one.alias(_LAKE))
+    ours = source.select(*row_digest(schema), one.alias(_SOURCE), none.alias(_LAKE))
+    theirs = lake.select(*row_digest(schema), none.alias(_SOURCE), one.alias(_LAKE))
     grouped = ours.unionAll(theirs).groupBy(*_DIGEST).agg(F.sum(_SOURCE), F.sum(_LAKE))
     kept = grouped.toDF(*_DIGEST, _SOURCE, _LAKE).persist(StorageLevel.DISK_ONLY)
     surplus = F.col(_SOURCE) - F.col(_LAKE)
@@ -202,7 +202,7 @@ def _shown(
     """
     columns = [F.col(_quoted(column.name)) for column in schema.columns]
     found = (
-        rows.select(F.struct(*columns).alias(_ROW), *_row_digest(schema))
+        rows.select(F.struct(*columns).alias(_ROW), *row_digest(schema))
         .join(F.broadcast(wanted), on=[*_DIGEST])
         .groupBy(*_DIGEST)
         .agg(F.first(_SURPLUS).alias(_SURPLUS), F.first(_ROW).alias(_ROW))
@@ -236,12 +236,17 @@ def with_keys(
     return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")
 
 
-def _row_digest(schema: TableSchema) -> list[SparkColumn]:
-    """Return the Spark expressions whose results together are a compared row's digest."""
+def row_digest(schema: TableSchema, names: Sequence[str] = _DIGEST) -> list[SparkColumn]:
+    """Return the Spark expressions whose results together are a compared row's digest.
+
+    Args:
+        schema: The table's schema in the lake.
+        names: The names of the two results.
+    """
     facts = [fact for column in schema.columns for fact in _facts(column.name, column.lake_type)]
     return [
         F.xxhash64(F.lit(seed), *facts).alias(name)
-        for name, seed in zip(_DIGEST, _SEEDS, strict=True)
+        for name, seed in zip(names, _SEEDS, strict=True)
     ]
 
 

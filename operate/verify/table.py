@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 import time
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bootstrap.capture_proof import Capture
 from bootstrap.chunks import at_most, chunk_count
@@ -23,8 +22,29 @@ from operate.lifecycle import require
 from operate.verify.compare import ComparedRows, as_table, compare, digests, source_rows, with_keys
 from operate.verify.following import WAIT_S, Following
 from operate.verify.log import LogComparison
+from operate.verify.parts import Compared, Part, Plan, Settled
+from operate.verify.result import Difference, Verification
 from operate.verify.sampling import Sampler
-from operate.verify.settle import DifferenceKind, Key, Sighting, Suspect, judge, sightings
+from operate.verify.scope import (
+    EVERYTHING,
+    PIECES,
+    SAMPLED_RANGES,
+    KeyOrder,
+    Scope,
+    joined,
+    left,
+    pieces,
+    ranges_of,
+    sampled,
+)
+from operate.verify.selection import (
+    MOST_PARTITIONS,
+    differing_partitions,
+    of_partitions,
+    of_ranges,
+    of_time,
+)
+from operate.verify.settle import Key, Sighting, Suspect, judge, sightings
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -50,109 +70,9 @@ Keys that still change then are unsettled.
 _REPORTED = 1_000
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A key for which source and lake differ; for an append table, a row.
-
-    Args:
-        kind: ``missing``: only the source has the row. ``extra``: only the lake has the row.
-            ``different``: the values of the row differ. ``duplicate``: the lake has several rows
-            with the key.
-        key: Values of the key columns by name; for an append table, values of all columns.
-        columns: The columns that differ, if the kind is ``different``; otherwise empty.
-    """
-
-    kind: DifferenceKind
-    key: Mapping[str, object]
-    columns: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Verification:
-    """The result of verify for one table.
-
-    Args:
-        table: The table.
-        rows_compared: Number of distinct keys on both sides together; for an append table, of
-            distinct rows.
-        source_rows: Number of rows read from the source.
-        lake_rows: Number of rows read from the lake.
-        differences: Confirmed differences, up to a thousand. A row of an append table is listed
-            once, however often it is missing or extra.
-        difference_count: Number of confirmed differences. A row of an append table counts as often
-            as it is missing or extra.
-        unsettled: Keys that kept changing and were never seen equal, up to a thousand.
-        unsettled_count: Number of unsettled keys. It includes the differing keys beyond the first
-            `MAX_SUSPECTS`, which were not checked one by one.
-        checked_again: Number of keys that differed in the last pass over all rows. Most of them
-            were being written.
-        rounds: Number of rounds over the keys of ``checked_again``.
-        position: Position of the source's log. The comparison covers all changes up to this
-            position. For an append table, the comparison covers no later change.
-        covered: Offsets of the topic. The comparison covers all events before these.
-        offsets: The offsets of the lake's last commit. The lake contains all events before these.
-        instant: The instant of that commit.
-        seconds: Duration of the verification in seconds.
-    """
-
-    table: TableId
-    rows_compared: int
-    source_rows: int
-    lake_rows: int
-    differences: tuple[Difference, ...]
-    difference_count: int
-    unsettled: tuple[Mapping[str, object], ...]
-    unsettled_count: int
-    checked_again: int
-    rounds: int
-    position: str
-    covered: Mapping[int, int]
-    offsets: Mapping[int, int]
-    instant: str
-    seconds: float
-
-    @property
-    def equal(self) -> bool:
-        """Whether ``verify`` found neither a difference nor an unsettled key."""
-        return self.difference_count == 0 and self.unsettled_count == 0
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Number of differences that ``verify`` found, by kind, without kinds that have none.
-
-        ``more`` counts the differences that are not in ``differences``, and ``unsettled`` the
-        unsettled keys.
-        """
-        kinds = Counter[str](one.kind for one in self.differences)
-        kinds["more"] = self.difference_count - kinds.total()
-        kinds["unsettled"] = self.unsettled_count
-        return dict(+kinds)
-
-    def to_json(self) -> dict[str, Any]:
-        """The result of ``verify`` as plain values."""
-        return {
-            "table": str(self.table),
-            "equal": self.equal,
-            "rows_compared": self.rows_compared,
-            "source_rows": self.source_rows,
-            "lake_rows": self.lake_rows,
-            "differences": [
-                {"kind": one.kind, "key": dict(one.key), "columns": list(one.columns)}
-                for one in self.differences
-            ],
-            "difference_count": self.difference_count,
-            "unsettled": [dict(key) for key in self.unsettled],
-            "unsettled_count": self.unsettled_count,
-            "checked_again": self.checked_again,
-            "rounds": self.rounds,
-            "position": self.position,
-            "offsets": dict(self.offsets),
-            "instant": self.instant,
-            "seconds": round(self.seconds, 2),
-        }
-
-
-def verify_table(services: Services, context: RunContext, table: TableId) -> Verification:
+def verify_table(
+    services: Services, context: RunContext, table: TableId, scope: Scope = EVERYTHING
+) -> Verification:
     """Compare a table with its source row by row while both change.
 
     The result is kept in the state store, for `status` and metrics. If the table equals its source,
@@ -163,25 +83,34 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
         services: The services of the command.
         context: The context of the runs that bring the lake up to date.
         table: The table, in state INCREMENTAL.
+        scope: Which part is compared. The result of a sample or a window is not kept in the state
+            store, since it says nothing about other rows.
 
     Raises:
+        LakeError: The scope does not fit the table.
         StateError: The table is not published.
         TributaryError: Source, stream or lake cannot be read.
     """
-    verifier = _TableVerifier(services, context, table)
+    verifier = _TableVerifier(services, context, table, scope)
     found = verifier.run()
-    _keep(services, verifier._attempt, found)
-    if found.equal:
+    if scope.whole:
+        _keep(services, verifier._attempt, found)
+    if found.equal and scope.whole and not scope.in_pieces:
         connector = services.capture_of(require(services, table)).connector
         KeptLooks(services.store).settle(connector, table, found.covered.get(0, 0))
     return found
 
 
 def _keep(services: Services, attempt: Attempt, found: Verification) -> None:
-    """Store the result of ``verify``, without keys and values of rows."""
+    """Store the result of ``verify``, without keys and values of rows.
+
+    A piece that is equal only moves the place up to which the table is proven.
+    """
     kept, now = Verifications(services.store), services.store.now()
-    earlier = kept.of(found.table)
-    same = earlier is not None and earlier.attempt == str(attempt.id)
+    earlier = _of_attempt(kept.of(found.table), attempt)
+    if found.proven is not None and found.equal and earlier is not None:
+        kept.keep(found.table, replace(earlier, proven=found.proven))
+        return
     result = VerifyRecord(
         attempt=str(attempt.id),
         at=now,
@@ -189,9 +118,18 @@ def _keep(services: Services, attempt: Attempt, found: Verification) -> None:
         differences=found.counts,
         position=found.position,
         seconds=found.seconds,
-        equal_at=earlier.equal_at if same and earlier is not None else None,
+        equal_at=None if earlier is None else earlier.equal_at,
+        proven=found.proven,
     )
-    kept.keep(found.table, replace(result, equal_at=now) if result.equal else result)
+    if result.equal and found.proven is None:
+        began = None if earlier is None or earlier.proven is None else earlier.proven.began_at
+        result = replace(result, equal_at=began if found.continued and began else now)
+    kept.keep(found.table, result)
+
+
+def _of_attempt(record: VerifyRecord | None, attempt: Attempt) -> VerifyRecord | None:
+    """Return the newest result of ``verify`` if it is about an attempt, else None."""
+    return record if record is not None and record.attempt == str(attempt.id) else None
 
 
 def require_published(services: Services, table: TableId) -> tuple[TableRecord, Attempt]:
@@ -215,10 +153,13 @@ def require_published(services: Services, table: TableId) -> tuple[TableRecord, 
 class _TableVerifier:
     """The verification of one table; see :func:`verify_table` for the arguments."""
 
-    def __init__(self, services: Services, context: RunContext, table: TableId) -> None:
+    def __init__(
+        self, services: Services, context: RunContext, table: TableId, scope: Scope
+    ) -> None:
         record, self._attempt = require_published(services, table)
         check_serving(context.spark, record)
         self._services, self._context, self._id = services, context, table
+        self._scope = scope
         self._topic = record.topic
         self._tier = record.tier
         self._source = services.source(table.source)
@@ -241,15 +182,106 @@ class _TableVerifier:
         return frozen(settings, self._table, latest.record.handoff.lake_columns)
 
     def run(self) -> Verification:
+        """Compare the rows of the scope, piece by piece if it has a budget."""
         started = time.monotonic()
         if not self._schema.key:
+            if self._scope != EVERYTHING:
+                raise LakeError(
+                    f"table {self._id} has no key, so it can only be compared as a whole",
+                    remedy="Verify it without a sample, a window, partitions and a budget.",
+                    table=self._id,
+                )
             return self._run_log(started)
-        marker, covered, found = self._pass()
+        plan = self._plan()
+        found = plan.begin
+        for number, part in enumerate(plan.parts):
+            over = self._scope.max_seconds
+            if number and over is not None and time.monotonic() - started >= over:
+                break
+            found = found.after(self._settled(part), part)
+        if self._scope.whole and not plan.continued:
+            self._require_rows(found.rows.keys)
+        latest = self._context.timeline(self._attempt).latest_offsets()
+        return Verification(
+            table=self._id,
+            rows_compared=found.rows.keys,
+            source_rows=found.rows.source_rows,
+            lake_rows=found.rows.lake_rows,
+            differences=tuple(self._difference(one) for one in found.differences[:_REPORTED]),
+            difference_count=len(found.differences),
+            unsettled=tuple(self._named(one.key) for one in found.pending[:_REPORTED]),
+            unsettled_count=len(found.pending) + found.beyond,
+            checked_again=found.rows.differing,
+            rounds=found.rounds,
+            position=str(found.position),
+            covered=found.covered,
+            offsets=dict(latest.record.offsets) if latest else {},
+            instant=latest.instant if latest else "",
+            seconds=time.monotonic() - started,
+            proven=plan.proven(found) if self._scope.in_pieces else None,
+            parts=plan.counts(found),
+            continued=plan.continued,
+        )
+
+    def _plan(self) -> Plan:
+        """Return the parts of the table to compare, one after the other."""
+        scope = self._scope
+        if scope.method == "window" and scope.window is not None:
+            ranges = [replace(one, within=scope.window) for one in self._ranges()]
+            return Plan((Part(ranges, of_time(scope.window, self._schema)),))
+        if scope.method == "partitions":
+            return self._differing()
+        if not scope.needs_order:
+            return Plan((Part(self._ranges()),))
+        kind = self._services.config.source(self._id.source).kind
+        order = KeyOrder(self._schema, uuids_sort_as_text=kind == "postgres")
+        if scope.method == "sample":
+            every = self._ranges(at_least=math.ceil(SAMPLED_RANGES / max(scope.fraction, 0.01)))
+            chosen = sampled(every, scope)
+            part = Part(chosen, of_ranges(joined(chosen), order))
+            return Plan((part,), ranges=len(every))
+        before = _of_attempt(Verifications(self._services.store).of(self._id), self._attempt)
+        proven = before.proven if before is not None and scope.go_on else None
+        ranges = self._ranges(at_least=PIECES)
+        every, ranges = ranges, ranges if proven is None else left(ranges, order, proven.upto)
+        groups = pieces(ranges, self._scope.max_sessions or self._parallel())
+        parts = tuple(Part(group, of_ranges(joined(group), order)) for group in groups)
+        now = self._services.store.now()
+        return Plan(parts, ranges=len(every), earlier=proven, began_at=now)
+
+    def _differing(self) -> Plan:
+        """Compare counts and checksums of partitions; return those that differ as one part."""
+        by = self._scope.partition_by or self._settings.partition_by
+        known = {column.name for column in self._schema.columns}
+        if not by or not known.issuperset(by):
+            raise LakeError(
+                f"table {self._id} has no partitions to compare"
+                + (f": it has no column {', '.join(sorted({*by} - known))}" if by else ""),
+                remedy="Name existing columns under columns of the check, or set partition_by.",
+                table=self._id,
+            )
+        marker, covered = self._catch_up()
+        ranges = self._ranges()
+        lake = as_table(self._lake.read(), self._schema)
+        partitions, rows, number = differing_partitions(
+            self._source_frame(ranges), lake, self._schema, by
+        )
+        few = len(partitions) <= MOST_PARTITIONS
+        chosen = of_partitions(partitions) if partitions and few else None
+        parts = (Part(ranges, chosen, chosen),) if partitions else ()
+        alike = ComparedRows(0, 0, 0, 0, ())
+        if few:
+            alike = ComparedRows(rows, rows, rows, 0, ())
+        begin = Compared(rows=alike, position=marker.position, covered=covered)
+        return Plan(parts, ranges=number, begin=begin, differing=len(partitions))
+
+    def _settled(self, part: Part) -> Settled:
+        """Compare a part's rows, then the differing keys again and again until they are settled."""
+        marker, covered, found = self._pass(part)
         passes = 1
         while found.differing > MAX_SUSPECTS and passes < MAX_PASSES:
-            marker, covered, found = self._pass()
+            marker, covered, found = self._pass(part)
             passes += 1
-        self._require_rows(found.keys)
         pending = tuple(Suspect(key) for key in found.suspects)
         differences: list[Suspect] = []
         rounds = 0
@@ -258,33 +290,10 @@ class _TableVerifier:
             result = judge(pending, self._round(pending, rounds))
             differences += result.differences
             pending = result.pending
-        timeline = self._context.timeline(self._attempt)
-        latest = timeline.latest_offsets()
-        beyond = found.differing - len(found.suspects)
-        return Verification(
-            table=self._id,
-            rows_compared=found.keys,
-            source_rows=found.source_rows,
-            lake_rows=found.lake_rows,
-            differences=tuple(self._difference(one) for one in differences[:_REPORTED]),
-            difference_count=len(differences),
-            unsettled=tuple(self._named(one.key) for one in pending[:_REPORTED]),
-            unsettled_count=len(pending) + beyond,
-            checked_again=found.differing,
-            rounds=rounds,
-            position=str(marker.position),
-            covered=covered,
-            offsets=dict(latest.record.offsets) if latest else {},
-            instant=latest.instant if latest else "",
-            seconds=time.monotonic() - started,
-        )
+        return Settled(found, tuple(differences), pending, rounds, marker.position, covered)
 
-    def _pass(self) -> tuple[Marker, Mapping[int, int], ComparedRows]:
-        """Compare all rows once for ``verify``, after lake and replica have passed a marker.
-
-        Returns:
-            The marker, the topic's end offsets before the marker was written, and the result.
-        """
+    def _catch_up(self) -> tuple[Marker, Mapping[int, int]]:
+        """Wait until replica and lake have passed a new marker; return it and what it covers."""
         # The transactions of these events end before the marker, so the source's rows show them.
         covered = self._services.kafka.stable_offsets(self._topic)
         marker = self._source.write_marker()
@@ -293,13 +302,23 @@ class _TableVerifier:
         )
         self._capture.wait_until_captured(marker.position, timeout_s=WAIT_S)
         self._following.advance()
-        ranges = self._ranges()
+        return marker, covered
+
+    def _pass(self, part: Part) -> tuple[Marker, Mapping[int, int], ComparedRows]:
+        """Compare a part's rows once, after lake and replica have passed a marker.
+
+        Returns:
+            The marker, the topic's end offsets before the marker was written, and the result.
+        """
+        marker, covered = self._catch_up()
         task = self._services.progress.start(f"compare {self._id}", None, "rows")
         try:
-            task.note(f"{len(ranges)} ranges of the key")
+            task.note(f"{len(part.ranges)} ranges of the key")
+            source = self._source_frame(part.ranges)
+            lake = as_table(self._lake.read(), self._schema)
             found = compare(
-                self._source_frame(ranges),
-                as_table(self._lake.read(), self._schema),
+                source if part.of_source is None else source.where(part.of_source),
+                lake if part.of_lake is None else lake.where(part.of_lake),
                 self._schema,
                 limit=MAX_SUSPECTS,
             )
@@ -353,22 +372,25 @@ class _TableVerifier:
                 table=self._id,
             )
 
-    def _ranges(self) -> list[KeyRange]:
-        """Divide the source table into ranges that Spark reads in parallel."""
-        size = self._source.size(self._table)
+    def _parallel(self) -> int:
+        """Return the number of ranges that are read at the same time."""
         cores = self._services.spark.sparkContext.defaultParallelism
-        parallel = self._settings.parallel_chunks or cores
+        return self._settings.parallel_chunks or cores
+
+    def _ranges(self, at_least: int = 1) -> list[KeyRange]:
+        """Divide the source table into ranges that Spark reads in parallel."""
+        size, parallel = self._source.size(self._table), self._parallel()
         count = chunk_count(
             size,
             chunk_rows=self._settings.chunk_rows,
             chunk_bytes=int(self._settings.chunk_bytes),
             parallel=parallel,
         )
+        count = max(count, min(at_least, size.rows))
         cut = self._source.sample_boundaries(self._table, self._schema.key, count, size=size)
         if not (self._schema.key or self._source.shares_views):
             cut = at_most(cut, parallel)
-        edges = (None, *cut.points, None)
-        return [KeyRange(low, high) for low, high in itertools.pairwise(edges)]
+        return ranges_of(cut.points)
 
     def _source_frame(self, ranges: list[KeyRange], view: View | None = None) -> DataFrame:
         """Return source rows for ``verify`` in lake types, hashed and masked as in the lake."""
@@ -376,6 +398,8 @@ class _TableVerifier:
         rows = self._services.spark.read.jdbc(
             query.url, query.table, predicates=list(query.predicates), properties=query.properties
         ).selectExpr(*query.select[-len(self._schema.columns) :])
+        if (most := self._scope.max_sessions) is not None and most < len(ranges):
+            rows = rows.coalesce(most)
         return hidden(rows, self._schema, self._services.config.lake)
 
     def _round(self, pending: tuple[Suspect, ...], number: int) -> Mapping[Key, Sighting]:

@@ -60,6 +60,10 @@ FAILED, INCREMENTAL = table("state", ',state="failed"'), table("state", ',state=
 NEEDS = table("state", ',state="needs_bootstrap"')
 PAUSED = table("state", ',state="paused"')
 BY_POLICY = table("error", ',kind="PausedByPolicyError"')
+CHECK = table("check_failed", ',check="keys",policy="alarm"')
+PAUSING = table("check_failed", ',check="keys",policy="pause"')
+REPORT = table("check_failed", ',check="keys",policy="report"')
+DUE = table("check_due", ',check="keys"')
 DRIFT = table("verify_drift_rows", ',kind="missing"')
 HEALTHY: Mapping[str, str] = {
     SUCCESS: always(1),
@@ -78,6 +82,8 @@ HEALTHY: Mapping[str, str] = {
     table("freshness_target_seconds"): always(900),
     table("quarantined_messages"): always(0),
     table("verify_success_timestamp_seconds"): always(0),
+    CHECK: always(0),
+    DUE: at_each_minute(lambda minute: minute % 60 < 20),
     capture("connector_up"): always(1),
     capture("capture_problem"): always(0),
     capture("heartbeat_timestamp_seconds"): growing(0, 60),
@@ -107,6 +113,10 @@ def read_slowly(minute: int) -> int:
 
 FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
     "nothing": ({}, set()),
+    "a check that failed": ({CHECK: always(1)}, {"DataCheckFailed"}),
+    "a check that failed and pauses its table": ({PAUSING: always(1)}, {"DataCheckFailed"}),
+    "a check that failed and is only a report": ({REPORT: always(1)}, set()),
+    "a check that nobody executes": ({DUE: always(1)}, {"DataCheckOverdue"}),
     "a table that is late": (
         {table("late"): always(1), table("freshness_seconds"): always(2000)},
         {"Stale"},

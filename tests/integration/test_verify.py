@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 
 from cdc.lake.write import LakeTable
-from operate.verify.table import Verification
+from cdc.sources.source_facts import TimeRange
+from cdc.store.verifications import Verifications
+from operate.verify.result import Verification
+from operate.verify.scope import Scope
+from operate.verify.table import verify_table
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, overlook_the_catalog, succeeded
 from tests.integration.rigs.shop import shop as shop
@@ -102,6 +108,83 @@ def test_a_key_that_is_twice_in_the_lake_is_reported(shop: Shop, spark: SparkSes
     assert latest is not None
     lake.insert(twice, latest.record, lambda _: None)
     assert kinds(shop.verify("orders")) == {42: "duplicate"}
+
+
+def planted(shop: Shop) -> None:
+    """Two thousand rows in the lake, of which the stream lacks three changes of the source."""
+    shop.database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, day date, at timestamptz, t text)",
+        "INSERT INTO orders SELECT n, DATE '2026-01-01' + n / 100,"
+        " TIMESTAMPTZ '2026-01-01 00:00:00+00' + n * INTERVAL '1 minute', 'row'"
+        " FROM generate_series(1, 2000) AS n",
+        "ANALYZE orders",
+    )
+    succeeded(shop.onboard("orders"))
+    publication = shop.services.capture(shop.table("orders")).publication
+    shop.database.execute(
+        f'ALTER PUBLICATION "{publication}" DROP TABLE orders',
+        "INSERT INTO orders VALUES (9001, '2026-01-05', '2026-01-01 00:30:00+00', 'lost insert')",
+        "DELETE FROM orders WHERE id = 250",
+        "UPDATE orders SET t = 'lost update' WHERE id = 1900",
+        f'ALTER PUBLICATION "{publication}" ADD TABLE orders',
+    )
+    overlook_the_catalog(shop, "orders")
+
+
+def part(shop: Shop, **scope: Any) -> Verification:
+    table = shop.table("orders")
+    return verify_table(shop.services, shop.services.run_context, table, Scope(**scope))
+
+
+def test_a_part_of_a_table_is_compared_exactly(shop: Shop) -> None:
+    planted(shop)
+    kept = Verifications(shop.services.store)
+    found = part(shop, method="sample", fraction=1.0, max_sessions=2)
+    assert kinds(found) == {9001: "missing", 250: "extra", 1900: "different"}
+    assert found.parts is not None
+    assert found.parts[0] == found.parts[1] > 10
+    some = part(shop, method="sample", fraction=0.3, seed=5)
+    assert 300 < some.rows_compared < 1200
+    assert set(kinds(some)) <= {9001, 250, 1900}
+    by_day = part(shop, method="partitions", partition_by=("day",))
+    assert kinds(by_day) == {9001: "missing", 250: "extra", 1900: "different"}
+    assert by_day.parts is not None
+    assert by_day.parts[0] == 21
+    record = kept.of(shop.table("orders"))
+    assert record is not None, "partitions cover the whole table"
+    assert sum(record.differences.values()) == 3
+    window = TimeRange("at", "2026-01-01 00:00:00", "2026-01-01 01:00:00")
+    early = part(shop, method="window", window=window)
+    assert kinds(early) == {9001: "missing"}
+    assert early.rows_compared == 60
+    days = TimeRange("day", "2026-01-03 00:00:00", "2026-01-04 00:00:00")
+    assert kinds(part(shop, method="window", window=days)) == {250: "extra"}
+    assert kept.of(shop.table("orders")) == record, "a window says nothing of other rows"
+
+
+def test_a_comparison_with_a_budget_goes_on_where_it_ended(shop: Shop) -> None:
+    shop.create("orders", 2000)
+    shop.database.execute("ANALYZE orders")
+    succeeded(shop.onboard("orders"))
+    kept, table = Verifications(shop.services.store), shop.table("orders")
+    first = part(shop, max_seconds=0.001, max_sessions=5)
+    assert first.equal
+    assert first.proven is not None
+    assert 0 < first.rows_compared < 2000
+    record = kept.of(table)
+    assert record is not None
+    assert (record.proven, record.equal_at) == (first.proven, None)
+    second = part(shop, max_seconds=0.001, max_sessions=5, go_on=True)
+    assert second.proven is not None
+    assert second.proven.began_at == first.proven.began_at
+    assert second.proven.rows == first.rows_compared + second.rows_compared
+    shop.database.execute("UPDATE orders SET v = 1 WHERE id IN (1, 1999)")
+    rest = part(shop, go_on=True)
+    assert (rest.equal, rest.proven) == (True, None)
+    assert first.rows_compared + second.rows_compared + rest.rows_compared == 2000
+    record = kept.of(table)
+    assert record is not None
+    assert (record.proven, record.equal_at) == (None, first.proven.began_at)
 
 
 def test_an_empty_table_equals_an_empty_table(shop: Shop) -> None:

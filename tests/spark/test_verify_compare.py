@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from cdc.sources.source_facts import KeyRange, TimeRange
 from operate.verify.compare import as_table, compare, digests, source_rows, with_keys
+from operate.verify.scope import KeyOrder
+from operate.verify.selection import differing_partitions, of_partitions, of_ranges, of_time
 from schemas.table import Column, TableId, TableSchema
 
 TYPES = {
@@ -125,3 +130,82 @@ def test_key_columns_may_have_the_names_that_the_comparison_had_for_its_own(
     )
     assert compare(ours, ours, schema, limit=10).differing == 0
     assert sorted(compare(ours, theirs, schema, limit=10).suspects) == keys
+
+
+KEYED = TableSchema(
+    TableId("shop", "public", "sales"),
+    tuple(
+        Column(name, kind, kind)
+        for name, kind in (
+            ("a", "int"),
+            ("b", "decimal(4,1)"),
+            ("day", "date"),
+            ("at", "timestamp"),
+        )
+    ),
+    ("a", "b"),
+)
+
+
+def sales(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
+    columns = [column.name for column in KEYED.columns]
+    return source_rows(spark, [dict(zip(columns, row, strict=True)) for row in rows], KEYED)
+
+
+def test_rows_of_ranges_are_found_as_the_source_finds_them(spark: SparkSession) -> None:
+    order = KeyOrder(KEYED, uuids_sort_as_text=True)
+    every = [(a, Decimal(b), None, None) for a in (-9, 2, 10) for b in ("-1.5", "2", "10")]
+    rows = sales(spark, *every)
+
+    def found(*ranges: KeyRange) -> list[tuple[int, Decimal]]:
+        kept = rows.where(of_ranges(ranges, order)).collect()
+        return sorted((row["a"], row["b"]) for row in kept)
+
+    keys = sorted((a, b) for a, b, *_ in every)
+    assert found(KeyRange()) == keys
+    middle = KeyRange(("2", "2"), ("10", "2"))
+    assert found(middle) == [key for key in keys if (2, 2) <= key < (10, 2)]
+    ends = (KeyRange(None, ("2", "2")), KeyRange(("10", "2"), None))
+    assert found(*ends) == [key for key in keys if key not in found(middle)]
+
+
+def test_rows_of_a_time_are_found(spark: SparkSession) -> None:
+    def at(day: int, hour: int) -> datetime:
+        return datetime(2026, 3, day, hour, tzinfo=timezone.utc)
+
+    rows = sales(
+        spark,
+        *((n, Decimal(0), at(n, 0).date(), at(n, 23)) for n in range(1, 5)),
+        (9, Decimal(0), None, None),
+    )
+
+    def found(column: str, begin: str, end: str) -> list[int]:
+        window = TimeRange(column, begin, end)
+        return sorted(row["a"] for row in rows.where(of_time(window, KEYED)).collect())
+
+    assert found("at", "2026-03-02 00:00:00", "2026-03-03 23:00:00") == [2]
+    assert found("at", "2026-03-01 23:00:00", "2026-03-03 23:00:01") == [1, 2, 3]
+    assert found("day", "2026-03-02 00:00:00", "2026-03-04 00:00:00") == [2, 3]
+
+
+def test_partitions_differ_by_their_counts_or_their_checksums(spark: SparkSession) -> None:
+    first, second, third = (date(2026, 3, day) for day in (1, 2, 3))
+    ours = [
+        *((n, Decimal(0), first, None) for n in range(5)),
+        *((n, Decimal(1), second, None) for n in range(5)),
+        *((n, Decimal(2), None, None) for n in range(3)),
+        (1, Decimal(3), third, None),
+    ]
+    theirs = [row for row in ours if row[:2] != (2, Decimal(2)) and row[2] != third]
+    theirs[6] = (1, Decimal(1), second, datetime(2026, 1, 1, tzinfo=timezone.utc))
+    partitions, alike, number = differing_partitions(
+        sales(spark, *ours), sales(spark, *theirs), KEYED, ["day"]
+    )
+    assert {one["day"] for one in partitions} == {second, None, third}
+    assert (alike, number) == (5, 4)
+    kept = sales(spark, *ours).where(of_partitions(partitions))
+    assert kept.count() == 9
+    assert differing_partitions(sales(spark, *ours), sales(spark, *ours), KEYED, ["day"]) == (
+        *([], 14, 4),
+    )
+    assert differing_partitions(sales(spark), sales(spark), KEYED, ["day"]) == ([], 0, 0)

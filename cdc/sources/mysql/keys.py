@@ -150,6 +150,8 @@ def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[Mysql
         if len(ends) > 1:
             clauses.append(f"{columns[0]} {strictly}= {ends[0]}")
         clauses.append(_after_key(list(zip(columns, ends, strict=True)), strictly, at_end))
+    if (timed := key_range.within) is not None:
+        clauses += [f"w0 >= '{timed.begin}'", f"w0 < '{timed.end}'"]
     return " AND ".join(clauses) if clauses else "1 = 1"
 
 

@@ -82,6 +82,10 @@ def snapshot_query(
         keys = [sql.SQL("ctid AS k0"), sql.SQL("tableoid::oid::text || ctid::text AS place")]
         types.append("place string")
         select.insert(0, f"place AS {ROW}")
+    timed = next((one.within for one in ranges if one.within is not None), None)
+    if timed is not None:
+        keys.append(sql.SQL("{} AS w0").format(sql.Identifier(timed.column)))
+        types.append("w0 string")
     subquery = sql.SQL("(SELECT {} FROM {}) AS source_rows").format(
         sql.SQL(", ").join(outputs + keys), relation(table)
     )
@@ -122,6 +126,12 @@ def predicate(key_range: KeyRange, width: int) -> str:
         for operator, bound in ((">=", key_range.lower), ("<", key_range.upper))
         if bound is not None
     ]
+    if (timed := key_range.within) is not None:
+        # A column without a zone ignores the zone of a literal.
+        clauses += [
+            sql.SQL("w0 {} {}").format(sql.SQL(operator), sql.Literal(f"{bound}+00"))
+            for operator, bound in ((">=", timed.begin), ("<", timed.end))
+        ]
     return sql.SQL(" AND ").join(clauses).as_string(None) if clauses else "true"
 
 

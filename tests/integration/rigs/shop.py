@@ -24,7 +24,8 @@ from cdc.store.table_state import State, TableRecord
 from operate.context import Services
 from operate.onboard import onboard
 from operate.table_outcome import Outcome
-from operate.verify.table import Verification, verify_table
+from operate.verify.result import Verification
+from operate.verify.table import verify_table
 from schemas.table import TableId
 from tests.integration.rigs.at_work import at_work
 from tests.integration.rigs.databases import OwnDatabase

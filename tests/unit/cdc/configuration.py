@@ -106,6 +106,9 @@ _TABLE = {
             "most": 1.5,
         },
         "fresh": {"kind": "freshness", "max_age": "1h"},
+        "equal": {"kind": "verify", "method": "full", "max_seconds": 600, "max_sessions": 2},
+        "some": {"kind": "verify", "method": "sample", "fraction": 0.1},
+        "recent": {"kind": "verify", "method": "window", "time_column": "at", "window": "1d"},
     },
 }
 

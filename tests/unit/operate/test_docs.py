@@ -71,7 +71,7 @@ def blocks(page: str) -> list[str]:
 
 def settings_of_places() -> list[tuple[str, int]]:
     """Each block of settings for a lake, a cluster or a catalog, by its page and its number."""
-    pages = ("README.md", "docs/deploy.md", "docs/cluster.md")
+    pages = ("README.md", "docs/deploy.md", "docs/cluster.md", "docs/checks.md")
     return [(page, number) for page in pages for number in range(len(blocks(page)))]
 
 

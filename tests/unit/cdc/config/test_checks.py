@@ -52,6 +52,13 @@ def test_a_check_that_is_left_out_needs_its_kind_only() -> None:
         ({"kind": "reference", "columns": ["a"]}, "", "needs references"),
         ({"kind": "volume", "period": "1d"}, "", "time_column and period go together"),
         ({"kind": "volume", "least": 3.0}, "least", "must not be greater than most"),
+        ({"kind": "verify", "fraction": 0.5}, "fraction", "is not possible with method full"),
+        ({"kind": "verify", "method": "window"}, "", "method window needs time_column and window"),
+        (
+            {"kind": "verify", "method": "sample", "max_seconds": 9},
+            "max_seconds",
+            "is not possible with method sample",
+        ),
         ({**NULLS, "min": 1}, "min", "is not possible with kind not_null"),
         ({"kind": "freshness", "columns": ["a"]}, "columns", "is not possible with kind freshness"),
         (

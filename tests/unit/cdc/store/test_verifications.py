@@ -14,7 +14,7 @@ from cdc.store.newest_runs import NewestRuns
 from cdc.store.state_store import Store
 from cdc.store.table_state import State
 from cdc.store.verifications import Verifications, VerifyRecord
-from operate.verify.table import Difference, Verification
+from operate.verify.result import Difference, Verification
 from schemas.table import TableId
 from tests.records import table_record
 

@@ -10,21 +10,19 @@ from uuid import UUID
 import pytest
 
 from cdc.errors import StateError
-from operate.verify import table as module
+from operate.verify import following as module
+from operate.verify.following import Following
 from tests.records import ORDERS, table_record
 from tests.unit.cdc.store.test_table_state import READY
 
 
 def test_a_copy_that_another_one_replaces_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run brings its rows up to date, however long `verify` waits."""
-    verifier: Any = object.__new__(module._TableVerifier)
-    verifier._attempt, verifier._id, verifier._topic = READY, ORDERS, "orders"
-    verifier._context = SimpleNamespace(
-        timeline=lambda _: SimpleNamespace(latest_offsets=lambda: None)
+    context: Any = SimpleNamespace(timeline=lambda _: SimpleNamespace(latest_offsets=lambda: None))
+    capture: Any = SimpleNamespace(
+        table=ORDERS, topic="orders", wait_until_readable=lambda *_, **__: None
     )
-    verifier._services = verifier._capture = SimpleNamespace(
-        wait_until_readable=lambda *_, **__: None
-    )
+    services: Any = SimpleNamespace()
     record = table_record(attempt=READY)
     runs: list[str] = []
 
@@ -38,5 +36,5 @@ def test_a_copy_that_another_one_replaces_is_named_at_once(monkeypatch: pytest.M
     monkeypatch.setattr(module, "run_table", run)
     monkeypatch.setattr(module, "WAIT_S", 3.0)
     with pytest.raises(StateError, match="another copy has replaced"):
-        verifier._advance({0: 5})
+        Following(services, context, capture, READY).advance({0: 5})
     assert runs == ["once"]

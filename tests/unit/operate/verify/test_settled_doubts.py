@@ -20,7 +20,7 @@ from cdc.store.verifications import Verifications, VerifyRecord
 from operate.context import Services
 from operate.onboard import register
 from operate.verify import table as verify_module
-from operate.verify.table import Difference, Verification
+from operate.verify.result import Difference, Verification
 from schemas.table import TableId
 from tests.records import NOW
 from tests.unit.cdc.configuration import minimal

@@ -1,0 +1,176 @@
+"""``export dbt-sources``: the published tables as sources of dbt, with freshness and tests.
+
+The document has the form of dbt 1.10.5 and later: settings under ``config``, and the arguments of
+tests under ``arguments``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from cdc.rows.columns import INGESTED_AT
+from operate.check_status import readable
+
+if TYPE_CHECKING:
+    from cdc.config import Config, TableSettings
+    from cdc.config.checks import CheckSettings
+    from cdc.store.table_state import TableRecord
+    from schemas.table import Shard, TableId
+
+_TESTS = "data_tests"
+LATE_FACTOR = 4
+"""How many times its target a table may be old before the freshness of dbt is an error."""
+
+
+def dbt_sources(
+    config: Config, records: Iterable[TableRecord], *, with_utils: bool = False
+) -> dict[str, Any]:
+    """Return the document that dbt reads as a file of sources, for tables that readers see.
+
+    Shards of one lake table are one table, with the settings of the first shard by name.
+
+    Args:
+        config: The configuration.
+        records: The records of the tables.
+        with_utils: Whether checks that no test of dbt itself has become tests of the package
+            ``dbt_utils``. Otherwise, they are left out.
+
+    Raises:
+        ConfigError: A table's settings cannot work.
+    """
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for record in sorted(records, key=lambda one: one.table):
+        if not readable(record):
+            continue
+        source, schema, name = _names(config, record.table, record.shard)
+        tables = found.setdefault((source, schema), {})
+        if name not in tables:
+            settings = config.table_settings(record.table)
+            tables[name] = _table(config, record, name, settings, with_utils=with_utils)
+    sources = [
+        {"name": source, "schema": schema, "tables": list(tables.values())}
+        for (source, schema), tables in found.items()
+    ]
+    return {"version": 2, "sources": sources}
+
+
+def _names(config: Config, table: TableId, shard: Shard | None) -> tuple[str, str, str]:
+    """Return a table's source in dbt, its schema, and its name, as readers find it by name."""
+    named = config.catalog_name(table, shard)
+    if named is not None:
+        return named[0], named[0], named[1]
+    if shard is not None:
+        schema, _, name = shard.of.rpartition(".")
+        return schema or table.source, schema or table.schema, name
+    return f"{table.source}_{table.schema}", table.schema, table.name
+
+
+def _table(
+    config: Config,
+    record: TableRecord,
+    name: str,
+    settings: TableSettings,
+    *,
+    with_utils: bool,
+) -> dict[str, Any]:
+    """Return one table of a source of dbt."""
+    checks = {key: one for key, one in sorted(settings.checks.items()) if one.enabled}
+    columns: dict[str, list[Any]] = {}
+    whole: list[Any] = []
+    for check in checks.values():
+        for column, test in _column_tests(config, record, check, with_utils=with_utils):
+            columns.setdefault(column, []).append(test)
+        whole += _table_tests(check, with_utils=with_utils)
+    table: dict[str, Any] = {
+        "name": name,
+        "description": f"Replicated by Tributary from {record.table}.",
+        "config": {
+            "loaded_at_field": INGESTED_AT,
+            "freshness": _freshness(settings, checks.values()),
+        },
+    }
+    if whole:
+        table[_TESTS] = whole
+    if columns:
+        table["columns"] = [{"name": one, _TESTS: tests} for one, tests in columns.items()]
+    return table
+
+
+def _freshness(settings: TableSettings, checks: Iterable[CheckSettings]) -> dict[str, Any]:
+    """Return when dbt warns of a table's age, and when the age is an error.
+
+    A check of the freshness with a limit of its own gives the limit of errors.
+    """
+    limits = [
+        one.max_age_s
+        for one in checks
+        if one.kind == "freshness" and one.max_age_s is not None and one.alarms
+    ]
+    target = settings.freshness_target_s
+    error = min(limits) if limits else LATE_FACTOR * target
+    return {"warn_after": _age(min(target, error)), "error_after": _age(error)}
+
+
+def _age(seconds: int) -> dict[str, Any]:
+    return {"count": math.ceil(seconds / 60), "period": "minute"}
+
+
+def _column_tests(
+    config: Config, record: TableRecord, check: CheckSettings, *, with_utils: bool
+) -> Iterable[tuple[str, Any]]:
+    """Yield the tests of dbt that a check is, by column."""
+    if check.kind == "not_null":
+        for column in check.columns:
+            yield column, _test("not_null", {}, check)
+    elif check.kind == "unique" and len(check.columns) == 1:
+        yield check.columns[0], _test("unique", {}, check)
+    elif check.kind == "accepted_values":
+        values: dict[str, Any] = {"values": list(check.values)}
+        if all(map(_is_plain, check.values)):
+            values["quote"] = False
+        for column in check.columns:
+            yield column, _test("accepted_values", values, check)
+    elif check.kind == "reference" and check.references is not None and len(check.columns) == 1:
+        text = check.references.table
+        referenced = config.table_id(text if ":" in text else f"{record.table.source}:{text}")
+        source, _, name = _names(config, referenced, config.shard(referenced))
+        target = {"to": f"source('{source}', '{name}')", "field": check.references.columns[0]}
+        yield check.columns[0], _test("relationships", target, check)
+    elif check.kind == "range" and with_utils:
+        bounds = {"min_value": check.min, "max_value": check.max}
+        given = {
+            key: text if _is_plain(text) else f"'{text}'"
+            for key, text in bounds.items()
+            if text is not None
+        }
+        for column in check.columns:
+            yield column, _test("dbt_utils.accepted_range", given, check)
+
+
+def _table_tests(check: CheckSettings, *, with_utils: bool) -> list[Any]:
+    """Return the tests of dbt that a check is and that concern several columns together."""
+    if not (with_utils and check.kind == "unique" and len(check.columns) > 1):
+        return []
+    columns = {"combination_of_columns": list(check.columns)}
+    return [_test("dbt_utils.unique_combination_of_columns", columns, check)]
+
+
+def _test(name: str, arguments: Mapping[str, Any], check: CheckSettings) -> Any:
+    """Return a test of dbt; one that is only a report is a warning there."""
+    found: dict[str, Any] = {"arguments": dict(arguments)} if arguments else {}
+    if not check.alarms:
+        found["config"] = {"severity": "warn"}
+    return {name: found} if found else name
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a configured value is a number or a boolean, which SQL writes without quotes."""
+    if text in ("true", "false"):
+        return True
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text.strip("+-0123456789.eE") == ""

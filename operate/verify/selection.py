@@ -1,0 +1,121 @@
+"""Selects the rows of a part of a table in Spark: ranges of its key, a time, or partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from cdc.rows.columns import scratch
+from operate.verify.compare import row_digest
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+    from cdc.sources.source_facts import KeyRange, TimeRange
+    from operate.verify.scope import KeyOrder
+    from schemas.table import TableSchema
+
+MOST_PARTITIONS = 200
+"""Number of differing partitions above which the rows of all partitions are compared."""
+
+_COUNT = scratch("count")
+_SIDES = (scratch("ours"), scratch("theirs"))
+_SUMS = (scratch("sum_0"), scratch("sum_1"))
+_FACTS = f"struct<{_COUNT}:bigint,{_SUMS[0]}:decimal(38,0),{_SUMS[1]}:decimal(38,0)>"
+
+
+def of_ranges(ranges: Sequence[KeyRange], order: KeyOrder) -> SparkColumn:
+    """Return whether a lake row's key is in one of several ranges."""
+    return reduce(or_, (_of_range(one, order) for one in ranges))
+
+
+def _of_range(one: KeyRange, order: KeyOrder) -> SparkColumn:
+    inside = [F.lit(True)]
+    if one.lower is not None:
+        inside.append(~_before(one.lower, order))
+    if one.upper is not None:
+        inside.append(_before(one.upper, order))
+    return reduce(and_, inside)
+
+
+def _before(bound: tuple[str, ...], order: KeyOrder) -> SparkColumn:
+    """Return whether a row's key is smaller than a bound, column by column."""
+    found = F.lit(False)
+    for (name, lake_type), text in reversed(list(zip(order.types, bound, strict=True))):
+        column, end = _column(name), F.lit(text).cast(lake_type)
+        found = (column < end) | ((column == end) & found)
+    return found
+
+
+def of_time(window: TimeRange, schema: TableSchema) -> SparkColumn:
+    """Return whether a lake row is of a time."""
+    lake_type = schema.column(window.column).lake_type
+    zone = "Z" if lake_type == "timestamp" else ""
+    column = _column(window.column)
+    begin, end = (F.lit(f"{text}{zone}").cast(lake_type) for text in (window.begin, window.end))
+    return (column >= begin) & (column < end)
+
+
+def differing_partitions(
+    source: DataFrame, lake: DataFrame, schema: TableSchema, by: Sequence[str]
+) -> tuple[list[Mapping[str, Any]], int, int]:
+    """Compare both sides by the count and the checksums of each partition.
+
+    No row is shuffled. Two sums of 64-bit digests, of different seeds, are a partition's checksums.
+
+    Returns:
+        The values of the partition columns of up to `MOST_PARTITIONS` + 1 differing partitions, the
+        number of rows in partitions that are equal, and the number of all partitions.
+    """
+    ours, theirs = (
+        side.select(*map(_column, by), *row_digest(schema, _SUMS))
+        .groupBy(*map(_column, by))
+        .agg(
+            F.count(F.lit(1)).alias(_COUNT),
+            *(F.sum(F.col(one).cast("decimal(38,0)")).alias(one) for one in _SUMS),
+        )
+        for side in (source, lake)
+    )
+    facts = F.struct(_COUNT, *_SUMS)
+    none = F.lit(None).cast(_FACTS)
+    sides = [
+        side.select(
+            *map(_column, by),
+            *((facts if name == own else none).alias(name) for name in _SIDES),
+        )
+        for side, own in zip((ours, theirs), _SIDES, strict=True)
+    ]
+    both = (
+        sides[0]
+        .unionAll(sides[1])
+        .groupBy(*map(_column, by))
+        .agg(*(F.max(name).alias(name) for name in _SIDES))
+        .collect()
+    )
+    one, two = _SIDES
+    differing = [row for row in both if row[one] != row[two]]
+    rows = sum(int(row[one][_COUNT]) for row in both if row[one] == row[two])
+    named: list[Mapping[str, Any]] = [
+        {name: row[name] for name in by} for row in differing[: MOST_PARTITIONS + 1]
+    ]
+    return named, rows, len(both)
+
+
+def of_partitions(partitions: Sequence[Mapping[str, Any]]) -> SparkColumn:
+    """Return whether a row is of one of several partitions."""
+    return reduce(
+        or_,
+        (
+            reduce(and_, (_column(name).eqNullSafe(F.lit(value)) for name, value in one.items()))
+            for one in partitions
+        ),
+    )
+
+
+def _column(name: str) -> SparkColumn:
+    return F.col("`" + name.replace("`", "``") + "`")
