@@ -17,34 +17,40 @@ if TYPE_CHECKING:
     from operate.verify.result import Verification
 
 
+SampleOption = Annotated[
+    float | None,
+    typer.Option(
+        "--sample",
+        min=0.0001,
+        max=1.0,
+        metavar="FRACTION",
+        help="Only random ranges of the key: this part of them.",
+    ),
+]
+MaxSecondsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-seconds",
+        min=1,
+        help="Begin no further range of the key after so many seconds, and remember the place.",
+    ),
+]
+ContinueOption = Annotated[
+    bool,
+    typer.Option("--continue", help="Go on where an earlier one with --max-seconds ended."),
+]
+MaxSessionsOption = Annotated[
+    int | None,
+    typer.Option("--max-sessions", min=1, help="Most sessions that read the source at a time."),
+]
+
+
 def verify(
     tables: TablesArgument,
-    sample: Annotated[
-        float | None,
-        typer.Option(
-            "--sample",
-            min=0.0001,
-            max=1.0,
-            metavar="FRACTION",
-            help="Only random ranges of the key: this part of them.",
-        ),
-    ] = None,
-    max_seconds: Annotated[
-        int | None,
-        typer.Option(
-            "--max-seconds",
-            min=1,
-            help="Begin no further range of the key after so many seconds, and remember the place.",
-        ),
-    ] = None,
-    go_on: Annotated[
-        bool,
-        typer.Option("--continue", help="Go on where an earlier one with --max-seconds ended."),
-    ] = False,
-    max_sessions: Annotated[
-        int | None,
-        typer.Option("--max-sessions", min=1, help="Most sessions that read the source at a time."),
-    ] = None,
+    sample: SampleOption = None,
+    max_seconds: MaxSecondsOption = None,
+    go_on: ContinueOption = False,
+    max_sessions: MaxSessionsOption = None,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,

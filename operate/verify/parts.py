@@ -132,7 +132,8 @@ class Plan:
     Args:
         parts: The parts, in the order of the key.
         ranges: Number of ranges or partitions of the whole table; None if they do not matter.
-        earlier: How far an earlier comparison in pieces had come; None if this one begins anew.
+        earlier: How far an earlier comparison in pieces had come; None if there is none, or if this
+            one does not go on there.
         began_at: When this comparison began; None if it is not in pieces.
         begin: The result of what was compared before the parts, such as partitions that are equal.
         differing: Number of partitions that are compared row by row; None without partitions.

@@ -74,8 +74,7 @@ def snapshot_query(
     # The key columns are there for the predicates only: their JDBC types do not matter.
     shown += [f"k{number} string" for number in range(len(keys))]
     names = [f"k{number}" for number in range(len(keys))]
-    timed = next((one.within for one in ranges if one.within is not None), None)
-    if timed is not None:
+    if (timed := ranges[0].within if ranges else None) is not None:
         keys.append(f"{quoted(timed.column)} AS w0")
         shown.append("w0 string")
     select = [

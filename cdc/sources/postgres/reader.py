@@ -82,22 +82,19 @@ def snapshot_query(
         keys = [sql.SQL("ctid AS k0"), sql.SQL("tableoid::oid::text || ctid::text AS place")]
         types.append("place string")
         select.insert(0, f"place AS {ROW}")
-    timed = next((one.within for one in ranges if one.within is not None), None)
-    if timed is not None:
-        keys.append(sql.SQL("{} AS w0").format(sql.Identifier(timed.column)))
-        types.append("w0 string")
     subquery = sql.SQL("(SELECT {} FROM {}) AS source_rows").format(
-        sql.SQL(", ").join(outputs + keys), relation(table)
+        sql.SQL(", ").join(outputs + keys + _times(ranges)), relation(table)
     )
     # the key columns are there for the predicates only: their JDBC types do not matter
     width = len(schema.key) or 1
+    types += [f"k{n} string" for n in range(width)]
     properties = jdbc_properties(connections, endpoint)
     if connections.is_pooled(on_replica=on_replica):
         properties["prepareThreshold"] = "0"
     properties |= {
         "fetchsize": str(fetch_size),
         "sessionInitStatement": session_init(view),
-        "customSchema": ", ".join(types + [f"k{n} string" for n in range(width)]),
+        "customSchema": ", ".join(types),
     }
     return SnapshotQuery(
         url=jdbc_url(endpoint),
@@ -106,6 +103,12 @@ def snapshot_query(
         select=tuple(select),
         properties=properties,
     )
+
+
+def _times(ranges: Sequence[KeyRange]) -> list[sql.Composable]:
+    """Return the column of the ranges' time for the subquery, named ``w0``; nothing without one."""
+    timed = ranges[0].within if ranges else None
+    return [] if timed is None else [sql.SQL("{} AS w0").format(sql.Identifier(timed.column))]
 
 
 def predicate(key_range: KeyRange, width: int) -> str:

@@ -129,6 +129,9 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Without GTIDs `replica` must follow",
     ),
     Why.VALUE: (
+        "Compare it as a whole, by partitions",
+        "Verify it without a sample",
+        "Name existing columns under columns of the check",
         "Correct the scheme in lake.url",
         "Give a datetime with a time zone",
         "Give the file system that has it: filesystem=",
