@@ -14,6 +14,7 @@ from cdc.errors import LakeError, LostHistoryError
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.index import IndexLayout
 from cdc.lake.instants import time_of
+from cdc.lake.rollbacks import undone_by
 from cdc.lake.storage_errors import storage_error
 from cdc.runtime.spark import java_class, java_reason
 
@@ -92,6 +93,7 @@ class Timeline:
         self._instants: Any = None
         self._read: dict[str, Committed | None] = {}
         self._last: tuple[str, Any] | None = None
+        self._undone: frozenset[str] | None = None
 
     def commits(self) -> list[Committed]:
         """Return the active timeline's commits with a record, oldest first."""
@@ -197,20 +199,22 @@ class Timeline:
         return sorted({str(one.requestedTime()) for one in pending.getInstants()})
 
     def undone(self) -> frozenset[str]:
-        """Return the instants of the commits that were, or are being, rolled back."""
+        """Return the instants of the commits that were, or are being, rolled back.
+
+        The rollbacks are listed once, and each completed one is read once in this process.
+        """
+        if self._undone is None:
+            self._undone = (
+                frozenset() if self._meta is None else undone_by(self._spark, self.path, self._meta)
+            )
+        return self._undone
+
+    def rollbacks(self) -> int:
+        """Return the number of completed rollbacks in the active timeline."""
         if self._meta is None:
-            return frozenset()
-        timeline = self._meta.getActiveTimeline()
-        undone: set[str] = set()
-        for instant in timeline.getRollbackTimeline().getInstants():
-            if instant.isCompleted():
-                named = timeline.readRollbackMetadata(instant).getCommitsRollback()
-                undone.update(str(one) for one in named)
-            else:
-                plans = "org.apache.hudi.table.action.rollback.RollbackUtils"
-                plan = java_class(self._spark, plans).getRollbackPlan(self._meta, instant)
-                undone.add(str(plan.getInstantToRollback().getCommitTime()))
-        return frozenset(undone)
+            return 0
+        rollbacks = self._meta.getActiveTimeline().getRollbackTimeline()
+        return int(rollbacks.filterCompletedInstants().countInstants())
 
     def pending_clusterings(self) -> list[str]:
         """Return the instants of clusterings that are planned or begun, and not completed."""

@@ -80,12 +80,16 @@ class Upkeep:
 
         They must be deleted before Hudi archives the commit. After that, readers would see the late
         files of a rolled back commit, and Tributary could no longer recognize those of a completed
-        commit.
+        commit. Nobody sees the former before that, so their folders are listed only if Hudi is
+        about to archive commits or rollbacks, and not in each upkeep.
         """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0
         timeline = Timeline(self._spark, self._path)
-        delete_late_files(self._spark, timeline, partition_columns=partition_columns)
+        # Hudi archives if there are more than these, and counts again: a commit may complete first.
+        most = int(self._options["hoodie.keep.max.commits"])
+        if max(len(timeline.completed_instants()), timeline.rollbacks()) >= most:
+            delete_late_files(self._spark, timeline, partition_columns=partition_columns)
         delete_unnamed(self._spark, timeline)
 
     def _cluster(self, client: Any) -> None:

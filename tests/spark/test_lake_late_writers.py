@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from bootstrap.copying import Copying
 from cdc.config import TableSettings
 from cdc.errors import FencedError, LostHistoryError
-from cdc.lake import table_services, write
+from cdc.lake import late_files, rollbacks, table_services, write
+from cdc.lake.data_files import files_of
 from cdc.lake.publish import attempt_path
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
@@ -216,3 +217,37 @@ def test_a_copy_whose_first_commit_was_cut_short_goes_on_in_another_folder(
     (_, other) = made
     assert other == replace(first, id=other.id, path=attempt_path(tmp_path.as_uri(), other.id))
     assert not (tmp_path / "attempt=first").exists()
+
+
+def test_commits_read_each_rollback_once_and_list_no_folders_for_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi keeps a rollback for years, unless dozens follow it. Each commit looks several times."""
+    monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
+    read = rollbacks._read
+    reads: list[str] = []
+    lists: list[str] = []
+
+    def counted_read(timeline: Any, rollback: Any) -> frozenset[str]:
+        reads.append(str(rollback.requestedTime()))
+        return read(timeline, rollback)
+
+    def counted_list(spark: SparkSession, files: Any, folders: str, instants: Any) -> list[Any]:
+        lists.append(folders)
+        return files_of(spark, files, folders, instants)
+
+    monkeypatch.setattr(rollbacks, "_read", counted_read)
+    monkeypatch.setattr(late_files, "files_of", counted_list)
+    table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
+    table.empty_commit(record(offsets={0: 1}), accept)
+    for end in (2, 3):
+        with pytest.raises(FencedError, match="the lease was lost"):
+            table.upsert(rows(spark, table, [("c", 1, (1, "x"))]), record(offsets={0: end}), fenced)
+    for end in range(4, 9):
+        change(spark, table, end, ("u", end - 1, (1, f"at {end}")))
+        assert table.keep_up(lambda: None)
+
+    assert len(table.timeline().undone()) == 2
+    assert sorted(reads) == sorted(set(reads))
+    assert len(reads) == 2
+    assert lists == [], "nothing is archived yet, so nobody could see a late file"

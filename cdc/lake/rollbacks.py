@@ -1,0 +1,87 @@
+"""Reads which commits a lake table's rollbacks have undone, and reads each rollback once.
+
+Hudi keeps up to `hoodie.keep.max.commits` rollbacks in a table's active timeline, however old they
+are. Each look at the table needs their commits, and each rollback is a file of its own. But a
+completed rollback never changes, so a process reads its file once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from cdc.runtime.spark import java_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_CACHED_ROLLBACKS = 10_000
+"""Maximum number of rollbacks whose commits a process remembers. A table has about 40 at most,
+unless its setting ``readers_keep`` retains more commits."""
+
+
+class _Cache:
+    """The commits of completed rollbacks, by table and rollback. Safe to share among threads."""
+
+    def __init__(self) -> None:
+        self._undone: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, path: str, rollback: str) -> frozenset[str] | None:
+        """Return the instants that a completed rollback has undone; None if they are not known."""
+        with self._lock:
+            found = self._undone.get((path, rollback))
+            if found is not None:
+                self._undone.move_to_end((path, rollback))
+            return found
+
+    def put(self, path: str, rollback: str, undone: frozenset[str]) -> None:
+        """Remember a completed rollback, and forget those that were asked for the longest ago."""
+        with self._lock:
+            self._undone[path, rollback] = undone
+            self._undone.move_to_end((path, rollback))
+            while len(self._undone) > MOST_CACHED_ROLLBACKS:
+                self._undone.popitem(last=False)
+
+
+_cache = _Cache()
+
+
+def undone_by(spark: SparkSession, path: str, client: Any) -> frozenset[str]:
+    """Return the instants of the commits that were, or are being, rolled back.
+
+    Args:
+        spark: The session whose JVM is used.
+        path: Base path of the Hudi table.
+        client: Hudi's meta client of the table.
+
+    Raises:
+        Py4JJavaError: A rollback cannot be read.
+    """
+    timeline = client.getActiveTimeline()
+    undone: set[str] = set()
+    for rollback in timeline.getRollbackTimeline().getInstants():
+        if not rollback.isCompleted():
+            undone.add(_planned(spark, client, rollback))
+            continue
+        at = str(rollback.requestedTime())
+        known = _cache.get(path, at)
+        if known is None:
+            known = _read(timeline, rollback)
+            _cache.put(path, at, known)
+        undone |= known
+    return frozenset(undone)
+
+
+def _read(timeline: Any, rollback: Any) -> frozenset[str]:
+    """Return the instants that a completed rollback names, from the lake's storage."""
+    named = timeline.readRollbackMetadata(rollback).getCommitsRollback()
+    return frozenset(str(one) for one in named)
+
+
+def _planned(spark: SparkSession, client: Any, rollback: Any) -> str:
+    """Return the instant that a rollback in progress undoes, from its plan in the storage."""
+    plans = java_class(spark, "org.apache.hudi.table.action.rollback.RollbackUtils")
+    plan = plans.getRollbackPlan(client, rollback)
+    return str(plan.getInstantToRollback().getCommitTime())
