@@ -31,7 +31,7 @@ from operate.capture_names import unfinished_move
 from operate.check_tls import unprotected
 from operate.empty_store import empty_store
 from operate.engine_limits import EngineLimits, partition_limits
-from operate.lifecycle import folder_here
+from operate.lake_storage import folder_here
 from operate.readiness import judge
 from operate.readiness_check import nulls_are_kept
 from operate.tier_capture import wanted_connector

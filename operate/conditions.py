@@ -29,6 +29,7 @@ class Condition(str, Enum):
     LOST = "lost"
     DRIFT = "drift"
     CHECK_FAILED = "check_failed"
+    READER_LATE = "reader_late"
     SILENT = "silent"
     OVER_LIMIT = "over_limit"
     EMPTY_STORE = "empty_store"
@@ -49,6 +50,8 @@ MEANINGS: Mapping[Condition, str] = MappingProxyType(
         Condition.DRIFT: "the newest `verify` of a table's copy found differences",
         Condition.CHECK_FAILED: "a check of a table with `policy: alarm` or `pause` failed at its"
         " newest result about the data (docs/checks.md)",
+        Condition.READER_LATE: "a reader of a table that has a limit (`readers`) has not read a"
+        " commit for longer than that, must read the whole table, or its file cannot be read",
         Condition.SILENT: "a capture sends no changes, or `status` names another problem of it",
         Condition.OVER_LIMIT: "a slot holds back more log than the source's `wal_limit.alarm`",
         Condition.EMPTY_STORE: "the state store has no table, but connectors of the configuration"

@@ -65,6 +65,8 @@ class Services:
         """Maximum number of sessions for the copies of a source; None for ``copy_sessions``."""
         self.captured_looks: dict[TableId, str] = {}
         """By table, the digest of a fingerprint; all changes from before it are captured."""
+        self.without_readers: dict[str, float] = {}
+        """By folder of a table, when it was last searched for readers in vain, by a clock."""
         self.left_behind: dict[str, str] = {}
         """By capture, a note on what it has left on a former server, for an outcome."""
         self._sources: dict[str, Source] = {}

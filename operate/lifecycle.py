@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import names_of
 from cdc.capture.recovery import MARK_FIRST, lost_before_restart, restart
-from cdc.config.lake import HADOOP_PREFIX
 from cdc.errors import (
     CaptureError,
     ConnectError,
@@ -20,23 +19,23 @@ from cdc.errors import (
     UnreachableError,
     copy_lost,
 )
-from cdc.lake.pointer import POINTER, local_folder
+from cdc.lake.pointer import POINTER
 from cdc.store.connector_restarts import Restarts
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate import tier_capture
 from operate.departure import depart, needed_by_others, remove_capture
+from operate.lake_storage import folder_here
 from operate.selection import not_on_plan
 from operate.shards import is_beside
 from operate.table_outcome import Outcome, unfinished
 from schemas.errors import TributaryError
 from schemas.table import Shard, TableId
+from tributary_reader.reader_files import FOLDER as READERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
-    from cdc.config import Config
     from cdc.debezium import CaptureNames
     from cdc.store.lease import Lease
     from operate.context import Services
@@ -51,8 +50,6 @@ class LostChangesError(CaptureError):
 
 _ASLEEP = frozenset({"PAUSED", "STOPPED"})
 """States in which an operator has left a connector."""
-_DEFAULT = frozenset({"fs.defaultFS", "fs.default.name"})
-"""Hadoop settings that define the meaning of a path without a scheme."""
 
 
 def require(services: Services, table: TableId) -> TableRecord:
@@ -421,7 +418,7 @@ def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: 
                 shown = replace(record.attempt, path=path, shard=shard.name)
                 drop_name(services.spark, services.config, replace(record, attempt=shown))
             # Remove the pointer first: a pointer to a removed table would look like a lost table.
-            for what in (f"{shard.base_path}/{POINTER}", path):
+            for what in (f"{shard.base_path}/{POINTER}", path, f"{shard.base_path}/{READERS}"):
                 delete_path(services.spark, what)
             return True
 
@@ -472,13 +469,3 @@ def published_path(services: Services, table: TableId) -> str:
             table=table,
         )
     return path
-
-
-def folder_here(config: Config, url: str) -> Path | None:
-    """Return the local folder of a lake URL; None if the URL is not a local path.
-
-    If the configuration sets Hadoop's default file system (``fs.defaultFS``), the result is None
-    for every URL.
-    """
-    given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
-    return None if _DEFAULT & given else local_folder(url)

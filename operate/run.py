@@ -31,6 +31,7 @@ from operate.conditions import Condition, chosen, joined, needs_copy, of_record,
 from operate.empty_store import empty_store
 from operate.exit_codes import ExitCode, exit_code
 from operate.give_up import give_up, over_limits
+from operate.readers import keep_looks, readers
 from operate.table_outcome import abandoned
 from operate.targets import shortfalls_now
 from operate.unused_slots import unused_slots
@@ -179,6 +180,7 @@ class Runs:
         with self._checking("logs that captures hold back"):
             self._look_at_logs()
         self._look_at_unused_slots()
+        keep_looks(services)
         self._forget_history()
         if stop is not None and self.lost_tables:
             stop.set()
@@ -353,11 +355,13 @@ class Runs:
         """Return what is not as it should be with the command's tables and captures now."""
         silent = sorted(f"{one.capture.source}/{one.capture.tier}" for one in self.silences)
         over = [f"{i.capture.source}/{i.capture.tier}" for i in self.over_limits if i.alarms]
+        of_tables = readers(self._services, self._records())
         return joined(
             self._of_tables(),
             of_targets(self.targets),
             {
                 Condition.FAILED: sorted(map(str, self._failed)),
+                Condition.READER_LATE: [f"{i.table} {i.state.name}" for i in of_tables if i.late],
                 Condition.SILENT: silent,
                 Condition.OVER_LIMIT: over,
                 Condition.EMPTY_STORE: self.empty_store.connectors if self.empty_store else [],

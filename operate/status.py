@@ -29,6 +29,7 @@ from operate.capture_status import CaptureStatus, capture_status
 from operate.check_status import CheckStatus, statuses
 from operate.conditions import BY_STATE, Condition, half_copied, joined, of_targets, to_json
 from operate.empty_store import EmptyStore, empty_store
+from operate.readers import readers
 from operate.shards import SharedStatus, shared_tables
 from operate.table_notes import edit_notes, generation_notes, queried_notes
 from operate.table_outcome import abandoned, unfinished
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from cdc.store.verifications import VerifyRecord
     from operate.conditions import Found
     from operate.context import Services
+    from operate.readers import ReaderStatus
     from operate.targets import Shortfall
 
 _log = logging.getLogger(__name__)
@@ -184,6 +186,8 @@ class Status:
     """The freshness targets that are missed or cannot be kept."""
     empty_store: EmptyStore | None = None
     """What is known about a state store without tables; None if it has a table's record."""
+    readers: tuple[ReaderStatus, ...] = ()
+    """The registered readers of the tables."""
 
     @property
     def needs_bootstrap(self) -> bool:
@@ -214,8 +218,10 @@ class Status:
         of_tables = [
             {one: [str(table.record.table)] for one in table.conditions} for table in self.tables
         ]
+        late_readers = [one for one in self.readers if one.late]
         found = {
             Condition.SILENT: [one.place for one in self.captures if one.problem is not None],
+            Condition.READER_LATE: [f"{one.table} {one.state.name}" for one in late_readers],
             Condition.OVER_LIMIT: [one.place for one in self.captures if one.alarms],
             Condition.EMPTY_STORE: self.empty_store.connectors if self.empty_store else [],
         }
@@ -228,6 +234,7 @@ class Status:
             "captures": [capture.to_json() for capture in self.captures],
             "shared": [one.to_json() for one in self.shared],
             "targets": [one.to_json() for one in self.targets],
+            "readers": [one.to_json() for one in self.readers],
             "conditions": to_json(self.conditions),
             "empty_store": None if self.empty_store is None else self.empty_store.to_json(),
         }
@@ -285,14 +292,25 @@ def status(
         brief=brief,
     )
     builds = {build.table: build for build in services.store.builds()}
-    found = []
-    for record in records:
-        table = _table(services, look, record, builds.get(record.table))
-        runs = services.store.last_runs(record.table, _SHOWN_RUNS) if wanted else ()
-        found.append(replace(table, runs=tuple(runs)))
+    found = [_table(services, look, record, builds.get(record.table)) for record in records]
+    if wanted:
+        runs = [services.store.last_runs(record.table, _SHOWN_RUNS) for record in records]
+        found = [replace(one, runs=tuple(last)) for one, last in zip(found, runs, strict=True)]
     targets = () if trouble else _targets(services, answers, plan_records, found)
     empty = None if plan_records else empty_store(services, answers)
-    return Status(tuple(found), captures, shared_tables(found), tuple(targets), empty)
+    reading = _readers(services, answers, records)
+    return Status(tuple(found), captures, shared_tables(found), tuple(targets), empty, reading)
+
+
+def _readers(
+    services: Services, answers: Answers, records: Sequence[TableRecord]
+) -> tuple[ReaderStatus, ...]:
+    """Return the registered readers of the shown tables; none if their files take too long."""
+    try:
+        return answers.within("the files of readers", lambda: readers(services, records))
+    except TributaryError as error:
+        _log.warning("readers are not known: %s", error)
+        return ()
 
 
 def _targets(

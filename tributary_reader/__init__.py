@@ -1,11 +1,13 @@
 """Reads published tables from Python into Arrow, without Spark.
 
 ``open_table(folder).read()`` returns the rows of a table. ``changes(folder, position)`` returns the
-rows that have changed since a position.
+rows that have changed since a position. ``record_reader(folder, name, position)`` says what was
+read.
 """
 
 from tributary_reader.errors import ReadError, WholeTableError
 from tributary_reader.files import DataFile
+from tributary_reader.registered import record_reader
 from tributary_reader.snapshot import Snapshot, open_table
 from tributary_reader.table_changes import Changes, changes
 
@@ -17,4 +19,5 @@ __all__ = [
     "WholeTableError",
     "changes",
     "open_table",
+    "record_reader",
 ]

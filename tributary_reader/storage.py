@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cdc.lake.pointer import local_folder
+from cdc.lake.pointer import local_folder, replace_local
 from tributary_reader.errors import ReadError
 
 if TYPE_CHECKING:
@@ -42,6 +42,12 @@ class Storage(Protocol):
 
     def below(self, folder: str) -> Iterator[Entry]:
         """Yield all files below a folder for the reader; nothing if there is no such folder."""
+
+    def write(self, folder: str, name: str, text: str) -> None:
+        """Write a small file in a folder, which is made if it is missing, over an earlier file."""
+
+    def remove(self, path: str) -> bool:
+        """Remove a file; return whether there was one."""
 
     def arrow(self) -> FileSystem:
         """Return the ``pyarrow.fs.FileSystem`` with which Arrow reads these files."""
@@ -86,6 +92,28 @@ class LocalStorage:
                     _unlisted(error)
                 else:
                     yield Entry(file.relative_to(folder).as_posix(), size)
+
+    def write(self, folder: str, name: str, text: str) -> None:
+        """Write a small file in a local folder, in one step.
+
+        Raises:
+            LakeError: The file cannot be written.
+        """
+        replace_local(Path(folder), text, name=name)
+
+    def remove(self, path: str) -> bool:
+        """Remove a local file; return whether there was one.
+
+        Raises:
+            ReadError: The file cannot be removed.
+        """
+        try:
+            Path(path).unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _not_written(path, error) from error
+        return True
 
     def arrow(self) -> FileSystem:
         """Return Arrow's file system of the local disk."""
@@ -145,6 +173,39 @@ class ArrowStorage:
             if one.type == fs.FileType.File:
                 yield Entry(one.path[len(folder) :].lstrip("/"), int(one.size))
 
+    def write(self, folder: str, name: str, text: str) -> None:
+        """Write a small file through Arrow: on a local disk in one step, elsewhere in place.
+
+        In an object store, a file is visible only after its last byte is written.
+
+        Raises:
+            LakeError, ReadError: The file cannot be written.
+        """
+        if self._files.type_name == "local":
+            replace_local(Path(folder), text, name=name)
+            return
+        path = f"{folder}/{name}"
+        try:
+            self._files.create_dir(folder, recursive=True)
+            with self._files.open_output_stream(path) as stream:
+                stream.write(text.encode())
+        except OSError as error:
+            raise _not_written(path, error) from error
+
+    def remove(self, path: str) -> bool:
+        """Remove a file through Arrow; return whether there was one.
+
+        Raises:
+            ReadError: The file cannot be removed.
+        """
+        try:
+            self._files.delete_file(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _not_written(path, error) from error
+        return True
+
     def arrow(self) -> FileSystem:
         """Return the file system that this object was created with."""
         return self._files
@@ -164,6 +225,14 @@ def _unlisted(error: OSError) -> None:
             remedy="Give this user the right to read it, or mount it again. Then read again.",
             path=str(error.filename),
         ) from error
+
+
+def _not_written(path: str, error: OSError) -> ReadError:
+    return ReadError(
+        f"{path} cannot be written or removed: {error.strerror or error}",
+        remedy="Give this user the right to write in the table's folder.",
+        path=path,
+    )
 
 
 def storage_of(filesystem: FileSystem | None) -> Storage:

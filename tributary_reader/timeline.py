@@ -165,6 +165,17 @@ class Timeline:
         # Without a removal of files, the first commit of the timeline may be the first of all.
         return max([oldest, *(self._retained_from(name) for name in self._cleanings)])
 
+    def keeps(self, instant: str) -> bool:
+        """Whether all files that the table had at an instant certainly exist.
+
+        Only plans of cleanings after the instant are read: a cleaning keeps the files of later
+        instants than its own.
+        """
+        if instant < min(self._completed, default=""):
+            return False
+        later = (name for name in sorted(self._cleanings, reverse=True) if name[:17] > instant)
+        return all(self._retained_from(name) <= instant for name in later)
+
     def _retained_from(self, name: str) -> str:
         """Return the oldest instant whose files a cleaning keeps; empty if the plan names none."""
         earliest = self._plan(name).get("earliestInstantToRetain") or {}

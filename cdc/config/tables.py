@@ -127,6 +127,23 @@ class ResyncLimits(Section):
         return first <= now < last if first <= last else now >= first or now < last
 
 
+ReaderName = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63}|[*])$")]
+"""Name of a reader of a table; * stands for all readers that are not named."""
+
+
+class ReaderTarget(Section):
+    """The settings of one reader of a table."""
+
+    lag: Duration
+    """How long a commit may be there before the reader has read it. Above this, status, --fail-on
+    reader_late and an alarm name the reader."""
+
+    @property
+    def lag_s(self) -> int:
+        """The setting ``lag`` in seconds."""
+        return seconds_of(self.lag)
+
+
 class TableSettings(Section):
     """Settings of one table, or of each table that matches a pattern."""
 
@@ -198,6 +215,9 @@ class TableSettings(Section):
     readers_keep: Duration = "1h"
     """How long replaced files and former generations stay for readers who have them open.
     Incremental and time-travel reads reach back as far."""
+    readers: dict[ReaderName, ReaderTarget] = Field(default_factory=dict)
+    """Limits of the lags of readers, by the name that a reader records itself with; * for all
+    others. A reader that is named here and has recorded nothing is late, too."""
     index: Literal["auto", "bucket", "bloom", "simple"] = "auto"
     """Hudi's index; auto chooses one for the table."""
     buckets: Positive | None = None

@@ -172,15 +172,15 @@ def read_local(folder: Path) -> Pointer | None:
     return Pointer.from_json(text, folder=str(folder))
 
 
-def replace_local(folder: Path, text: str) -> None:
-    """Replace the pointer in a local folder in one step.
+def replace_local(folder: Path, text: str, *, name: str = POINTER) -> None:
+    """Replace the pointer, or another small file, in a local folder in one step.
 
-    If the machine loses power, the folder has the old pointer or the new one.
+    If the machine loses power, the folder has the old file or the new one.
 
     Raises:
         LakeError: The folder cannot be written.
     """
-    staged = folder / f".{POINTER}.{uuid.uuid4().hex}"
+    staged = folder / f".{name}.{uuid.uuid4().hex}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with staged.open("w", encoding="utf-8") as file:
@@ -188,8 +188,8 @@ def replace_local(folder: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         # Hadoop keeps a checksum beside each file, and would refuse a file that does not match it.
-        (folder / f".{POINTER}.crc").unlink(missing_ok=True)
-        staged.replace(folder / POINTER)
+        (folder / f".{name}.crc").unlink(missing_ok=True)
+        staged.replace(folder / name)
         directory = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -197,7 +197,7 @@ def replace_local(folder: Path, text: str) -> None:
             os.close(directory)
     except OSError as error:
         raise LakeError(
-            f"{folder}/{POINTER} cannot be written: {error.strerror}",
+            f"{folder}/{name} cannot be written: {error.strerror}",
             remedy="Check the permissions of the lake's folder, and its free space.",
             path=str(folder),
         ) from error

@@ -73,7 +73,7 @@ def write_pointer(
         there = [one for one in pointer.former if files.exists(_path(spark, one.path))]
         pointer = replace(pointer, former=tuple(there))
         check()
-        _replace(spark, files, folder, pointer.to_json())
+        _replace(spark, files, folder, POINTER, pointer.to_json())
         check()
     return pointer
 
@@ -108,6 +108,16 @@ def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
             if absent and not files.exists(target):
                 return None
             raise
+
+
+def write_file(spark: SparkSession, folder_path: str, name: str, text: str) -> None:
+    """Write a small file in a lake folder, in place of an earlier one, as the pointer is written.
+
+    Raises:
+        LakeError: The file cannot be written.
+    """
+    with _files(spark, folder_path) as (files, folder):
+        _replace(spark, files, folder, name, text)
 
 
 def folder_exists(spark: SparkSession, path: str) -> bool:
@@ -291,24 +301,24 @@ def _child(spark: SparkSession, folder: Any, name: str) -> Any:
     return java_class(spark, "org.apache.hadoop.fs.Path")(folder, name)
 
 
-def _replace(spark: SparkSession, files: Any, folder: Any, text: str) -> None:
-    """Replace the pointer file in one step, so that readers never find the file missing.
+def _replace(spark: SparkSession, files: Any, folder: Any, name: str, text: str) -> None:
+    """Replace the pointer or another small file in one step, so that nobody finds it missing.
 
     - On a local disk, the operating system renames a new file over the old one.
     - On HDFS, Hadoop renames a new file over the old one in one step.
     - In an object store, Hadoop's rename over a file is a delete and then a rename. But a file is
-      visible only after its last byte is written, so the pointer is written in place. Azure's store
+      visible only after its last byte is written, so the file is written in place. Azure's store
       (abfs) is an exception: readers can find an empty file for a moment.
     """
     scheme = str(files.getUri().getScheme())
     if scheme == "file":
-        replace_local(Path(str(folder.toUri().getPath())), text)
+        replace_local(Path(str(folder.toUri().getPath())), text, name=name)
         return
-    target = _child(spark, folder, POINTER)
+    target = _child(spark, folder, name)
     if scheme not in _RENAMES:
         _write(files, target, text)
         return
-    staged = _child(spark, folder, f".{POINTER}.{uuid.uuid4().hex}")
+    staged = _child(spark, folder, f".{name}.{uuid.uuid4().hex}")
     _write(files, staged, text)
     context = java_class(spark, "org.apache.hadoop.fs.FileContext").getFileContext(
         folder.toUri(), spark.sparkContext._jsc.hadoopConfiguration()

@@ -181,6 +181,14 @@ commit_count_rows = sa.Table(
 )
 """One row per table whose runs have committed: the number of commits. It never falls."""
 
+reader_rows = sa.Table(
+    "tributary_reader_look",
+    metadata,
+    sa.Column("folder_digest", sa.String(64), primary_key=True),
+    sa.Column("look", _document(), nullable=False),
+)
+"""One row per lake table whose registered readers only runs can look at; a folder is a long key."""
+
 restart_rows = sa.Table(
     "tributary_restart",
     metadata,

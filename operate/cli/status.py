@@ -10,6 +10,7 @@ import typer
 from operate.cli.chosen_tables import SomeTablesArgument, TiersOption, chosen
 from operate.cli.fail_on import FailOnOption, conditions, show_found
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
+from operate.cli.readers import show_late
 from operate.cli.tables import size
 from operate.conditions import Condition
 from operate.conditions import chosen as select
@@ -100,6 +101,7 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
     for capture in found.captures:
         _show_capture(renderer, capture)
     show_targets(renderer, found.targets)
+    show_late(renderer, found.readers)
 
 
 def show_empty_plan(renderer: Renderer, store: EmptyStore | None) -> None:

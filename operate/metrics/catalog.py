@@ -9,6 +9,8 @@ TABLE = ("source", "table", "tier")
 """The labels of a metric of tables."""
 CAPTURE = ("source", "tier")
 """The labels of a metric of captures."""
+READER = ("table", "reader")
+"""The labels of a metric of readers."""
 CONNECTOR_STATES = (
     *("running", "paused", "stopped", "failed", "unassigned", "restarting", "missing"),
 )
@@ -204,6 +206,30 @@ SHARED_FRESHNESS = Metric(
     ("name",),
 )
 
+READER_LAG = Metric(
+    "reader_lag_seconds",
+    "Seconds since the commit that a registered reader has read; 0 if no commit came after it. For"
+    " a reader that has recorded nothing: since the publication. In an object store as of the last"
+    " look of a run, and absent if that is over an hour old.",
+    *(_SECONDS, "files of readers", READER),
+)
+READER_UNREAD = Metric(
+    "reader_unread_seconds",
+    "Seconds since the oldest commit that the reader has not read; 0 if it has read all.",
+    *(_SECONDS, "files of readers", READER),
+)
+READER_TARGET = Metric(
+    "reader_lag_target_seconds",
+    "The limit of the reader's `tributary_reader_unread_seconds`. Absent without one.",
+    *(_SECONDS, "tributary.yaml", READER),
+)
+READER_LOST = Metric(
+    "reader_lost",
+    "1 if the reader must read the whole table once, since files of its commit may be cleaned or"
+    " another copy does not continue it, or if its file cannot be read; otherwise absent.",
+    *(_BOOL, "files of readers", READER),
+)
+
 CONNECTOR_UP = Metric(
     "connector_up",
     "Whether the connector and all of its tasks run.",
@@ -310,6 +336,7 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
             *(TABLES, WITHOUT_TABLES),
         ),
     ),
+    ("Readers", (READER_LAG, READER_UNREAD, READER_TARGET, READER_LOST)),
     (
         "Captures",
         (

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from operate.metrics import catalog as m
-from operate.metrics.panels import ROWS, WIDTH, Panel
+from operate.metrics.panel import WIDTH, Panel
+from operate.metrics.panels import ROWS
 
 UID = "tributary"
 """The dashboard's id. It stays the same, so that an import replaces the earlier dashboard."""

@@ -13,6 +13,7 @@ from cdc.config.tables import configured_tier
 from cdc.debezium import silence_bound_s
 from cdc.store.table_state import State
 from operate.metrics import catalog as m
+from operate.readers import Progress
 
 if TYPE_CHECKING:
     from cdc.config import Config
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from operate.capture_status import CaptureStatus
     from operate.check_status import CheckStatus
     from operate.metrics.facts import Facts
+    from operate.readers import ReaderStatus
     from operate.status import Status, TableStatus
 
 _STATES = tuple(state.value for state in State)
@@ -82,6 +84,8 @@ def _add_all(found: _Families, config: Config, facts: Facts, status: Status) -> 
             behind[tier] = behind.get(tier, 0) + table.events_behind
     for shared in status.shared:
         found.add(m.SHARED_FRESHNESS, shared.freshness_s, shared.name)
+    for reader in status.readers:
+        _add_reader(found, reader)
     for capture in status.captures:
         _add_capture(found, config, capture)
     found.add(m.WORKERS, config.spark.parallel_tables)
@@ -148,6 +152,15 @@ def _add_check(found: _Families, check: CheckStatus, labels: tuple[str, str, str
     found.add(m.CHECK_FAILED, check.failed, *labels, check.name, check.settings.policy)
     found.add(m.CHECK_AT, newest.finished_at, *labels, check.name)
     found.add(m.CHECK_PASSED_AT, check.record.passed_at, *labels, check.name)
+
+
+def _add_reader(found: _Families, reader: ReaderStatus) -> None:
+    labels = (reader.table, reader.state.name)
+    found.add(m.READER_LAG, reader.lag_s, *labels)
+    found.add(m.READER_UNREAD, reader.unread_s, *labels)
+    found.add(m.READER_TARGET, reader.target_s, *labels)
+    lost = reader.progress in (Progress.LOST, Progress.UNREADABLE)
+    found.add(m.READER_LOST, 1 if lost else None, *labels)
 
 
 def _add_run(found: _Families, run: RunEntry, labels: tuple[str, str, str]) -> None:

@@ -15,6 +15,7 @@ Steps = tuple[tuple[float | None, str], ...]
 
 _TABLE = 'source=~"$source",tier=~"$tier",table=~"$table"'
 _CAPTURE = 'source=~"$source",tier=~"$tier"'
+_READER = 'table=~"$table"'
 ONE: Steps = ((None, "green"), (1, "red"))
 """Red from 1 on."""
 SOME: Steps = ((None, "green"), (1, "orange"))
@@ -62,7 +63,7 @@ class Panel:
 
 def of(metric: m.Metric, more: str = "") -> str:
     """Return the selector of a metric's series that the dashboard's variables choose."""
-    chosen = {m.TABLE: _TABLE, m.CAPTURE: _CAPTURE}
+    chosen = {m.TABLE: _TABLE, m.CAPTURE: _CAPTURE, m.READER: _READER}
     own = next(
         (text for labels, text in chosen.items() if metric.labels[: len(labels)] == labels), ""
     )

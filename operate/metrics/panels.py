@@ -16,6 +16,7 @@ from operate.metrics.panel import in_state as _in_state
 from operate.metrics.panel import of as _of
 from operate.metrics.panel import total as _sum
 from operate.metrics.panel import worst as _worst
+from operate.metrics.reader_panels import READERS
 
 __all__ = ["LEFT_OUT", "ROWS", "WIDTH", "Panel"]
 
@@ -420,6 +421,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     ("Fleet", _FLEET),
     ("Tiers", _TIER),
     ("Tables", (*_TABLES, *CHECKS)),
+    ("Readers", READERS),
     ("Sources", _SOURCES),
 )
 """The rows of the dashboard, each with its panels."""

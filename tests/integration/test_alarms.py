@@ -27,6 +27,10 @@ def table(name: str, more: str = "") -> str:
     return f"tributary_table_{name}{{{TABLE}{more}}}"
 
 
+def reader(name: str) -> str:
+    return f'tributary_reader_{name}{{table="shop:public.orders",reader="billing",{PROCESS}}}'
+
+
 def capture(name: str) -> str:
     return f"tributary_{name}{{{CAPTURE}}}"
 
@@ -66,6 +70,7 @@ REPORT = table("check_failed", ',check="keys",policy="report"')
 DUE = table("check_due", ',check="keys"')
 DRIFT = table("verify_drift_rows", ',kind="missing"')
 HEALTHY: Mapping[str, str] = {
+    reader("unread_seconds"): always(30),
     SUCCESS: always(1),
     READ_AT: growing(0, 60),
     TABLES: always(1),
@@ -141,6 +146,17 @@ FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
     "a stream that is lost": ({table("lost"): always(1)}, {"NeedsBootstrap"}),
     "messages in quarantine": ({table("quarantined_messages"): always(3)}, {"Quarantined"}),
     "a lake that differs": ({DRIFT: always(2)}, {"VerifyDrift"}),
+    "a reader without a limit that stopped": ({reader("unread_seconds"): always(9999)}, set()),
+    "a reader that missed rows, without a limit": ({reader("lost"): always(1)}, set()),
+    "a reader that is later than its limit": (
+        {reader("unread_seconds"): always(3700), reader("lag_target_seconds"): always(3600)},
+        {"ReaderLag"},
+    ),
+    "a reader within its limit": ({reader("lag_target_seconds"): always(3600)}, set()),
+    "a reader that must read all of a table": (
+        {reader("lost"): always(1), reader("lag_target_seconds"): always(3600)},
+        {"ReaderLag"},
+    ),
     "a table that was never verified": (
         {table("verify_success_timestamp_seconds"): NOTHING},
         set(),

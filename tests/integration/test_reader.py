@@ -12,6 +12,7 @@ from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State
 from operate.onboard import bootstrap
 from operate.resync import resync
+from operate.status import status
 from stack.mysql_software import MARIADB
 from stack.postgres import POSTGRES
 from tests.integration.rigs.kinds import database as database
@@ -20,7 +21,7 @@ from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, succeeded
 from tests.integration.rigs.shop import shop as shop
-from tributary_reader import WholeTableError, changes, open_table
+from tributary_reader import WholeTableError, changes, open_table, record_reader
 
 pytestmark = pytest.mark.breadth
 
@@ -61,7 +62,14 @@ class Copy:
             self.rows |= as_rows(found.rows)
             self.position, more = found.position, found.more
         assert self.rows == source_rows(self._shop)
+        record_reader(folder_of(self._shop), "copy", str(self.position))
         return whole
+
+
+def progress_of(shop: Shop) -> list[str]:
+    """How far the reader is, as `status` and metrics show it."""
+    found = status(shop.services, [shop.table("orders")]).readers
+    return [f"{one.state.name} {one.progress.value}" for one in found]
 
 
 @BOTH
@@ -79,7 +87,9 @@ def test_changes_are_followed_through_a_resync_or_refused(shop: Shop) -> None:
         "UPDATE orders SET name = 'new' WHERE id = 2", "DELETE FROM orders WHERE id = 3"
     )
     assert shop.verify("orders").equal
+    assert progress_of(shop) == ["copy behind"]
     assert copy.follow() == [False]
+    assert progress_of(shop) == ["copy current"]
 
     shop.database.execute(
         "UPDATE orders SET name = 'newer' WHERE id = 2", "INSERT INTO orders VALUES (5, 'e', NULL)"
@@ -88,6 +98,7 @@ def test_changes_are_followed_through_a_resync_or_refused(shop: Shop) -> None:
     succeeded(resync(shop.services, [shop.table("orders")]))
     shop.database.execute("DELETE FROM orders WHERE id = 4")
     assert shop.verify("orders").equal
+    assert progress_of(shop) == ["copy behind"]
     assert copy.follow() == [False, False]
 
     shop.database.execute("UPDATE orders SET name = 'last' WHERE id = 1")
@@ -98,6 +109,7 @@ def test_changes_are_followed_through_a_resync_or_refused(shop: Shop) -> None:
     with pytest.raises(WholeTableError, match="generation 3 does not continue the one") as refused:
         copy.follow()
     assert "over_resync=True" in refused.value.remedy
+    assert progress_of(shop) == ["copy lost"]
     assert copy.follow(over_resync=True) == [False, False]
     succeeded(resync(shop.services, [shop.table("orders")]))
     assert copy.follow() == [False]

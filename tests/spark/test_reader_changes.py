@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,12 @@ from pyspark.sql import SparkSession
 from cdc.config import TableSettings
 from cdc.lake import table_services
 from cdc.lake.handoff import Handoff, LakeColumn
+from cdc.lake.instants import time_of
 from cdc.lake.pointer import Published
 from cdc.lake.publish import attempt_path, delete_path, write_pointer
 from cdc.lake.write import LakeTable
+from cdc.store.reader_state import ReaderState
+from operate.lake_storage import SparkStorage
 from schemas.fingerprint import Fingerprint
 from tests.handoffs import handed
 from tests.spark.lake import (
@@ -32,7 +37,16 @@ from tests.spark.lake import (
     rows,
     schema,
 )
-from tributary_reader import Changes, ReadError, WholeTableError, changes
+from tributary_reader import (
+    Changes,
+    ReadError,
+    WholeTableError,
+    changes,
+    open_table,
+    record_reader,
+)
+from tributary_reader.registered import look, record_instant
+from tributary_reader.storage import LocalStorage
 
 WIDER = schema("id", id="bigint", name="string", more="int")
 HANDED = handed(
@@ -183,6 +197,48 @@ def test_a_copy_that_follows_stays_equal_through_all_that_a_table_goes_through(
     shop.table.overwrite(after, done, accept)
     reader.assert_equal()
     assert set(reader.rows) == {50}
+
+
+def test_a_registered_reader_is_current_behind_or_lost_by_what_hudi_did(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A look through Spark, as runs do it for lakes elsewhere, finds the same as one without."""
+    shop = Shop(spark, tmp_path / "t", readers_keep="1s", buckets=2)
+    folder = str(shop.folder)
+
+    def one(name: str) -> ReaderState:
+        at = datetime.now(timezone.utc)
+        here = look(LocalStorage(), shop.folder.as_uri(), at=at)
+        assert look(SparkStorage(spark), shop.folder.as_uri(), at=at) == here
+        return next(it for it in here.readers if it.name == name)
+
+    shop.publish(shop.copy(HANDED, *COPIED), HANDED)
+    reader = Follower(shop)
+    reader.assert_equal()
+    record_reader(folder, "copy", str(reader.position))
+    record_reader(folder, "whole", open_table(folder))
+    assert one("copy").unread_at is one("whole").unread_at is None
+    shop.change(12, ("u", 11, (1, "new")))
+    first = shop.table.timeline().newest_instant()
+    assert first is not None
+    assert one("copy").unread_at == one("whole").unread_at == time_of(first)
+    assert not one("copy").lost
+    record_instant(SparkStorage(spark), shop.folder.as_uri(), "other", first)
+    assert one("other").unread_at is None
+
+    for end in range(13, 18):
+        shop.change(end, ("d", end - 1, (end, None)))
+    time.sleep(1)  # else a fast machine keeps all of these commits for readers
+    shop.table.keep_up(lambda: None)
+    assert one("copy").lost
+    with pytest.raises(WholeTableError):
+        reader.assert_equal()
+    reader.position = None
+    reader.assert_equal()
+    record_reader(folder, "copy", str(reader.position))
+    assert (one("copy").lost, one("copy").unread_at) == (False, None)
+    assert SparkStorage(spark).remove(f"{shop.folder.as_uri()}/_readers/other.json")
+    assert [it.name for it in look(LocalStorage(), folder).readers] == ["copy", "whole"]
 
 
 @pytest.mark.breadth

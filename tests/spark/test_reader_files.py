@@ -16,7 +16,7 @@ from cdc.errors import FencedError
 from cdc.lake import table_services
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
-from operate.published_files import SparkStorage
+from operate.lake_storage import SparkStorage
 from tests.spark.lake import (
     CLUSTERED,
     ORDERS,

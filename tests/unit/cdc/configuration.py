@@ -74,6 +74,7 @@ _TABLE = {
     "resync": {"max_rows": 1000, "window": "22:00-05:00"},
     "retain_generations": 3,
     "readers_keep": "30m",
+    "readers": {"billing": {"lag": "1h"}, "*": {"lag": "2d"}},
     "min_commit_interval": "30s",
     "freshness_target_s": 60,
     "index": "bucket",

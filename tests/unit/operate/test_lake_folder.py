@@ -11,7 +11,7 @@ import pytest
 from cdc.config import Config
 from cdc.errors import LakeError
 from operate.check import lake, of_spark_and_lake
-from operate.lifecycle import folder_here
+from operate.lake_storage import folder_here
 from tests.unit.cdc.configuration import minimal
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ class Why(Enum):
 
 LEFT: dict[Why, tuple[str, ...]] = {
     Why.AGAIN: (
+        "Let the reader write it again",
         "Read again: it may have been archived meanwhile",
         "Read again: it may have been written meanwhile",
         "Nothing is lost: the next run reads the catalog again",
@@ -62,7 +63,8 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Offboard its tables with the version of tributary that wrote it",
         "Create a database with ENCODING",
         "Install the extra: `pip install",
-        "Give this user the right to read it, or mount it again",
+        "Give this user the right to read it",
+        "Give this user the right to write in the table's folder",
         "Keep the rows to replicate in an ordinary or a partitioned table",
         "Onboard ordinary or partitioned tables",
         "Add the other server as a source",
@@ -134,6 +136,8 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Name existing columns under columns of the check",
         "Correct the scheme in lake.url",
         "Give a datetime with a time zone",
+        "Give a name of at most 64 letters",
+        "Give the instant of a commit, as readers see it",
         "Give the file system that has it: filesystem=",
         "Give the folder with _current.json",
         "Give the text that the reader returned",

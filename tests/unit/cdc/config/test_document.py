@@ -43,7 +43,7 @@ def maps(value: object, path: Path_ = ()) -> Iterator[Path_]:
 
 
 RAW = {"options", "librdkafka", "java", "config", "secrets", "connector", "hadoop", "conf", "hudi"}
-OPEN = RAW | {"sources", "tables", "tiers", "as", "renames", "checks"}
+OPEN = RAW | {"sources", "tables", "tiers", "as", "renames", "checks", "readers"}
 CLOSED_MAPS = [path for path in maps(full()) if not path or path[-1] not in OPEN]
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from operate.metrics import catalog
 from operate.metrics.dashboard import UID, as_json, dashboard
-from operate.metrics.panels import LEFT_OUT, ROWS, WIDTH, Panel
+from operate.metrics.panel import WIDTH, Panel
+from operate.metrics.panels import LEFT_OUT, ROWS
 from tests.unit.operate.metrics.test_rules import RULES, SECTIONS
 from tests.unit.operate.test_docs import text
 
@@ -136,9 +137,9 @@ def test_no_panel_lies_on_another() -> None:
     assert tops == sorted(tops)
 
 
-def test_the_rows_are_fleet_tiers_tables_and_sources() -> None:
+def test_the_rows_are_fleet_tiers_tables_readers_and_sources() -> None:
     titles = [one["title"] for one in BOARD["panels"] if one["type"] == "row"]
-    assert titles == ["Fleet", "Tiers", "Tables", "Sources"]
+    assert titles == ["Fleet", "Tiers", "Tables", "Readers", "Sources"]
     for _, panels in ROWS:
         for one, other in combinations(panels, 2):
             assert one.title != other.title
