@@ -128,6 +128,12 @@ MEANINGS = (
         needs_bootstrap="the change needs a bootstrap",
     ),
     Meaning(
+        ("complete TABLE PERIOD",),
+        "the hour or day is complete",
+        "it is not complete yet; or an error",
+        needs_bootstrap="it cannot become complete until the table is copied again",
+    ),
+    Meaning(
         ("metrics", "metrics serve"),
         "written, or stopped by Ctrl-C",
         "no state store, no such folder, port in use",

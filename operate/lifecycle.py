@@ -20,6 +20,7 @@ from cdc.errors import (
     copy_lost,
 )
 from cdc.lake.pointer import POINTER
+from cdc.store.announcements import Announcements
 from cdc.store.connector_restarts import Restarts
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import Cause, State, TableRecord, transition
@@ -292,6 +293,7 @@ def offboard(
             if record.state is not State.RETIRED:
                 retired = transition(record, State.RETIRED, at=_now())
                 record = services.store.put(replace(retired, other=None))
+                Announcements(services.store).drop(table)
             if last:
                 gone = remove_capture(
                     services, names, delete_topics=delete_data, on_source=absent is None

@@ -14,10 +14,18 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from cdc.capture.log_limits import Level
-from cdc.run import expiring, run_continuously, run_tables, silences
+from cdc.run import (
+    announce_periods,
+    expiring,
+    note_beats,
+    run_continuously,
+    run_tables,
+    silences,
+)
 from cdc.runtime.jvm_guard import end_soon
 from cdc.runtime.spark import cancel_jobs, has_ended
 from cdc.runtime.task_watch import held_cores
+from cdc.store.announcements import Announcements
 from cdc.store.checks import Checks
 from cdc.store.histories import Histories
 from cdc.store.lease import held_leases
@@ -138,8 +146,11 @@ class Runs:
 
     def once(self) -> list[RunResult]:
         """Apply new changes of the command's tables in one run; then check captures and targets."""
+        context = self._services.run_context
         try:
-            results = run_tables(self._services.run_context, self._records())
+            records = self._records()
+            note_beats(context, records)
+            results = run_tables(context, records)
         except TributaryError:
             self.watch()  # connectors fail, and hold back log, while Kafka is away
             raise
@@ -153,8 +164,8 @@ class Runs:
         A silent capture sends no changes. An expiring topic could drop changes that no run has
         read. If there is no table, find out whether the state store lacks tables that it must have.
         If one of these checks fails, the others are done nevertheless. The failure counts for the
-        exit code, since the failed check could have found a problem. The method also deletes old
-        entries of the histories.
+        exit code, since the failed check could have found a problem. The method also announces the
+        hours and days that are complete, and deletes old entries of the histories.
 
         Args:
             stop: Is set if the state store lacks tables, so that continuous runs end.
@@ -170,6 +181,8 @@ class Runs:
             self.empty_store = None if records else empty_store(services, Answers(services))
         with self._checking("captures"):
             self.silences = silences(context, records)
+        with self._checking("complete periods"):
+            announce_periods(context, records, {one.capture for one in self.silences})
         with self._checking("expiring topics"):
             self.expiring = expiring(context, records)
         with self._checking("freshness targets"):
@@ -318,7 +331,9 @@ class Runs:
     def _forget_history(self) -> None:
         """Delete some of the entries of histories that are older than ``state.keep_history``."""
         try:
-            Histories(self._services.store).forget(self._services.config.state.keep_history_s)
+            keep_s = self._services.config.state.keep_history_s
+            Histories(self._services.store).forget(keep_s)
+            Announcements(self._services.store).forget(keep_s)
         except TributaryError as error:
             _log.warning("old entries of the histories were not deleted: %s", error)
 

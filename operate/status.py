@@ -29,6 +29,7 @@ from operate.capture_status import CaptureStatus, capture_status
 from operate.check_status import CheckStatus, statuses
 from operate.conditions import BY_STATE, Condition, half_copied, joined, of_targets, to_json
 from operate.empty_store import EmptyStore, empty_store
+from operate.periods import table_periods
 from operate.readers import readers
 from operate.shards import SharedStatus, shared_tables
 from operate.table_notes import edit_notes, generation_notes, queried_notes
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from cdc.store.verifications import VerifyRecord
     from operate.conditions import Found
     from operate.context import Services
+    from operate.periods import TablePeriods
     from operate.readers import ReaderStatus
     from operate.targets import Shortfall
 
@@ -84,6 +86,7 @@ class TableStatus:
         verified: The newest result of ``verify`` for the table's present copy; None if there is
             none.
         checks: The configured checks of the table's data, and their newest results.
+        periods: The complete hours or days; None if the settings ask for none.
     """
 
     record: TableRecord
@@ -101,6 +104,7 @@ class TableStatus:
     lease: HeldLease | None = None
     verified: VerifyRecord | None = None
     checks: tuple[CheckStatus, ...] = ()
+    periods: TablePeriods | None = None
 
     @property
     def late(self) -> bool:
@@ -154,6 +158,7 @@ class TableStatus:
             "quarantined": self.quarantined,
             "verified": None if self.verified is None else _verified_json(self.verified),
             "checks": [check.to_json() for check in self.checks],
+            "complete_periods": None if self.periods is None else self.periods.to_json(),
             "lake_size": None if record.size is None else asdict(record.size),
             "reason": record.reason,
             "error": record.error,
@@ -292,7 +297,14 @@ def status(
         brief=brief,
     )
     builds = {build.table: build for build in services.store.builds()}
-    found = [_table(services, look, record, builds.get(record.table)) for record in records]
+    periods = table_periods(services, records)
+    found = [
+        replace(
+            _table(services, look, record, builds.get(record.table)),
+            periods=periods.get(record.table),
+        )
+        for record in records
+    ]
     if wanted:
         runs = [services.store.last_runs(record.table, _SHOWN_RUNS) for record in records]
         found = [replace(one, runs=tuple(last)) for one, last in zip(found, runs, strict=True)]

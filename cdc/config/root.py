@@ -253,7 +253,7 @@ class Config(Section):
             found.append((("tiers",), f"the pool_share of all tiers is {shares:g}, more than 1"))
         found += self._name_conflicts()
         found += self._capture_conflicts()
-        found += self._append_conflicts()
+        found += self._exactly_once_conflicts()
         found += self._hash_conflicts()
         found += self._shard_conflicts()
         found += [(("defaults", *path), reason) for path, reason in self.defaults.conflicts()]
@@ -289,7 +289,7 @@ class Config(Section):
         for text, settings in self.tables.items():
             yield ("tables", text), settings
 
-    def _append_conflicts(self) -> Iterator[Conflict]:
+    def _exactly_once_conflicts(self) -> Iterator[Conflict]:
         if self.connect.exactly_once:
             return
         for place, settings in self._all_settings():
@@ -299,6 +299,12 @@ class Config(Section):
                     " and repeated rows cannot be distinguished from equal ones"
                 )
                 yield (*place, "mode"), reason
+            if settings.completeness is not None:
+                reason = (
+                    "needs connect.exactly_once: otherwise a heartbeat can be in Kafka before an"
+                    " earlier change, so nothing proves that a period is complete"
+                )
+                yield (*place, "completeness"), reason
 
     def _name_conflicts(self) -> Iterator[Conflict]:
         """Yield malformed templates of lake names, and templates that give two tables one name."""

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, ByteSize, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from cdc.config.checks import CheckName, CheckSettings, check_conflicts
+from cdc.config.completeness import Completeness, EventTime, completeness_conflicts
 from cdc.config.templates import Conflict
 from cdc.config.value_types import (
     Duration,
@@ -185,6 +186,12 @@ class TableSettings(Section):
     """The most events in one commit; it limits memory and the size of commits."""
     allowed_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Seconds to subtract from the watermark."""
+    event_time: EventTime | None = None
+    """The column with the time of an event, by which hours or days are complete. Default: the time
+    at which the source committed the change."""
+    completeness: Completeness | None = None
+    """Which periods are announced as complete: hour, day, or a section with the time zone. Default:
+    none."""
     delete_mode: Literal["hard", "soft"] = "hard"
     """hard: the lake deletes deleted rows; soft: the lake keeps these rows, marked in
     _cdc_deleted."""
@@ -283,6 +290,7 @@ class TableSettings(Section):
             reason = f"key columns must be replicated, but these are left out: {_listed(lost)}"
             found.append((("columns",), reason))
         found += self._hiding_conflicts()
+        found += completeness_conflicts(self.event_time, self.completeness, self.columns)
         if same := [new for new, old in self.columns.renames.items() if new == old]:
             reason = f"the old name equals the new name: {_listed(same)}"
             found.append((("columns", "renames"), reason))

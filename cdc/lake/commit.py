@@ -127,7 +127,12 @@ class CommitRecord(Part):
         topic_id: UUID of the table's topic. A recreated topic has another UUID.
         position: The source's log position up to which the lake has all transactions of the table,
             as a string that the source can parse.
-        watermark: Event time up to which the table is complete, in UTC.
+        watermark: Event time up to which the table is complete, in UTC. This is a time at which the
+            source committed changes.
+        event_time: The newest value of the column that the setting ``event_time`` names, in the
+            rows that runs have written; None without the setting.
+        late: The rows of this commit whose period can be announced already, by the start of their
+            slot (`cdc.store.completeness.SLOT_S`) in seconds since 1970.
         counts: Number of records by operation, including tombstones. ``quarantined`` counts the
             records that were left out. A replay's commit has only ``replayed``, the number of
             quarantined records that the replay applied.
@@ -161,6 +166,8 @@ class CommitRecord(Part):
     topic_id: str | None = None
     position: str | None = None
     watermark: datetime | None = None
+    event_time: datetime | None = None
+    late: Mapping[int, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     lacks: int = 0
     schema_ids: tuple[int, ...] = ()

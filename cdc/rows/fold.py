@@ -79,6 +79,8 @@ class Summary:
         first_unseen: Offset of the first record of a transaction in ``unseen``; None if ``unseen``
             is empty.
         unseen: Transactions of the batch that were not yet visible when the catalog was read.
+        moments: Earliest and latest time of the changes with a row, in microseconds since 1970;
+            None if the caller asked for no times, or if no change has one.
     """
 
     counts: Mapping[str, int]
@@ -94,6 +96,7 @@ class Summary:
     last_truncate: int | None
     first_unseen: int | None
     unseen: tuple[int, ...]
+    moments: tuple[int, int] | None = None
 
     @property
     def events(self) -> int:
@@ -101,7 +104,9 @@ class Summary:
         return sum(count for op, count in self.counts.items() if op != TOMBSTONE)
 
 
-def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
+def summarize(
+    changes: DataFrame, reading: Reading | None = None, moment: SparkColumn | None = None
+) -> Summary:
     """Return the summary of a whole batch, computed in one job.
 
     Args:
@@ -109,12 +114,16 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
             again should persist it first.
         reading: The transactions that were visible when the source's catalog was read; None if all
             transactions of the batch were visible then, as in a replay.
+        moment: The time of a change in microseconds since 1970, by which its row belongs to an hour
+            or a day; None leaves the times out.
     """
     early = is_not_visible(reading or Reading())
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
     fine = F.col(PROBLEM).isNull()
     truncate = F.when(F.col(OP) == "t", F.col(OFFSET))
     lacking = F.col(UNAVAILABLE).isNotNull()
+    times = F.lit(None).cast("bigint") if moment is None else moment
+    times = F.when(fine & F.col(OP).isin("c", "r", "u"), times)
     rows = (
         changes.groupBy(OP, PARTITION)
         .agg(
@@ -131,6 +140,8 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
             F.max(truncate).alias("last_truncate"),
             F.min(F.when(early, F.col(OFFSET))).alias("first_unseen"),
             F.collect_set(F.when(early, F.col(TRANSACTION))).alias("unseen"),
+            F.min(times).alias("earliest"),
+            F.max(times).alias("latest"),
         )
         .collect()
     )
@@ -174,7 +185,15 @@ def _summary(rows: Sequence[Any]) -> Summary:
         last_truncate=max(_without_nulls(row["last_truncate"] for row in rows), default=None),
         first_unseen=min(_without_nulls(row["first_unseen"] for row in rows), default=None),
         unseen=tuple(sorted({xid for row in rows for xid in row["unseen"]})),
+        moments=_moments(rows),
     )
+
+
+def _moments(rows: Sequence[Any]) -> tuple[int, int] | None:
+    known = [row for row in rows if row["earliest"] is not None]
+    if not known:
+        return None
+    return min(row["earliest"] for row in known), max(row["latest"] for row in known)
 
 
 def _without_nulls(values: Iterable[int | None]) -> list[int]:

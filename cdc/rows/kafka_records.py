@@ -30,6 +30,11 @@ class Range:
         """The number of offsets in the range that Spark reads. An offset need not have a record."""
         return sum(self.end[partition] - at for partition, at in self.start.items())
 
+    def up_to(self, offset: int) -> Range:
+        """Return the range up to ``offset``, without ``offset`` itself."""
+        ends = {partition: min(at, offset) for partition, at in self.end.items()}
+        return Range(self.start, ends)
+
 
 def read_changes(
     spark: SparkSession,

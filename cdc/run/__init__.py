@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdc.capture.topic_retention import Expiring, expiring
 from cdc.capture.watch import Silence, silences
 from cdc.run.catalog_name import drop_name, keep_name
+from cdc.run.complete_periods import announce_periods, note_beats
 from cdc.run.context import RunContext, RunResult, Unchecked
 from cdc.run.cycle import run_continuously, run_tables
 from cdc.run.overdue import overdue
@@ -17,9 +18,11 @@ __all__ = [
     "RunResult",
     "Silence",
     "Unchecked",
+    "announce_periods",
     "drop_name",
     "expiring",
     "keep_name",
+    "note_beats",
     "overdue",
     "replay_table",
     "run_continuously",

@@ -21,6 +21,7 @@ from cdc.rows.visibility import Reading
 from cdc.run.batch_reading import Batch, BatchReader, HeldFrames
 from cdc.run.commits import last_records, watermark
 from cdc.run.former_labels import FormerLabels
+from cdc.run.late_rows import LateRows
 from cdc.run.later_definitions import LaterDefinitions
 from cdc.run.pending_columns import LateColumns
 from cdc.run.quarantining import LeftOut, Place
@@ -113,6 +114,7 @@ class BatchWriter:
         self._topic = record.topic
         capture = context.capture(record)
         self._from_binlog = capture.reports_definitions
+        self._late_rows = LateRows(context.store, settings, self._schema)
         self._held = HeldFrames()
         self._reader = BatchReader(
             context,
@@ -131,6 +133,7 @@ class BatchWriter:
             quarantines=settings.on_bad_message == "quarantine",
             held=self._held,
         )
+        self._reader.moment = self._late_rows.moment
 
     @property
     def _keeps_deleted(self) -> bool:
@@ -228,7 +231,7 @@ class BatchWriter:
                 raise self._reader.unreadable((lost or list(batch.left_out))[0], len(left), 0)
             gaps, places = left_out.will_lack_records(batch), within - left.keys()
             record = replace(
-                self._commit_record(batch, previous, left_out, again=True),
+                self._commit_record(batch, previous, left_out, replayed=places),
                 counts={"replayed": len(places)},
                 truncated=self._decided_truncate(batch, previous, places),
             )
@@ -253,14 +256,14 @@ class BatchWriter:
             if all(at >= offset for at in piece.start.values()):
                 raise
             self._held.drop_all()
-            return self._reader.read(_up_to(piece, offset), tolerated=tolerated)
+            return self._reader.read(piece.up_to(offset), tolerated=tolerated)
 
     def _before_truncate(self, piece: Range, truncate: int, tolerated: int) -> Batch:
         """Read a batch's range again, up to its first TRUNCATE, and return the shorter batch."""
         if all(at >= truncate for at in piece.start.values()):
             raise self._truncate_error(truncate)
         self._held.drop()
-        return self._reader.read(_up_to(piece, truncate), tolerated=tolerated)
+        return self._reader.read(piece.up_to(truncate), tolerated=tolerated)
 
     def _decided_truncate(
         self, batch: Batch, previous: CommitRecord, replayed: Collection[tuple[int, int]]
@@ -363,7 +366,11 @@ class BatchWriter:
         return Applied(commit, instant, summary.events)
 
     def _commit_record(
-        self, batch: Batch, previous: CommitRecord, left_out: LeftOut, *, again: bool = False
+        self,
+        batch: Batch,
+        previous: CommitRecord,
+        left_out: LeftOut,
+        replayed: Collection[Place] | None = None,
     ) -> CommitRecord:
         piece, summary = batch.piece, batch.summary
         counts = dict(summary.counts)
@@ -383,10 +390,11 @@ class BatchWriter:
             topic=self._topic,
             topic_id=previous.topic_id,
             position=self._position(previous.position, summary.position),
-            last_event=self._last_event(batch, previous, again=again),
+            last_event=self._last_event(batch, previous, again=replayed is not None),
             truncated=previous.truncated if truncated is None else truncated,
             # A table that lacks a change is complete only up to that change.
             watermark=previous.watermark if left_out.will_lack_records(batch) else reached,
+            **self._late_rows.of(batch, previous, replayed)._asdict(),
             counts=counts,
             lacks=left_out.lacking(batch),
             schema_ids=summary.schema_ids or previous.schema_ids,
@@ -476,11 +484,6 @@ def _within(offset: int | None, piece: Range) -> int | None:
     if offset is None or any(offset < at for at in piece.start.values()):
         return None
     return offset
-
-
-def _up_to(piece: Range, offset: int) -> Range:
-    """Return the range up to ``offset``, without ``offset`` itself."""
-    return replace(piece, end={partition: min(at, offset) for partition, at in piece.end.items()})
 
 
 def _missing(rows: DataFrame) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from cdc.run.writer_schemas import WriterSchemas
 from schemas.errors import RegistryError
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
     from cdc.run.context import RunContext
@@ -98,6 +99,9 @@ class BatchReader:
             setting.
         held: Keeps the rows of batches in memory.
     """
+
+    moment: SparkColumn | None = None
+    """The time of a change, for the summaries of batches; see `cdc.rows.fold.summarize`."""
 
     def __init__(
         self,
@@ -197,7 +201,7 @@ class BatchReader:
             if tasks == 1:
                 # Make the single partition explicit, so that Spark sorts and folds it in place.
                 changes = changes.coalesce(1)
-            summary = summarize(changes, self._reading)
+            summary = summarize(changes, self._reading, self.moment)
             if not self._learn(changes, summary.unknown_schemas, tolerated):
                 break
             self._held.drop()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source
     from cdc.store.attempt import Attempt
+    from cdc.store.completeness import Seen
     from cdc.store.error_record import ErrorRecord
     from cdc.store.lease import Leases
     from cdc.store.state_store import Store
@@ -98,6 +99,8 @@ class RunContext:
         default_factory=dict, init=False, repr=False
     )
     """By topic, the settings that runs have read since the last check of the topics' retention."""
+    seen_beats: dict[str, list[Seen]] = field(default_factory=dict, init=False, repr=False)
+    """By topic, the heartbeats of the topic's capture that looks have read, oldest first."""
     proven: dict[tuple[str, int], KnownRecord] = field(default_factory=dict, init=False, repr=False)
     """By topic and partition of idle tables: the last record that the table has read.
 

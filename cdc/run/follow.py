@@ -179,6 +179,7 @@ def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord
         topic_id=record.topic_id,
         position=record.position,
         watermark=record.watermark,
+        event_time=record.event_time,
         lacks=record.lacks,
         last_event=record.last_event,
         truncated=record.truncated,

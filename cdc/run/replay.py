@@ -26,6 +26,7 @@ from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.comparison import compare
 from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import follow
+from cdc.run.late_rows import note_late
 from cdc.run.published_generation import check_serving, no_offsets, require_files, require_folder
 from cdc.run.quarantining import require_listed
 from cdc.run.truncates import Truncates
@@ -107,8 +108,10 @@ class _QuarantineReplay:
         )
         replayed = writer.replay(piece, latest.record, guard)
         applied = replayed.applied
-        summary = commit_summary(Committed(applied.instant, "commit", applied.record))
-        self._context.store.put(with_commit(self._record, summary, at=_now()))
+        committed = Committed(applied.instant, "commit", applied.record)
+        summary = commit_summary(committed)
+        self._record = self._context.store.put(with_commit(self._record, summary, at=_now()))
+        note_late(self._context.store, self._record, committed, self._settings)
         _log.info(
             "table %s: %d records replayed from %s", self._table, replayed.records, dict(start)
         )

@@ -41,6 +41,7 @@ from cdc.run.comparison import Comparison, SettingsDigests, compare
 from cdc.run.context import RunResult, Turn
 from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import LakeShape, follow, seen_at
+from cdc.run.late_rows import note_late
 from cdc.run.published_generation import check_serving, no_offsets, require_files, require_folder
 from cdc.run.quarantining import require_listed
 from cdc.run.source_lookup import VISIBLE_S
@@ -243,14 +244,14 @@ class _TableRun:
         handoff = latest.record.handoff
         if handoff is None:
             raise no_offsets(self._record, "the newest commit carries no handoff")
-        self._keep_history(handoff)
+        self._keep_history(latest)
         compared = self._compared(latest.record, handoff)
         self._captures.require_own_types(self._record, compared.wanted)
         guard = commit_guard(self._table, self._lease, latest)
         shape, followed = follow(self._context, self._record, latest, compared, guard, self._turn)
         if followed is not latest:
             self.result = replace(self.result, commits=self.result.commits + 1)
-            self._keep_history(followed.record.require_handoff())
+            self._keep_history(followed)
         behind = any(at[partition] < end.get(partition, 0) for partition in at)
         self._remember(followed, recovered=not behind)
         self._accept(compared)
@@ -385,15 +386,15 @@ class _TableRun:
             accepted = replace(attempt, fingerprint=fingerprint, **self._made_by._asdict())
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 
-    def _keep_history(self, handoff: Handoff) -> None:
-        """Add the newest schema change that the lake has followed to the schema history.
+    def _keep_history(self, committed: Committed) -> None:
+        """Store what the lake's newest commit says beside its rows: a schema change, late rows.
 
-        The lake's commit is the durable record of a change. No run commits another change until
-        this change is in the history.
+        The commit is the durable record of both. No run makes another commit before that.
         """
-        entry = SchemaEntry.followed(self._record, handoff)
+        entry = SchemaEntry.followed(self._record, committed.record.require_handoff())
         if entry is not None:
             self._context.store.record_schema(entry)
+        note_late(self._context.store, self._record, committed, self._settings)
 
     def _count_applied(self, applied: Applied) -> None:
         """Add a commit's counts, and a warning for records that it left out, to the result."""
@@ -412,7 +413,7 @@ class _TableRun:
         )
 
     def _remember(self, committed: Committed, *, recovered: bool = True) -> None:
-        """Cache the lake's newest commit in the state store.
+        """Cache the lake's newest commit in the state store, and count its late rows there.
 
         Args:
             committed: The newest commit.
@@ -423,20 +424,19 @@ class _TableRun:
         self.result = replace(self.result, offsets=dict(record.offsets), watermark=record.watermark)
         known = self._record.last_commit
         healthy = self._record.state in RUN_STATES and not self._record.failures
-        if (
-            known is not None
-            and (known.instant, known.epochs) == (committed.instant, summary.epochs)
-            and (healthy or not recovered)
-        ):
-            return
+        same = known is not None and (known.instant, known.epochs) == (
+            *(committed.instant, summary.epochs),
+        )
 
         def remembered(record: TableRecord) -> TableRecord:
             if record.state is State.FAILED and record.resume_to in RUN_STATES:
                 record = transition(record, record.resume_to, at=_now())
             return with_commit(record, summary, at=_now())
 
-        self._save(remembered)
-        self.result = replace(self.result, state=self._record.state)
+        if not same or (recovered and not healthy):
+            self._save(remembered)
+            self.result = replace(self.result, state=self._record.state)
+        note_late(self._context.store, self._record, committed, self._settings)
 
     def _stop(self, error: TributaryError) -> None:
         """Move the table to the state that the error requires."""
@@ -476,9 +476,7 @@ class _TableRun:
                 self._record = self._context.store.put(changed, schema=schema)
             except StateError:
                 newer = self._context.store.newest(self._record)
-                if newer.version == self._record.version:
-                    raise
-                if tried == _STORE_TRIES - 1:
+                if newer.version == self._record.version or tried == _STORE_TRIES - 1:
                     raise
                 self._lease.check()
                 self._require_same_attempt(newer)

@@ -55,6 +55,7 @@ FAILPOINTS: tuple[str, ...] = (
     "run.after_commit",
     "run.before_state",
     "upkeep.in_clustering",
+    "complete.before_marker",
     "quarantine.after_keep",
     "quarantine.after_replay",
     "give_up.after_note",

@@ -189,6 +189,26 @@ reader_rows = sa.Table(
 )
 """One row per lake table whose registered readers only runs can look at; a folder is a long key."""
 
+period_rows = sa.Table(
+    "tributary_complete_period",
+    metadata,
+    sa.Column("source", _name(), primary_key=True),
+    sa.Column("schema_name", _name(), primary_key=True),
+    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("unit", sa.String(8), primary_key=True),
+    sa.Column("zone", _name(64), primary_key=True),
+    sa.Column("starts_at", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("ends_at", sa.BigInteger, nullable=False),
+    sa.Column("attempt", sa.String(36), nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("marked", sa.Integer, nullable=False),
+    sa.Column("late_rows", sa.BigInteger, nullable=False),
+    sa.Column("noted_at", sa.Double, nullable=False, index=True),
+    sa.Column("entry", _document(), nullable=False),
+)
+"""One row per hour or day that was announced as complete. `marked` is the revision of its marker
+file, 0 without one."""
+
 restart_rows = sa.Table(
     "tributary_restart",
     metadata,

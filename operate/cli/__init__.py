@@ -12,6 +12,7 @@ import typer
 from cdc.runtime.jvm_guard import end_soon
 from operate.cli import (
     checks,
+    complete,
     demo,
     export,
     generations,
@@ -47,6 +48,7 @@ for _module in (
         generations,
         operations,
         status,
+        complete,
         history,
         schema,
         quarantine,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from operate.capture_status import CaptureStatus
     from operate.check_status import CheckStatus
     from operate.empty_store import EmptyStore
+    from operate.periods import TablePeriods
     from operate.shards import SharedStatus
     from operate.status import Status, TableStatus
     from operate.targets import Shortfall
@@ -177,6 +179,8 @@ def _show_messages(renderer: Renderer, table: TableStatus) -> None:
             style="yellow",
         )
         renderer.line(f"  What to do: run `tributary quarantine list {record.table}`")
+    if (periods := table.periods) is not None:
+        _show_periods(renderer, record.table, periods)
     if table.verified is not None and not table.verified.equal:
         _show_unequal(renderer, record.table, table.verified)
     for check in table.checks:
@@ -198,6 +202,17 @@ def _show_failed_check(renderer: Renderer, table: TableId, check: CheckStatus) -
     renderer.line(
         "  What to do: correct the rows or the check, then run"
         f" `tributary checks run {table} --name {check.name}`"
+    )
+
+
+def _show_periods(renderer: Renderer, table: TableId, periods: TablePeriods) -> None:
+    newest = "none yet" if periods.newest is None else f"{periods.newest} ({periods.zone})"
+    late = f"; {periods.late_rows:,} late rows" if periods.late_rows else ""
+    overdue = periods.overdue(datetime.now(timezone.utc))
+    renderer.line(
+        f"{table}: newest complete {periods.by}: {newest}{late}"
+        f"{'; the next one is overdue' if overdue else ''}",
+        style="yellow" if overdue else None,
     )
 
 

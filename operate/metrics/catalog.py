@@ -199,6 +199,24 @@ WITHOUT_TABLES = Metric(
     " Absent while a table is on the plan, and if Connect did not answer.",
     *("connectors", "state store, Connect"),
 )
+PERIOD_END = _of_table(
+    "period_end_timestamp_seconds",
+    "End of the newest hour or day that was announced as complete. Only tables with the setting"
+    " `completeness` have it.",
+    *(_MOMENT, _STORE),
+)
+PERIOD_DUE = _of_table(
+    "period_due_timestamp_seconds",
+    "From when on the next hour or day is overdue: its end, the lateness that the settings allow,"
+    " and the freshness target have passed. Absent while the table is not incremental.",
+    *(_MOMENT, _STORE),
+)
+LATE_ROWS = _of_table(
+    "late_rows",
+    "Rows that came late for hours or days that were announced as complete and that the state store"
+    " has; absent at 0.",
+    *("rows", _STORE),
+)
 SHARED_FRESHNESS = Metric(
     "shared_freshness_seconds",
     "Freshness of the oldest shard of a lake table that several tables feed.",
@@ -331,6 +349,7 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
             *(STATE, WATERMARK, COMPLETE, COMMIT, FRESHNESS, TARGET, LATE, BEHIND),
             *(QUARANTINED, ERROR, FAILURES, LOST, ABANDONED, LEASE),
             *(RUN_AT, RUN_SECONDS, RUN_COMMITS, RUN_RECORDS, LAKE),
+            *(PERIOD_END, PERIOD_DUE, LATE_ROWS),
             *(VERIFY_AT, VERIFY_EQUAL_AT, VERIFY_SECONDS, DRIFT, SHARED_FRESHNESS),
             *(CHECK_OUTCOME, CHECK_FAILED, CHECK_DUE, CHECK_AT, CHECK_PASSED_AT),
             *(TABLES, WITHOUT_TABLES),

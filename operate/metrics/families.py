@@ -132,6 +132,10 @@ def _add_table(found: _Families, table: TableStatus, run: RunEntry | None) -> No
         found.add(m.LAKE, size.image_bytes, *labels, "current")
         found.add(m.LAKE, size.kept_bytes, *labels, "kept")
         found.add(m.LAKE, size.other_generations_bytes, *labels, "other_generations")
+    if (periods := table.periods) is not None:
+        found.add(m.PERIOD_END, periods.newest_end, *labels)
+        found.add(m.PERIOD_DUE, periods.due_at, *labels)
+        found.add(m.LATE_ROWS, periods.late_rows or None, *labels)
     if (verified := table.verified) is not None:
         found.add(m.VERIFY_AT, verified.at, *labels)
         found.add(m.VERIFY_EQUAL_AT, verified.equal_at, *labels)

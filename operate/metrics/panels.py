@@ -205,6 +205,26 @@ _TABLES = (
         runbook="TributaryStale",
         width=16,
     ),
+    Panel(
+        "Age of complete periods",
+        "timeseries",
+        (
+            (f"topk(10, time() - {_of(m.PERIOD_END)})", "end of {{table}}"),
+            (f"topk(10, time() - {_of(m.PERIOD_DUE)})", "overdue: {{table}}"),
+        ),
+        "s",
+        "Time since the end of the newest hour or day that is complete. Above 0, the next one is"
+        " overdue by so long.",
+        runbook="TributaryPeriodOverdue",
+        width=16,
+        signed=True,
+    ),
+    _worst(
+        "Late rows",
+        _of(m.LATE_ROWS),
+        "short",
+        "Rows that came late for complete hours or days.",
+    ),
     _worst(
         "Late",
         _of(m.LATE),

@@ -62,6 +62,8 @@ _TABLE = {
     "timestamps_without_zone": "timestamp",
     "max_events_per_run": 10,
     "allowed_lateness_s": 5,
+    "event_time": None,
+    "completeness": None,
     "delete_mode": "soft",
     "on_truncate": "pause",
     "on_bad_message": "stop",

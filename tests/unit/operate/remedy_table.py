@@ -29,6 +29,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}wal_limit.py::test_a_capture_that_fills_the_disk_is_offboarded": (
         "Let the connector catch up: `tributary status` names",
     ),
+    "tests/unit/operate/cli/test_complete.py::"
+    "test_a_table_without_periods_or_off_the_plan_is_an_error": (
+        "Set completeness: hour or day for the table",
+    ),
     f"{_TESTS}lost_tables.py::"
     "test_a_state_store_that_lost_its_tables_is_told_until_it_is_restored": (
         "Check state.url. If the state store was lost, restore it",

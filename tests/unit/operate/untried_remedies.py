@@ -47,6 +47,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Check ",
         "Compare the statements",
         "Later looks begin with other tables",
+        "If it lasts, see `tributary status {}` and the log of runs",
         "Look ",
         "Run `tributary check`, which waits longer",
         "Find out what else",

@@ -1,0 +1,95 @@
+"""The settings of complete hours and days: ``event_time`` and ``completeness``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime, timezone
+from typing import Annotated, Any, Literal, Protocol
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from cdc.config.templates import Conflict
+from cdc.config.value_types import NonEmpty, Section
+
+
+def _zone(name: str) -> str:
+    """Return the name of a time zone; refuse one that this machine does not know."""
+    try:
+        datetime.now(timezone.utc if name == "UTC" else ZoneInfo(name))
+    except (ValueError, OSError, LookupError):
+        raise PydanticCustomError(
+            "zone",
+            "is not a time zone that this machine knows; name one of the IANA database, such as"
+            " Europe/Berlin",
+        ) from None
+    return name
+
+
+class EventTime(Section):
+    """The column with the time of an event."""
+
+    column: NonEmpty
+    """The column. It needs the type of a time with or without zone, or of a date. Digits without a
+    zone are read in the zone of completeness."""
+    lateness: Annotated[str, Field(pattern=r"^(0s|[1-9][0-9]{0,5}[smhd])$")] = "0s"
+    """How long after the end of a period its rows may still be committed on the source, for example
+    10m. Rows that are committed later are late."""
+
+
+class CompletenessSettings(Section):
+    """Which periods of a table are announced as complete."""
+
+    by: Literal["hour", "day"]
+    """The length of periods."""
+    zone: Annotated[NonEmpty, AfterValidator(_zone)] = "UTC"
+    """The time zone of hours and days, by its name in the IANA database."""
+    late: Literal["count", "announce"] = "count"
+    """The reaction to late rows of an announced period. count: they are counted; announce: the
+    period is also announced again, with a higher revision."""
+
+
+def _section(value: Any) -> Any:
+    """Return the section that the short form ``hour`` or ``day`` stands for."""
+    return {"by": value} if isinstance(value, str) and "${" not in value else value
+
+
+Completeness = Annotated[
+    CompletenessSettings,
+    BeforeValidator(_section, json_schema_input_type=Literal["hour", "day"] | CompletenessSettings),
+]
+"""The setting ``completeness``: ``hour``, ``day``, or the section."""
+
+
+class _Columns(Protocol):
+    """The parts of the settings for columns that matter here."""
+
+    @property
+    def include(self) -> Collection[str]:
+        """The replicated columns; empty for all."""
+
+    @property
+    def exclude(self) -> Collection[str]:
+        """The columns that are left out."""
+
+    def hides(self, column: str) -> str:
+        """Return how the lake hides a column; an empty string if it does not."""
+
+    def is_read_by_key(self, column: str) -> bool:
+        """Return whether a column's values are read as texts."""
+
+
+def completeness_conflicts(
+    event_time: EventTime | None, chosen: CompletenessSettings | None, columns: _Columns
+) -> Iterator[Conflict]:
+    """Yield combinations of these settings that cannot work."""
+    if event_time is None:
+        return
+    if chosen is None:
+        yield ("event_time",), "needs completeness: hour or day, which announces periods"
+    column = event_time.column
+    if column in columns.exclude or (columns.include and column not in columns.include):
+        yield ("event_time", "column"), f"the column must be replicated: {column}"
+    elif columns.hides(column) or columns.is_read_by_key(column):
+        yield ("event_time", "column"), f"the lake has no time in this column: {column}"

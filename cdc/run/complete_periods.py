@@ -1,0 +1,311 @@
+"""Announces the hours and days up to which tables are complete, and writes their marker files.
+
+What a look proves rests on the order of its questions: first the newest heartbeats, then the ends
+of the topics, then the tables' records, and at last whether each capture is healthy. A change from
+before a heartbeat lies before these ends. So it is in the lake once a commit has reached them, or
+its loss is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from cdc.capture import position_check
+from cdc.capture.gathering import Captures
+from cdc.capture.judgement import Severity, of_capture, of_table
+from cdc.capture.remembered_losses import check_losses
+from cdc.capture.topic_facts import topic_facts
+from cdc.debezium import latest_heartbeat
+from cdc.errors import KafkaError
+from cdc.lake.publish import write_file
+from cdc.run.late_rows import untimely
+from cdc.runtime.failpoints import crash
+from cdc.store.announcements import Announcements, Proof
+from cdc.store.completeness import CompletenessRules, Seen, proven_until, thinned
+from cdc.store.quarantine import Quarantine
+from cdc.store.table_state import State
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.capture.judgement import Finding
+    from cdc.debezium import CaptureNames
+    from cdc.run.context import RunContext
+    from cdc.sources.source_facts import LogHealth
+    from cdc.store.announcements import Announced, Announcement
+    from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+
+MARKERS = "_complete"
+"""Name of the folder with marker files, in a table's folder beside its generations."""
+
+
+_MOST_BEATS = 32
+"""The most heartbeats that a process keeps for a table whose lake is behind."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A table whose next period can be over.
+
+    Args:
+        record: The table's record.
+        rules: What the settings say about its periods.
+        lateness_s: The setting ``allowed_lateness_s``.
+        known: What is announced of the table; None if nothing is.
+    """
+
+    record: TableRecord
+    rules: CompletenessRules
+    lateness_s: int
+    known: Announced | None
+
+    @property
+    def moved(self) -> bool:
+        """Whether announcements are about another copy than the present one."""
+        return self.known is not None and {*self.known.attempts} != {str(self.record.attempt_id)}
+
+    def can_be_due(self, now: datetime) -> bool:
+        """Whether a period can be announced now, if its time is proven."""
+        if self.known is None or self.moved:
+            return True
+        return self.rules.expected_at(self.known.newest_end) <= now
+
+    def proof(self, record: TableRecord, proven: datetime) -> Proof | None:
+        """Return what can be announced at a proven time; None if nothing can."""
+        newest = None if self.known is None else self.known.newest_end
+        periods = list(self.rules.due(proven, newest))
+        return Proof(record, self.rules, proven, periods) if periods or self.moved else None
+
+
+def note_beats(context: RunContext, records: Iterable[TableRecord]) -> None:
+    """Read the newest heartbeats, and the ends of topics after them, before a run of tables.
+
+    A table that always has changes never has all that its topic has at the end of a run. But it has
+    what the topic had before the run. Nothing is read unless a period of a table can be over.
+
+    Raises:
+        TributaryError: The state store or Kafka cannot be used.
+    """
+    _note(context, _wanted(context, records))
+
+
+def announce_periods(
+    context: RunContext, records: Iterable[TableRecord], silent: Collection[CaptureNames] = ()
+) -> list[Announcement]:
+    """Announce the complete periods of tables, and write the marker files that are missing.
+
+    No server is asked unless a period of a table can be over.
+
+    Args:
+        context: The runs' context.
+        records: The tables.
+        silent: The captures that send no changes. Nothing is announced for their tables.
+
+    Returns:
+        What was announced, first or again.
+
+    Raises:
+        TributaryError: The state store, Kafka or the lake cannot be used.
+    """
+    known = {one.table: one for one in records if _rules(context, one) is not None}
+    if not known:
+        return []
+    store = Announcements(context.store)
+    wanted = [
+        one for one in _wanted(context, known.values()) if context.capture(one.record) not in silent
+    ]
+    _note(context, wanted)
+    proofs = list(_healthy(context, _proofs(context, wanted))) if wanted else []
+    made = store.announce(proofs, datetime.now(timezone.utc)) if proofs else []
+    for one in made:
+        _log.info("table %s: %s is complete, revision %d", one.table, one.name, one.revision)
+    if made:
+        crash("complete.before_marker")
+    _write_markers(context, store, known)
+    return made
+
+
+def _rules(context: RunContext, record: TableRecord) -> CompletenessRules | None:
+    """Return what the settings say about a table's periods; None if nothing, or if invalid."""
+    try:
+        settings = context.config.settings_on_plan(record.table, record.tier)
+    except TributaryError:
+        return None  # the table's run reports it
+    return CompletenessRules.of(settings)
+
+
+def _wanted(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted]:
+    """Return the tables whose next period can be over, and whose state can prove it."""
+    asked = [
+        (record, rules)
+        for record in records
+        if record.state is State.INCREMENTAL and (rules := _rules(context, record)) is not None
+    ]
+    calendars = {record.table: rules.calendar for record, rules in asked}
+    known = Announcements(context.store).newest(calendars)
+    now, config = datetime.now(timezone.utc), context.config
+    found = [
+        _Wanted(
+            *(record, rules),
+            config.settings_on_plan(record.table, record.tier).allowed_lateness_s,
+            known.get(record.table),
+        )
+        for record, rules in asked
+    ]
+    return [one for one in found if one.can_be_due(now)]
+
+
+def _note(context: RunContext, wanted: Iterable[_Wanted]) -> None:
+    """Keep the newest heartbeats of captures, with the ends that their topics have after them."""
+    records = [one.record for one in wanted]
+    if not records:
+        return
+    beats = _beats(context, records)
+    facts = topic_facts(context, [record.topic for record in records])
+    for record in records:
+        beat, topic = beats.get(context.capture(record)), facts[record.topic]
+        if beat is None or isinstance(topic, KafkaError) or topic.id is None or topic.high is None:
+            continue
+        seen = context.seen_beats.get(record.topic, [])
+        if not seen or seen[-1].beat != beat:
+            seen = [*seen, Seen(beat, topic.id, dict(topic.high))]
+            context.seen_beats[record.topic] = thinned(seen, _MOST_BEATS)
+
+
+def _beats(context: RunContext, records: Iterable[TableRecord]) -> Mapping[CaptureNames, datetime]:
+    """Return the time of each capture's newest heartbeat; captures without one are missing."""
+    found = {}
+    for names in dict.fromkeys(map(context.capture, records)):
+        try:
+            beat = latest_heartbeat(context.kafka, context.registry, names)
+        except TributaryError as error:
+            _log.info("the heartbeats of %s were not read: %s", names.connector, error)
+            continue
+        if beat is not None:
+            found[names] = beat.beat_at
+    return found
+
+
+def _proofs(context: RunContext, wanted: Iterable[_Wanted]) -> Iterator[Proof]:
+    """Yield what heartbeats and commits prove, without regard to the captures' health."""
+    tables = {one.record.table: one for one in wanted}
+    lacking = Quarantine(context.store).counts()
+    now = datetime.now(timezone.utc)
+    for record in context.store.tables():
+        one, commit, attempt = tables.get(record.table), record.last_commit, record.attempt
+        if one is None or commit is None or attempt is None or lacking.get(str(attempt.id)):
+            continue
+        proven = proven_until(
+            context.seen_beats.get(record.topic, ()),
+            commit.offsets,
+            topic_id=attempt.topic_id,
+            lateness_s=one.lateness_s,
+            now=now,
+        )
+        proof = None if proven is None else one.proof(record, proven)
+        if proof is not None and record.state is State.INCREMENTAL:
+            yield proof
+
+
+def _healthy(context: RunContext, proofs: Iterable[Proof]) -> Iterator[Proof]:
+    """Yield the proofs of tables whose capture is healthy, as a look after the proofs shows.
+
+    A finding that could mean missing changes withholds the announcement, also one that stops no
+    run.
+    """
+    found = list(proofs)
+    captures = Captures(context)
+    for proof in found:
+        try:
+            problem = _problem(context, captures, proof.record)
+        except TributaryError as error:
+            problem = error.message
+        if problem is None:
+            yield proof
+        else:
+            names = ", ".join(one.name for one in proof.periods[-1:]) or "a new copy"
+            _log.warning(
+                "table %s: %s is not announced as complete: %s", proof.record.table, names, problem
+            )
+
+
+def _problem(context: RunContext, captures: Captures, record: TableRecord) -> str | None:
+    """Return why a table could lack changes; None if its capture is healthy.
+
+    Raises:
+        TributaryError: A server does not answer, or changes are lost.
+    """
+    evidence, source = captures.evidence(record), context.sources[record.table.source]
+    position_check.check_stream(record.table, position_check.Rests.of(record), evidence, source)
+    check_losses(captures.losses(record), evidence.names, record)
+    capture = source.capture(evidence.names)
+    source_table, fingerprint = capture.described(record.table)
+    known = None if record.attempt is None else record.attempt.fingerprint
+    if known is None or known.digest != fingerprint.digest:
+        return "the table has changed on the source since its last run"
+    obstacles = capture.audit_table(source_table)
+    findings = [*of_capture(evidence), *of_table(evidence, record.table, obstacles, record)]
+    grave = next((one for one in findings if _is_grave(one, evidence.log)), None)
+    if grave is not None:
+        return grave.message
+    settings = context.config.settings_on_plan(record.table, record.tier)
+    wrong = untimely(settings, source.schema(source_table, settings))
+    return wrong or captures.doubt(record)
+
+
+def _is_grave(finding: Finding, log: LogHealth | TributaryError) -> bool:
+    """Whether a finding can mean that changes are missing; a log that grows loses nothing yet."""
+    if finding.severity is Severity.WAITING:
+        return isinstance(log, TributaryError) or finding.subject != log.title
+    return finding.severity is not Severity.UNNEEDED
+
+
+def _write_markers(
+    context: RunContext, store: Announcements, records: Mapping[TableId, TableRecord]
+) -> None:
+    """Write the marker files that are missing or out of date, also those of a killed process.
+
+    Raises:
+        LakeError: A file cannot be written.
+        StateError: The state store cannot be used.
+    """
+    written = []
+    try:
+        for one in store.unmarked(records):
+            folder = f"{records[one.table].base_path}/{MARKERS}"
+            write_file(context.spark, folder, marker_name(one), marker_text(one))
+            written.append(one)
+    finally:
+        store.mark(written)
+
+
+def marker_name(one: Announcement) -> str:
+    """Return the name of a period's marker file.
+
+    The name of an hour that the clocks show twice has a colon, which Hadoop allows in no path.
+    """
+    return f"{one.name.replace(':', '')}.json"
+
+
+def marker_text(one: Announcement) -> str:
+    """Return the content of a period's marker file, as JSON."""
+    facts = {
+        "table": str(one.table),
+        "period": one.name,
+        "zone": one.zone,
+        "start": one.starts_at.isoformat(),
+        "end": one.ends_at.isoformat(),
+        "announced_at": one.announced_at.isoformat(),
+        "watermark": one.proven.isoformat(),
+        "revision": one.revision,
+        "generation": one.generation,
+        "instant": one.instant,
+    }
+    return json.dumps(facts, indent=1) + "\n"

@@ -1,0 +1,435 @@
+"""Stores which hours and days of tables were announced as complete, and their late rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.errors import StateError
+from cdc.store.completeness import Covered, Unit, rows_of
+from cdc.store.documents import Codec, Part
+from cdc.store.table_state import STORE_REMEDY, TABLE_RECORDS, State
+from cdc.store.tables import named, of_table, period_rows, table_rows
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from cdc.store.completeness import Calendar, CompletenessRules, Period
+    from cdc.store.state_store import Store
+    from cdc.store.table_state import TableRecord
+
+_BATCH = 500
+"""Maximum number of rows that one transaction deletes: SQLite has one writer at a time."""
+
+
+@dataclass(frozen=True)
+class Announcement(Part):
+    """One hour or day of a table that was announced as complete.
+
+    Args:
+        table: The table.
+        unit: Whether it is an hour or a day.
+        zone: The time zone.
+        name: Its name in the zone, such as ``2026-11-23T10``.
+        starts_at: Its first moment, in UTC.
+        ends_at: The first moment after it, in UTC.
+        announced_at: When it was announced first.
+        proven: The time of the source up to which the lake provably had every change then.
+        generation: The table's generation that the newest announcement is about.
+        attempt: Identity of that generation's copy.
+        instant: The newest commit that the newest announcement covers.
+        revision: Number of announcements of the period.
+        revised_at: When the newest of them was made.
+        late_rows: Rows of the period that commits have written after its first announcement.
+        late_instant: The newest commit with such rows; None without one.
+        late_at: When the rows of that commit were counted.
+        format: Version of this document.
+    """
+
+    table: TableId
+    unit: Unit
+    zone: str
+    name: str
+    starts_at: datetime
+    ends_at: datetime
+    announced_at: datetime
+    proven: datetime
+    generation: int
+    attempt: str
+    instant: str
+    revision: int = 1
+    revised_at: datetime | None = None
+    late_rows: int = 0
+    late_instant: str | None = None
+    late_at: datetime | None = None
+    format: Literal[1] = 1
+
+    @property
+    def covered(self) -> Covered:
+        """The commits that the announcement covers."""
+        return Covered(self.attempt, self.instant, self.late_instant)
+
+    def again(self, at: datetime) -> Announcement:
+        """Return the period as announced once more."""
+        return replace(self, revision=self.revision + 1, revised_at=at)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the announcement as values for JSON, without the table."""
+        return {
+            "period": self.name,
+            "by": self.unit,
+            "zone": self.zone,
+            "start": self.starts_at,
+            "end": self.ends_at,
+            "announced_at": self.announced_at,
+            "watermark": self.proven,
+            "generation": self.generation,
+            "instant": self.instant,
+            "revision": self.revision,
+            "revised_at": self.revised_at,
+            "late_rows": self.late_rows,
+            "late_instant": self.late_instant,
+            "late_at": self.late_at,
+        }
+
+
+ANNOUNCEMENTS = Codec(Announcement, error=StateError, remedy=STORE_REMEDY)
+"""The codec of the state store's announcements."""
+
+
+@dataclass(frozen=True)
+class Announced:
+    """The announced periods of one table, as ``status`` and runs see them.
+
+    Args:
+        newest_end: End of the newest announced period.
+        late_rows: Late rows of all periods that the state store still has.
+        attempts: Identities of copies that the periods are announced for: the first and the last in
+            the order of texts.
+    """
+
+    newest_end: datetime
+    late_rows: int
+    attempts: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a look at a table has proven, for the announcement of its periods.
+
+    Args:
+        record: The table's record, as it was read for the look.
+        rules: What the settings say about the table's periods.
+        proven: The time of the source up to which the lake provably has every change.
+        periods: The periods that are announced first.
+    """
+
+    record: TableRecord
+    rules: CompletenessRules
+    proven: datetime
+    periods: Sequence[Period]
+
+
+class Announcements:
+    """The announced periods of all tables, which all processes of a store share.
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def newest(self, tables: Mapping[TableId, Calendar]) -> dict[TableId, Announced]:
+        """Return what is announced of tables, in one statement; tables without are left out.
+
+        Args:
+            tables: The calendar of each table. What was announced by another one does not count.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        rows = period_rows
+        if not tables:
+            return {}
+        key = (rows.c.source, rows.c.schema_name, rows.c.table_name, rows.c.unit, rows.c.zone)
+        attempts = (sa.func.min(rows.c.attempt), sa.func.max(rows.c.attempt))
+        figures = (sa.func.max(rows.c.ends_at), sa.func.sum(rows.c.late_rows), *attempts)
+        query = sa.select(*key, *figures).group_by(*key)
+        with self._store.transaction() as connection:
+            found = connection.execute(query).all()
+        result = {}
+        for source, schema, name, unit, zone, ends, late, *copies in found:
+            table = TableId(source, schema, name)
+            wanted = tables.get(table)
+            if wanted is not None and (wanted.unit, wanted.zone) == (unit, zone):
+                result[table] = Announced(_moment(ends), int(late), (copies[0], copies[1]))
+        return result
+
+    def of(self, table: TableId, calendar: Calendar) -> list[Announcement]:
+        """Return the announced periods of a table that the state store still has, oldest first.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not one.
+        """
+        query = sa.select(period_rows.c.entry).where(_of(table, calendar))
+        with self._store.transaction() as connection:
+            found = connection.execute(query.order_by(period_rows.c.starts_at)).scalars().all()
+        return [_read(text, table) for text in found]
+
+    def first_start(self, table: TableId) -> datetime | None:
+        """Return the start of the oldest announced period of a table; None without one.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        query = sa.select(sa.func.min(period_rows.c.starts_at)).where(of_table(period_rows, table))
+        with self._store.transaction() as connection:
+            found = connection.execute(query).scalar()
+        return None if found is None else _moment(found)
+
+    def announce(self, proofs: Sequence[Proof], at: datetime) -> list[Announcement]:
+        """Announce periods of tables, all in one transaction.
+
+        A table that has left its state, or has another copy, since it was looked at is left out.
+        If another process announces at the same time, nothing is stored: the next look repeats it.
+
+        Returns:
+            What was announced, first or again.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        made: list[Announcement] = []
+        try:
+            with self._store.transaction() as connection:
+                for proof in proofs:
+                    instant = _newest_commit(connection, proof.record)
+                    if instant is not None:
+                        made += _renewed(connection, proof, instant, at)
+                        made += _inserted(connection, proof, instant, at, self._store.clock)
+        except IntegrityError:
+            return []
+        return made
+
+    def note_late(
+        self, record: TableRecord, instant: str, slots: Mapping[int, int], *, reannounces: bool
+    ) -> list[Announcement]:
+        """Count the late rows of a commit for each announced period; return these periods.
+
+        A commit counts once, however often a run sees it.
+
+        Args:
+            record: The table's record.
+            instant: The instant of the commit.
+            slots: The commit's rows by the start of their slot, in seconds since 1970.
+            reannounces: Whether late rows announce their period again.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not one.
+        """
+        if not slots:
+            return []
+        rows, table, attempt = period_rows, record.table, str(record.attempt_id)
+        within = (rows.c.ends_at > min(slots)) & (rows.c.starts_at <= max(slots))
+        query = sa.select(rows.c.entry).where(of_table(rows, table) & within)
+        at, changed = datetime.now(timezone.utc), []
+        with self._store.transaction() as connection:
+            for text in connection.execute(query.with_for_update()).scalars().all():
+                known = _read(text, table)
+                count = rows_of(known.starts_at, known.ends_at, slots)
+                if not count or not known.covered.counts(attempt, instant):
+                    continue
+                late = replace(
+                    known, late_rows=known.late_rows + count, late_instant=instant, late_at=at
+                )
+                changed.append(late.again(at) if reannounces else late)
+            for one in changed:
+                _update(connection, one)
+        return changed
+
+    def unmarked(self, tables: Iterable[TableId]) -> list[Announcement]:
+        """Return the announcements of tables whose marker file is missing or out of date.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not one.
+        """
+        wanted, rows = set(tables), period_rows
+        query = sa.select(rows.c.entry).where(rows.c.marked < rows.c.revision)
+        with self._store.transaction() as connection:
+            found = connection.execute(query.order_by(rows.c.starts_at)).scalars().all()
+        read = (ANNOUNCEMENTS.read(text, "an announced period of a table") for text in found)
+        return [one for one in read if one.table in wanted]
+
+    def mark(self, written: Iterable[Announcement]) -> None:
+        """Record that the marker files of announcements are written.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        with self._store.transaction() as connection:
+            for one in written:
+                update = sa.update(period_rows).where(*_row_of(one))
+                connection.execute(update.values(marked=one.revision))
+
+    def forget(self, keep_s: float) -> int:
+        """Delete announcements that are older than ``keep_s``, but not a table's newest ones.
+
+        All periods before an announced one are complete. So a deleted period stays complete, and
+        only the number of its late rows is gone.
+
+        Args:
+            keep_s: The greatest age of an announcement, in seconds, by the state store's clock.
+
+        Returns:
+            Number of deleted announcements, at most some hundreds.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        rows, later = period_rows, period_rows.alias("later")
+        same = [rows.c[name] == later.c[name] for name in (*_TABLE, "unit", "zone")]
+        newer = sa.exists().where(*same, later.c.starts_at > rows.c.starts_at)
+        old = (rows.c.noted_at < self._store.clock - keep_s) & newer
+        query = sa.select(*rows.primary_key).where(old).order_by(rows.c.noted_at).limit(_BATCH)
+        with self._store.transaction() as connection:
+            keys = connection.execute(query).mappings().all()
+            for key in keys:
+                where = [rows.c[name] == value for name, value in key.items()]
+                connection.execute(sa.delete(rows).where(*where))
+        return len(keys)
+
+    def drop(self, table: TableId) -> None:
+        """Delete all announcements of a table that leaves the plan.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        with self._store.transaction() as connection:
+            connection.execute(sa.delete(period_rows).where(of_table(period_rows, table)))
+
+
+_TABLE = ("source", "schema_name", "table_name")
+
+
+def _newest_commit(connection: Connection, record: TableRecord) -> str | None:
+    """Return the instant of a table's newest recorded commit.
+
+    The result is None if the table is not INCREMENTAL any more, or has another copy than the one
+    that was looked at.
+    """
+    where = of_table(table_rows, record.table) & (table_rows.c.beside == sa.false())
+    found = connection.execute(sa.select(table_rows.c.record).where(where)).scalar()
+    if found is None:
+        return None
+    now = TABLE_RECORDS.read(found, f"the state of table {record.table}", table=record.table)
+    same = now.state is State.INCREMENTAL and now.attempt_id == record.attempt_id
+    return now.last_commit.instant if same and now.last_commit is not None else None
+
+
+def _renewed(
+    connection: Connection, proof: Proof, instant: str, at: datetime
+) -> list[Announcement]:
+    """Move the announcements for an earlier copy to the present one, as far as it proves them.
+
+    A copy can bring changes that no event has shown, for example after a loss. So the settings
+    decide whether these periods are announced again.
+
+    Returns:
+        What was announced again.
+    """
+    record, rows, attempt = proof.record, period_rows, str(proof.record.attempt_id)
+    reached = int((proof.proven - proof.rules.lateness).timestamp())
+    where = (rows.c.ends_at <= reached) & (rows.c.attempt != attempt)
+    query = sa.select(rows.c.entry).where(of_table(rows, record.table) & where)
+    found = []
+    for text in connection.execute(query).scalars().all():
+        moved = replace(
+            _read(text, record.table),
+            attempt=attempt,
+            generation=record.generation,
+            instant=instant,
+            late_instant=None,
+        )
+        found.append(moved.again(at) if proof.rules.reannounces else moved)
+        _update(connection, found[-1])
+    return found if proof.rules.reannounces else []
+
+
+def _inserted(
+    connection: Connection,
+    proof: Proof,
+    instant: str,
+    at: datetime,
+    clock: sa.ColumnElement[float],
+) -> list[Announcement]:
+    """Add the announcements of periods that are announced first, and return them."""
+    record, calendar = proof.record, proof.rules.calendar
+    found = [
+        Announcement(
+            *(record.table, calendar.unit, calendar.zone, period.name),
+            starts_at=period.start,
+            ends_at=period.end,
+            announced_at=at,
+            proven=proof.proven,
+            generation=record.generation,
+            attempt=str(record.attempt_id),
+            instant=instant,
+        )
+        for period in proof.periods
+    ]
+    rows = [
+        {
+            **named(one.table),
+            "unit": one.unit,
+            "zone": one.zone,
+            "starts_at": int(one.starts_at.timestamp()),
+            "ends_at": int(one.ends_at.timestamp()),
+            "marked": 0,
+            **_values(one),
+        }
+        for one in found
+    ]
+    if rows:
+        connection.execute(sa.insert(period_rows).values(noted_at=clock), rows)
+    return found
+
+
+def _values(one: Announcement) -> dict[str, Any]:
+    """Return the values of an announcement's row that later announcements change."""
+    return {
+        "attempt": one.attempt,
+        "revision": one.revision,
+        "late_rows": one.late_rows,
+        "entry": ANNOUNCEMENTS.write(one),
+    }
+
+
+def _update(connection: Connection, one: Announcement) -> None:
+    connection.execute(sa.update(period_rows).where(*_row_of(one)).values(**_values(one)))
+
+
+def _row_of(one: Announcement) -> list[sa.ColumnElement[bool]]:
+    rows, start = period_rows, int(one.starts_at.timestamp())
+    place = (rows.c.unit == one.unit, rows.c.zone == one.zone, rows.c.starts_at == start)
+    return [of_table(rows, one.table), *place]
+
+
+def _of(table: TableId, calendar: Calendar) -> sa.ColumnElement[bool]:
+    rows = period_rows
+    by_calendar = (rows.c.unit == calendar.unit) & (rows.c.zone == calendar.zone)
+    return of_table(rows, table) & by_calendar
+
+
+def _moment(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, timezone.utc)
+
+
+def _read(text: str, table: TableId) -> Announcement:
+    return ANNOUNCEMENTS.read(text, f"an announced period of table {table}", table=table)

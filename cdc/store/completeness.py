@@ -1,0 +1,371 @@
+"""Decides which hours or days of a table are complete, and which rows come late for one.
+
+Nothing here reads a server. A period is complete when the table's proven time has passed the end of
+the period and the allowed lateness. The proven time is a time of the source: the lake has every
+change that the source committed before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+from zoneinfo import ZoneInfo
+
+from cdc.config.value_types import seconds_of
+
+if TYPE_CHECKING:
+    from cdc.config import TableSettings
+
+Unit = Literal["hour", "day"]
+
+SLOT_S = 900
+"""Seconds of a slot. Offsets of zones are multiples of it, so each period consists of whole slots.
+"""
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""How far another process's clock can be ahead of this machine's clock."""
+_BEHIND = timedelta(days=7)
+"""How far the newest heartbeat can be behind a watermark when a table is first announced: rows can
+be dated ahead."""
+_SECOND = timedelta(seconds=1)
+_HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
+_HOUR_LABEL = "%Y-%m-%dT%H"
+_LABEL = len("2026-11-23T10")
+
+
+@dataclass(frozen=True, order=True)
+class Period:
+    """One hour or day of a zone.
+
+    Args:
+        start: Its first moment, in UTC.
+        end: The first moment after it, in UTC.
+        name: Its name in the zone, such as ``2026-11-23T10`` or ``2026-11-23``.
+    """
+
+    start: datetime
+    end: datetime
+    name: str = field(compare=False)
+
+
+class UnknownPeriodError(ValueError):
+    """A text that names no period of a calendar, or two of them; the message says which."""
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """The hours or days of a zone.
+
+    A day has 23 or 25 hours when the zone's clocks are changed. If the clocks show an hour twice,
+    these are two periods, and their names have the offset from UTC.
+
+    Args:
+        unit: Whether periods are hours or days.
+        zone: The zone's name in the IANA database.
+    """
+
+    unit: Unit
+    zone: str = "UTC"
+
+    @property
+    def clock(self) -> tzinfo:
+        """The zone's clock."""
+        return _clock(self.zone)
+
+    def holding(self, at: datetime) -> Period:
+        """Return the period in which a moment lies."""
+        local = at.astimezone(self.clock)
+        if self.unit == "day":
+            return self._day(local.date())
+        first = at - timedelta(minutes=local.minute, seconds=local.second) - _micros(local)
+        start, end = first, first + _HOUR
+        if self._offset(start) != local.utcoffset():
+            start = self._change(start, at)
+        if self._offset(end - _SECOND) != local.utcoffset():
+            end = self._change(at, end)
+        return Period(_utc(start), _utc(end), self._hour_name(local))
+
+    def before(self, period: Period) -> Period:
+        """Return the period before another one."""
+        return self.holding(period.start - _SECOND)
+
+    def after(self, period: Period) -> Period:
+        """Return the period after another one."""
+        return self.holding(period.end)
+
+    def parse(self, text: str) -> Period:
+        """Return the period that a text names.
+
+        Raises:
+            UnknownPeriodError: The text names no period of this calendar, or two.
+        """
+        if self.unit == "day":
+            return self._parsed_day(text)
+        return self._parsed_hour(text)
+
+    def _parsed_hour(self, text: str) -> Period:
+        label, offset = text[:_LABEL], text[_LABEL:]
+        try:
+            moments = _moments(self.zone, datetime.strptime(f"{label}+0000", "%Y-%m-%dT%H%z"))
+        except ValueError as error:
+            raise UnknownPeriodError(
+                f"{text!r} is not an hour of {self.zone} such as 2026-11-23T10"
+            ) from error
+        names = {label + one: self.holding(moment) for one, moment in moments.items()}
+        found = [one for name, one in names.items() if text in (name, label)]
+        if len(found) == 1:
+            return found[0]
+        if not names:
+            raise UnknownPeriodError(f"the clocks of {self.zone} skip the hour {label}")
+        shown = " and ".join(names)
+        if offset:
+            raise UnknownPeriodError(f"{text!r} is not an hour of {self.zone}; it has {shown}")
+        raise UnknownPeriodError(f"the clocks of {self.zone} show {label} twice: {shown}")
+
+    def _parsed_day(self, text: str) -> Period:
+        wrong = f"{text!r} is not a day of {self.zone} such as 2026-11-23"
+        try:
+            found = self._day(date.fromisoformat(text))
+        except ValueError as error:
+            raise UnknownPeriodError(wrong) from error
+        if found.name != text:  # ISO 8601 has other forms of a date
+            raise UnknownPeriodError(wrong)
+        if found.end <= found.start:
+            raise UnknownPeriodError(f"the clocks of {self.zone} skip the day {text}")
+        return found
+
+    def _day(self, day: date) -> Period:
+        start, end = (
+            _utc(datetime(one.year, one.month, one.day, tzinfo=self.clock))
+            for one in (day, day + _DAY)
+        )
+        return Period(start, end, day.isoformat())
+
+    def _hour_name(self, local: datetime) -> str:
+        label = local.strftime(_HOUR_LABEL)
+        wall = local.replace(minute=0, second=0, microsecond=0, fold=0, tzinfo=timezone.utc)
+        return label if len(_moments(self.zone, wall)) == 1 else label + _offset_text(local)
+
+    def _offset(self, at: datetime) -> timedelta | None:
+        return at.astimezone(self.clock).utcoffset()
+
+    def _change(self, low: datetime, high: datetime) -> datetime:
+        """Return the moment between two others at which the zone's offset changes."""
+        low, high = _utc(low), _utc(high)
+        first = self._offset(low)
+        while high - low > _SECOND:
+            middle = (low + (high - low) / 2).replace(microsecond=0)
+            if self._offset(middle) == first:
+                low = middle
+            else:
+                high = middle
+        return high.replace(microsecond=0)
+
+
+def _clock(zone: str) -> tzinfo:
+    return timezone.utc if zone == "UTC" else ZoneInfo(zone)
+
+
+@lru_cache(maxsize=4096)
+def _moments(zone: str, wall: datetime) -> Mapping[str, datetime]:
+    """Return the first moment with each offset at which the clocks show an hour, by offset.
+
+    The clocks can also be changed by half an hour, so each quarter is looked at.
+
+    Args:
+        zone: The zone.
+        wall: What the clocks show at the beginning of the hour; its own offset does not count.
+    """
+    clock, found = _clock(zone), dict[str, datetime]()
+    for fold in (0, 1):
+        for minute in (0, 15, 30, 45):
+            at = _utc(wall.replace(minute=minute, tzinfo=clock, fold=fold))
+            back = at.astimezone(clock)
+            if (back.date(), back.hour) == (wall.date(), wall.hour):
+                found.setdefault(_offset_text(back), at)
+    return found
+
+
+def _micros(local: datetime) -> timedelta:
+    return timedelta(microseconds=local.microsecond)
+
+
+def _utc(at: datetime) -> datetime:
+    return at.astimezone(timezone.utc)
+
+
+def _offset_text(local: datetime) -> str:
+    text = local.strftime("%z")
+    return f"{text[:3]}:{text[3:5]}"
+
+
+@dataclass(frozen=True)
+class CompletenessRules:
+    """What the settings say about the complete periods of a table.
+
+    Args:
+        calendar: The periods.
+        lateness: How long after the end of a period its rows may still come.
+        column: The column with the time of an event; None takes the time at which the source
+            committed the change.
+        reannounces: Whether late rows announce a period again.
+    """
+
+    calendar: Calendar
+    lateness: timedelta = timedelta()
+    column: str | None = None
+    reannounces: bool = False
+
+    @classmethod
+    def of(cls, settings: TableSettings) -> CompletenessRules | None:
+        """Return the rules in a table's settings; None if the settings ask for no periods."""
+        chosen, event = settings.completeness, settings.event_time
+        if chosen is None:
+            return None
+        lateness = timedelta() if event is None else timedelta(seconds=seconds_of(event.lateness))
+        return cls(
+            Calendar(chosen.by, chosen.zone),
+            lateness,
+            None if event is None else event.column,
+            chosen.late == "announce",
+        )
+
+    def due(self, proven: datetime, newest: datetime | None) -> Iterator[Period]:
+        """Yield the complete periods that are not announced yet, oldest first.
+
+        All periods before the first announced one are complete, too, so the first announcement of a
+        table is only of its newest complete period.
+
+        Args:
+            proven: The table's proven time.
+            newest: End of the newest announced period; None if none was announced.
+        """
+        reached = proven - self.lateness
+        period = self.calendar.holding(reached if newest is None else newest)
+        if newest is None:
+            period = self.calendar.before(period)
+        while period.end <= reached:
+            yield period
+            period = self.calendar.after(period)
+
+    def expected_at(self, newest: datetime) -> datetime:
+        """Return the time that proves the period after ``newest``, the end of an announced one."""
+        return self.calendar.holding(newest).end + self.lateness
+
+    def cut(self, now: datetime) -> datetime:
+        """Return the end of the newest period that any process can have announced by now.
+
+        No proven time is later than the clock of the process that found it.
+        """
+        return self.calendar.holding(now + _CLOCKS_DIFFER - self.lateness).start
+
+    def earliest(self, watermark: datetime | None, now: datetime) -> datetime:
+        """Return the start of the earliest period that the first announcement can be about.
+
+        Args:
+            watermark: The watermark of the newest commit; None without one.
+            now: The present time.
+        """
+        at = min(now, watermark or now) - self.lateness - _BEHIND
+        return self.calendar.before(self.calendar.holding(at)).start
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A heartbeat of a capture, and the end of a table's topic after it was read.
+
+    The connector sends the changes of the source in the order of the log, and each heartbeat is
+    such a change. So all changes from before the heartbeat lie before these ends.
+
+    Args:
+        beat: When the source's server wrote the heartbeat, by its own clock.
+        topic_id: UUID of the topic.
+        ends: Offset after the topic's last record, by partition.
+    """
+
+    beat: datetime
+    topic_id: str
+    ends: Mapping[int, int]
+
+
+def proven_until(
+    seen: Iterable[Seen],
+    offsets: Mapping[int, int],
+    *,
+    topic_id: str | None,
+    lateness_s: int,
+    now: datetime,
+) -> datetime | None:
+    """Return the time of the source up to which it is proven that the lake has every change.
+
+    Only heartbeats prove a time. A row can be dated ahead of the source's clock, and that nothing
+    arrived can mean that nothing is captured.
+
+    Args:
+        seen: Heartbeats, each with the ends of the table's topic after it.
+        offsets: The next offset that the lake reads, by partition.
+        topic_id: UUID of the topic that the lake has read; None if it is not known.
+        lateness_s: The setting ``allowed_lateness_s``.
+        now: The time by this machine's clock.
+    """
+    covered = [
+        one.beat
+        for one in seen
+        if topic_id in (None, one.topic_id)
+        and all(offsets.get(partition, 0) >= end for partition, end in one.ends.items())
+    ]
+    return min(max(covered) - timedelta(seconds=lateness_s), now) if covered else None
+
+
+def thinned(seen: Sequence[Seen], most: int) -> list[Seen]:
+    """Return heartbeats, oldest first, without every second one if there are more than ``most``.
+
+    The oldest and the newest stay.
+    """
+    if len(seen) <= most:
+        return list(seen)
+    return [one for place, one in enumerate(seen) if place % 2 == 0 or place == len(seen) - 1]
+
+
+def slot_of(at: datetime) -> int:
+    """Return the start of the slot in which a moment lies, in seconds since 1970."""
+    return int(at.timestamp() // SLOT_S) * SLOT_S
+
+
+def rows_of(start: datetime, end: datetime, slots: Mapping[int, int]) -> int:
+    """Return how many rows lie in a period.
+
+    Args:
+        start: Start of the period.
+        end: End of the period.
+        slots: Rows by slot.
+    """
+    first, last = start.timestamp(), end.timestamp()
+    return sum(rows for slot, rows in slots.items() if first <= slot < last)
+
+
+@dataclass(frozen=True)
+class Covered:
+    """The commit up to which an announcement covers a table.
+
+    Args:
+        attempt: Identity of the table's copy.
+        instant: The instant of the newest commit that the announcement covers.
+        noted: The instant of the newest commit whose late rows are counted; None if none is.
+    """
+
+    attempt: str
+    instant: str
+    noted: str | None = None
+
+    def counts(self, attempt: str, instant: str) -> bool:
+        """Whether rows of a commit are late, and were not counted yet.
+
+        A commit that a crash kept from being recorded is seen again by the next run.
+        """
+        if attempt == self.attempt and instant <= self.instant:
+            return False
+        return self.noted is None or instant > self.noted
