@@ -148,6 +148,8 @@ def _wanted(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted
         for record in records
         if record.state is State.INCREMENTAL and (rules := _rules(context, record)) is not None
     ]
+    if not asked:
+        return []
     calendars = {record.table: rules.calendar for record, rules in asked}
     known = Announcements(context.store).newest(calendars)
     now, config = datetime.now(timezone.utc), context.config
