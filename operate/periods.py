@@ -38,7 +38,7 @@ class TablePeriods:
         newest_end: End of that period.
         due_at: When the next period counts as overdue: its end, both latenesses and the freshness
             target have passed. None if the table's state says more.
-        late_rows: Late rows of the announced periods that the state store has.
+        late_rows: Number of late rows that were counted for the table.
     """
 
     by: str

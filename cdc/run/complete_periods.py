@@ -69,7 +69,7 @@ class _Wanted:
     @property
     def moved(self) -> bool:
         """Whether announcements are about another copy than the present one."""
-        return self.known is not None and {*self.known.attempts} != {str(self.record.attempt_id)}
+        return self.known is not None and self.known.attempt != str(self.record.attempt_id)
 
     def can_be_due(self, now: datetime) -> bool:
         """Whether a period can be announced now, if its time is proven."""

@@ -14,7 +14,7 @@ from cdc.errors import StateError
 from cdc.store.completeness import Covered, Unit, rows_of
 from cdc.store.documents import Codec, Part
 from cdc.store.table_state import STORE_REMEDY, TABLE_RECORDS, State
-from cdc.store.tables import named, of_table, period_rows, table_rows
+from cdc.store.tables import complete_table_rows, named, of_table, period_rows, table_rows
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -105,18 +105,17 @@ ANNOUNCEMENTS = Codec(Announcement, error=StateError, remedy=STORE_REMEDY)
 
 @dataclass(frozen=True)
 class Announced:
-    """The announced periods of one table, as ``status`` and runs see them.
+    """What is announced of one table, as ``status`` and runs see it.
 
     Args:
         newest_end: End of the newest announced period.
-        late_rows: Late rows of all periods that the state store still has.
-        attempts: Identities of copies that the periods are announced for: the first and the last in
-            the order of texts.
+        late_rows: Number of late rows that were counted for the table.
+        attempt: Identity of the copy for which all periods are announced.
     """
 
     newest_end: datetime
     late_rows: int
-    attempts: tuple[str, str]
+    attempt: str
 
 
 @dataclass(frozen=True)
@@ -155,21 +154,17 @@ class Announcements:
         Raises:
             StateError: The state store cannot be used.
         """
-        rows = period_rows
         if not tables:
             return {}
-        key = (rows.c.source, rows.c.schema_name, rows.c.table_name, rows.c.unit, rows.c.zone)
-        attempts = (sa.func.min(rows.c.attempt), sa.func.max(rows.c.attempt))
-        figures = (sa.func.max(rows.c.ends_at), sa.func.sum(rows.c.late_rows), *attempts)
-        query = sa.select(*key, *figures).group_by(*key)
         with self._store.transaction() as connection:
-            found = connection.execute(query).all()
+            found = connection.execute(sa.select(complete_table_rows)).all()
         result = {}
-        for source, schema, name, unit, zone, ends, late, *copies in found:
-            table = TableId(source, schema, name)
+        for row in found:
+            table = TableId(row.source, row.schema_name, row.table_name)
             wanted = tables.get(table)
-            if wanted is not None and (wanted.unit, wanted.zone) == (unit, zone):
-                result[table] = Announced(_moment(ends), int(late), (copies[0], copies[1]))
+            if wanted is not None and (wanted.unit, wanted.zone) == (row.unit, row.zone):
+                end = _moment(row.newest_end)
+                result[table] = Announced(end, row.late_rows, row.attempt)
         return result
 
     def of(self, table: TableId, calendar: Calendar) -> list[Announcement]:
@@ -178,7 +173,9 @@ class Announcements:
         Raises:
             StateError: The state store cannot be used, or a stored document is not one.
         """
-        query = sa.select(period_rows.c.entry).where(_of(table, calendar))
+        query = sa.select(period_rows.c.entry).where(
+            _of(period_rows, table, calendar.unit, calendar.zone)
+        )
         with self._store.transaction() as connection:
             found = connection.execute(query.order_by(period_rows.c.starts_at)).scalars().all()
         return [_read(text, table) for text in found]
@@ -214,6 +211,7 @@ class Announcements:
                     if instant is not None:
                         made += _renewed(connection, proof, instant, at)
                         made += _inserted(connection, proof, instant, at, self._store.clock)
+                        _sum_up(connection, proof)
         except IntegrityError:
             return []
         return made
@@ -250,8 +248,11 @@ class Announcements:
                     known, late_rows=known.late_rows + count, late_instant=instant, late_at=at
                 )
                 changed.append(late.again(at) if reannounces else late)
-            for one in changed:
-                _update(connection, one)
+                _update(connection, changed[-1], announced=reannounces)
+                total = complete_table_rows.c.late_rows + count
+                where = _of(complete_table_rows, table, known.unit, known.zone)
+                update = sa.update(complete_table_rows).where(where)
+                connection.execute(update.values(late_rows=total))
         return changed
 
     def unmarked(self, tables: Iterable[TableId]) -> list[Announcement]:
@@ -261,7 +262,7 @@ class Announcements:
             StateError: The state store cannot be used, or a stored document is not one.
         """
         wanted, rows = set(tables), period_rows
-        query = sa.select(rows.c.entry).where(rows.c.marked < rows.c.revision)
+        query = sa.select(rows.c.entry).where(rows.c.pending == sa.true())
         with self._store.transaction() as connection:
             found = connection.execute(query.order_by(rows.c.starts_at)).scalars().all()
         read = (ANNOUNCEMENTS.read(text, "an announced period of a table") for text in found)
@@ -275,8 +276,9 @@ class Announcements:
         """
         with self._store.transaction() as connection:
             for one in written:
-                update = sa.update(period_rows).where(*_row_of(one))
-                connection.execute(update.values(marked=one.revision))
+                same = period_rows.c.revision == one.revision
+                update = sa.update(period_rows).where(*_row_of(one), same)
+                connection.execute(update.values(pending=False))
 
     def forget(self, keep_s: float) -> int:
         """Delete announcements that are older than ``keep_s``, but not a table's newest ones.
@@ -312,7 +314,8 @@ class Announcements:
             StateError: The state store cannot be used.
         """
         with self._store.transaction() as connection:
-            connection.execute(sa.delete(period_rows).where(of_table(period_rows, table)))
+            for rows in (period_rows, complete_table_rows):
+                connection.execute(sa.delete(rows).where(of_table(rows, table)))
 
 
 _TABLE = ("source", "schema_name", "table_name")
@@ -358,7 +361,7 @@ def _renewed(
             late_instant=None,
         )
         found.append(moved.again(at) if proof.rules.reannounces else moved)
-        _update(connection, found[-1])
+        _update(connection, found[-1], announced=proof.rules.reannounces)
     return found if proof.rules.reannounces else []
 
 
@@ -391,7 +394,7 @@ def _inserted(
             "zone": one.zone,
             "starts_at": int(one.starts_at.timestamp()),
             "ends_at": int(one.ends_at.timestamp()),
-            "marked": 0,
+            "pending": True,
             **_values(one),
         }
         for one in found
@@ -401,30 +404,45 @@ def _inserted(
     return found
 
 
+def _sum_up(connection: Connection, proof: Proof) -> None:
+    """Store the newest end, and for which copy all periods of a table are announced now."""
+    record, calendar, rows = proof.record, proof.rules.calendar, complete_table_rows
+    where = _of(rows, record.table, calendar.unit, calendar.zone)
+    known = connection.execute(sa.select(rows).where(where)).first()
+    ends = [int(one.end.timestamp()) for one in proof.periods]
+    if known is None:
+        if ends:
+            key = {**named(record.table), "unit": calendar.unit, "zone": calendar.zone}
+            first = {"newest_end": ends[-1], "late_rows": 0, "attempt": str(record.attempt_id)}
+            connection.execute(sa.insert(rows).values(**key, **first))
+        return
+    other = of_table(period_rows, record.table) & (period_rows.c.attempt != str(record.attempt_id))
+    left = connection.execute(sa.select(period_rows.c.attempt).where(other).limit(1)).scalar()
+    values = {
+        "newest_end": max([known.newest_end, *ends]),
+        "attempt": left or str(record.attempt_id),
+    }
+    connection.execute(sa.update(rows).where(where).values(**values))
+
+
 def _values(one: Announcement) -> dict[str, Any]:
     """Return the values of an announcement's row that later announcements change."""
-    return {
-        "attempt": one.attempt,
-        "revision": one.revision,
-        "late_rows": one.late_rows,
-        "entry": ANNOUNCEMENTS.write(one),
-    }
+    return {"attempt": one.attempt, "revision": one.revision, "entry": ANNOUNCEMENTS.write(one)}
 
 
-def _update(connection: Connection, one: Announcement) -> None:
-    connection.execute(sa.update(period_rows).where(*_row_of(one)).values(**_values(one)))
+def _update(connection: Connection, one: Announcement, *, announced: bool) -> None:
+    """Replace an announcement; if it is announced again, its marker file is out of date."""
+    values = _values(one) | ({"pending": True} if announced else {})
+    connection.execute(sa.update(period_rows).where(*_row_of(one)).values(**values))
 
 
 def _row_of(one: Announcement) -> list[sa.ColumnElement[bool]]:
-    rows, start = period_rows, int(one.starts_at.timestamp())
-    place = (rows.c.unit == one.unit, rows.c.zone == one.zone, rows.c.starts_at == start)
-    return [of_table(rows, one.table), *place]
+    start = int(one.starts_at.timestamp())
+    return [_of(period_rows, one.table, one.unit, one.zone), period_rows.c.starts_at == start]
 
 
-def _of(table: TableId, calendar: Calendar) -> sa.ColumnElement[bool]:
-    rows = period_rows
-    by_calendar = (rows.c.unit == calendar.unit) & (rows.c.zone == calendar.zone)
-    return of_table(rows, table) & by_calendar
+def _of(rows: sa.Table, table: TableId, unit: str, zone: str) -> sa.ColumnElement[bool]:
+    return of_table(rows, table) & (rows.c.unit == unit) & (rows.c.zone == zone)
 
 
 def _moment(seconds: int) -> datetime:

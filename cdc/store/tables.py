@@ -201,13 +201,27 @@ period_rows = sa.Table(
     sa.Column("ends_at", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.String(36), nullable=False),
     sa.Column("revision", sa.Integer, nullable=False),
-    sa.Column("marked", sa.Integer, nullable=False),
-    sa.Column("late_rows", sa.BigInteger, nullable=False),
+    sa.Column("pending", sa.Boolean, nullable=False, index=True),
     sa.Column("noted_at", sa.Double, nullable=False, index=True),
     sa.Column("entry", _document(), nullable=False),
 )
-"""One row per hour or day that was announced as complete. `marked` is the revision of its marker
-file, 0 without one."""
+"""One row per hour or day that was announced as complete. `pending` says that its marker file is
+missing or out of date."""
+
+complete_table_rows = sa.Table(
+    "tributary_complete_table",
+    metadata,
+    sa.Column("source", _name(), primary_key=True),
+    sa.Column("schema_name", _name(), primary_key=True),
+    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("unit", sa.String(8), primary_key=True),
+    sa.Column("zone", _name(64), primary_key=True),
+    sa.Column("newest_end", sa.BigInteger, nullable=False),
+    sa.Column("late_rows", sa.BigInteger, nullable=False),
+    sa.Column("attempt", sa.String(36), nullable=False),
+)
+"""One row per table and length of periods: the end of the newest one, the number of late rows, and
+the copy for which all of them are announced."""
 
 restart_rows = sa.Table(
     "tributary_restart",

@@ -213,8 +213,7 @@ PERIOD_DUE = _of_table(
 )
 LATE_ROWS = _of_table(
     "late_rows",
-    "Rows that came late for hours or days that were announced as complete and that the state store"
-    " has; absent at 0.",
+    "Number of rows that came late for hours or days that were announced as complete; absent at 0.",
     *("rows", _STORE),
 )
 SHARED_FRESHNESS = Metric(

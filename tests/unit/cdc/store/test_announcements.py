@@ -137,11 +137,14 @@ def test_a_new_copy_takes_the_announcements_over_as_far_as_it_proves_them(store:
     assert (first.attempt, first.generation, first.instant) == (str(UUID(int=2)), 2, "c8")
     assert (first.revision, first.late_rows) == (2, 3)
     assert (second.generation, second.revision) == (1, 1), "its time is not proven yet"
-    assert {*kept.newest({ORDERS: HOURS})[ORDERS].attempts} == {str(UUID(int=n)) for n in (1, 2)}
+    assert kept.newest({ORDERS: HOURS})[ORDERS].attempt == str(UUID(int=1))
     assert late(kept, copied, "c8") == [2], "the second one is still that of the former copy"
     quiet = Proof(copied, RULES, NOON + HOUR, [])
     assert kept.announce([quiet], NOON) == []
     assert {one.generation for one in kept.of(ORDERS, HOURS)} == {2}
+    found = kept.newest({ORDERS: HOURS})[ORDERS]
+    assert (found.attempt, found.newest_end) == (str(UUID(int=2)), NOON + HOUR)
+    assert found.late_rows == 3 + 1 + 1
 
 
 def test_marker_files_are_asked_for_until_they_are_written(store: Store) -> None:
@@ -169,6 +172,7 @@ def test_old_announcements_are_forgotten_but_the_newest_of_a_table_is_not(store:
     kept.drop(ORDERS)
     assert kept.of(ORDERS, HOURS) == []
     assert kept.first_start(ORDERS) is None
+    assert [*kept.newest({ORDERS: HOURS, PARTS: HOURS})] == [PARTS]
 
 
 def test_processes_that_announce_and_count_at_the_same_time_lose_nothing(store: Store) -> None:
