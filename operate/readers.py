@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from enum import Enum
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.store.reader_state import ReadersLook, ReaderState
     from cdc.store.table_state import TableRecord
+    from operate.answers import Answers
     from operate.context import Services
     from schemas.table import TableId
     from tributary_reader.storage import Storage
@@ -181,6 +182,17 @@ def readers(
         if look is not None:
             found += table.status(look)
     return tuple(found)
+
+
+def readers_within(
+    services: Services, answers: Answers, records: Sequence[TableRecord]
+) -> tuple[ReaderStatus, ...]:
+    """Return the registered readers of the tables; none if their files take too long."""
+    try:
+        return answers.within("the files of readers", lambda: readers(services, records))
+    except TributaryError as error:
+        _log.warning("readers are not known: %s", error)
+        return ()
 
 
 def keep_looks(services: Services) -> None:

@@ -30,7 +30,7 @@ from operate.check_status import CheckStatus, statuses
 from operate.conditions import BY_STATE, Condition, half_copied, joined, of_targets, to_json
 from operate.empty_store import EmptyStore, empty_store
 from operate.periods import table_periods
-from operate.readers import readers
+from operate.readers import readers_within
 from operate.shards import SharedStatus, shared_tables
 from operate.table_notes import edit_notes, generation_notes, queried_notes
 from operate.table_outcome import abandoned, unfinished
@@ -294,35 +294,26 @@ def status(
         verified=Verifications(services.store).all(),
         checks=Checks(services.store).all(),
         commits=commit_counts(services.store),
+        periods=table_periods(services, records),
         brief=brief,
     )
-    builds = {build.table: build for build in services.store.builds()}
-    periods = table_periods(services, records)
-    found = [
-        replace(
-            _table(services, look, record, builds.get(record.table)),
-            periods=periods.get(record.table),
-        )
-        for record in records
-    ]
-    if wanted:
-        runs = [services.store.last_runs(record.table, _SHOWN_RUNS) for record in records]
-        found = [replace(one, runs=tuple(last)) for one, last in zip(found, runs, strict=True)]
+    found = _tables(services, look, records, with_runs=bool(wanted))
     targets = () if trouble else _targets(services, answers, plan_records, found)
     empty = None if plan_records else empty_store(services, answers)
-    reading = _readers(services, answers, records)
-    return Status(tuple(found), captures, shared_tables(found), tuple(targets), empty, reading)
+    known = readers_within(services, answers, records)
+    return Status(tuple(found), captures, shared_tables(found), tuple(targets), empty, known)
 
 
-def _readers(
-    services: Services, answers: Answers, records: Sequence[TableRecord]
-) -> tuple[ReaderStatus, ...]:
-    """Return the registered readers of the shown tables; none if their files take too long."""
-    try:
-        return answers.within("the files of readers", lambda: readers(services, records))
-    except TributaryError as error:
-        _log.warning("readers are not known: %s", error)
-        return ()
+def _tables(
+    services: Services, look: _SharedFacts, records: Sequence[TableRecord], *, with_runs: bool
+) -> list[TableStatus]:
+    """Return the status of each table, with its newest runs if ``with_runs`` is true."""
+    builds = {build.table: build for build in services.store.builds()}
+    found = [_table(services, look, record, builds.get(record.table)) for record in records]
+    if with_runs:
+        runs = [services.store.last_runs(record.table, _SHOWN_RUNS) for record in records]
+        found = [replace(one, runs=tuple(last)) for one, last in zip(found, runs, strict=True)]
+    return found
 
 
 def _targets(
@@ -397,6 +388,7 @@ class _SharedFacts:
         verified: The newest result of ``verify``, by table.
         checks: The newest results of checks, by table and name.
         commits: Number of commits of runs, by table.
+        periods: The newest complete period of each table that has complete periods.
         brief: Whether to leave out the notes that take time for each table.
     """
 
@@ -412,6 +404,7 @@ class _SharedFacts:
     verified: Mapping[TableId, VerifyRecord] = field(default_factory=dict)
     checks: Mapping[TableId, Mapping[str, CheckRecord]] = field(default_factory=dict)
     commits: Mapping[TableId, int] = field(default_factory=dict)
+    periods: Mapping[TableId, TablePeriods] = field(default_factory=dict)
     brief: bool = False
 
     def statuses(self, record: TableRecord, settings: TableSettings) -> tuple[CheckStatus, ...]:
@@ -473,6 +466,7 @@ def _table(
         lease=look.held.get(str(record.table)),
         verified=_verified(record, look.verified.get(record.table)),
         checks=checks,
+        periods=look.periods.get(record.table),
     )
 
 
