@@ -33,9 +33,10 @@ def replaced(
     """Return what `KafkaAdmin.replaced` returns.
 
     One request asks each partition for its first record with the known timestamp or a later one. If
-    the answer is a record with this timestamp, and is not after the known record, the partition has
-    the known record. Otherwise, the record at the known offset is read. If the partition still has
-    the known record, this read is necessary only if an earlier record has a later timestamp, for
+    the answer is a record with this timestamp at the known offset, the partition has the known
+    record. Otherwise, the record at the known offset is read. If the partition still has the known
+    record, this read is necessary in two cases: earlier records have the same timestamp, since a
+    connector sends many records in a millisecond; or an earlier record has a later timestamp, for
     example because a clock was set back.
 
     Args:
@@ -71,7 +72,9 @@ def shows(first: ck_admin.ListOffsetsResultInfo, known: KnownRecord) -> bool:
             later one; both are negative if there is no such record.
         known: The record that the partition had.
     """
-    return 0 <= first.offset <= known.offset and first.timestamp == known.sent_ms
+    # An earlier record of the same millisecond proves nothing: the log can have been restored up to
+    # a moment in that millisecond.
+    return first.offset == known.offset and first.timestamp == known.sent_ms
 
 
 def _offsets(

@@ -321,6 +321,22 @@ def test_records_with_the_times_of_an_uneven_clock_are_still_those_that_were_rea
 
 
 @pytest.mark.timeout(120)
+def test_a_log_that_was_restored_to_amid_a_millisecond_is_not_the_one_that_was_read(
+    cluster: Cluster,
+) -> None:
+    """A connector sends many records in a millisecond, and the earlier ones are still there."""
+    topic = f"{TOPIC}.burst"
+    create(cluster, topic, [SECOND])
+    now = int(time.time() * 1000)
+    produce(cluster, topic, 3, at_ms=now)
+    produce(cluster, topic, 1, at_ms=now + 5)
+    context, _, _ = reads(cluster, topic)
+    there, other = (KnownRecord(topic, 0, offset, now) for offset in (2, 3))
+    assert context.kafka.replaced([there]) == {there: None}
+    assert "the record at offset 3 was of" in str(context.kafka.replaced([other])[other])
+
+
+@pytest.mark.timeout(120)
 def test_segments_that_expired_unread_stop_the_table(cluster: Cluster) -> None:
     """By the brokers' own retention."""
     topic = f"{TOPIC}.expiring"
