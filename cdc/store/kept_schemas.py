@@ -24,6 +24,9 @@ class KeptSchemas:
     copy: a registry that has lost its database can assign the id to another schema. The stored copy
     is used only if the registry does not answer. Safe to share among threads.
 
+    Under another address, an id is compared with no copy of the former address. So nobody may read
+    a topic with the ids of two registries: a new registry needs new topics.
+
     Args:
         registry: The registry.
         url: The registry's address. The copies are stored by address and id.
@@ -75,9 +78,11 @@ class KeptSchemas:
             raise UnknownSchemaError(
                 f"schema id {schema_id} of registry {self._url} now names another schema: the"
                 " registry has given out its ids again",
-                remedy="Restore the registry's store from a backup. Where that is not possible,"
-                " give the new registry another address in kafka.registry.url, and copy the tables"
-                " again: `tributary resync`.",
+                remedy="Restore the registry's store from a backup. Where that is not possible, no"
+                " record from before may be read with the new ids: first run `tributary offboard`"
+                " for all tables, then give the registry another address in kafka.registry.url and"
+                " each source another topic_prefix, then run `tributary onboard` for the tables,"
+                " which copies them again. Readers keep the former copies until then.",
                 schema_id=schema_id,
             )
         with self._lock:

@@ -76,6 +76,17 @@ def test_an_id_that_means_another_schema_now_is_refused(store: Store) -> None:
     assert KeptSchemas(Registry(id1='"long"'), "http://other", store).schema(1) == '"long"'
 
 
+def test_records_from_before_are_not_read_with_the_ids_of_a_new_registry(store: Store) -> None:
+    """Under its address nothing is compared, so the tables leave their topics first."""
+    KeptSchemas(Registry(id1='"int"'), URL, store).schema(1)
+    with pytest.raises(UnknownSchemaError) as refused:
+        KeptSchemas(Registry(id1='"long"'), URL, store).schema(1)
+    steps = ("`tributary offboard`", "kafka.registry.url", "topic_prefix", "`tributary onboard`")
+    places = [refused.value.remedy.find(step) for step in steps]
+    assert places == sorted(places)
+    assert -1 not in places
+
+
 def test_an_id_that_the_registry_has_forgotten_is_unknown(store: Store) -> None:
     KeptSchemas(Registry(id1='"int"'), URL, store).schema(1)
     with pytest.raises(UnknownSchemaError):
