@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cdc.capture.log_limits import OverLimit
     from cdc.sources.source_facts import LogHealth
     from cdc.store.state_store import Store
+    from cdc.store.table_state import TableRecord
     from operate.answers import CaptureAnswer
     from schemas.table import TableId
 
@@ -88,7 +89,11 @@ class CaptureStatus:
 
 
 def capture_status(
-    store: Store, answer: CaptureAnswer, of: CapturedTables, limits: Mapping[str, int]
+    store: Store,
+    answer: CaptureAnswer,
+    of: CapturedTables,
+    limits: Mapping[str, int],
+    before: Iterable[TableRecord],
 ) -> CaptureStatus:
     """Return the status of one capture from its evidence and its newest heartbeat.
 
@@ -97,12 +102,16 @@ def capture_status(
         answer: What the servers said about the capture.
         of: The capture and its tables.
         limits: The source's limits of the log in bytes; see `over_limit`.
+        before: The records of all tables, as they were read before the servers were asked.
     """
     evidence = answer.evidence
     findings = [of.told(finding) for finding in of_capture(evidence)]
     problems = [finding.message for finding in findings]
     problems += [] if answer.trouble is None else [answer.trouble]
-    unneeded = of_unneeded(store, evidence)
+    unneeded = of_unneeded(store, evidence, before)
+    if (lost := unneeded.forgotten) is not None:
+        problems.append(f"{lost.message}. {lost.remedy}")
+    renamed = unneeded.renamed
     connector = None
     if not isinstance(evidence.connector, TributaryError):
         facts = evidence.connector
@@ -118,5 +127,5 @@ def capture_status(
         None if isinstance(evidence.health, TributaryError) else evidence.health,
         None if log is None else over_limit(evidence.names, log, limits),
         tuple(sorted(record.table for record in of.moving)),
-        None if unneeded is None else f"{unneeded.message}. {unneeded.remedy}",
+        None if renamed is None else f"{renamed.message}. {renamed.remedy}",
     )

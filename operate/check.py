@@ -31,6 +31,7 @@ from operate.capture_names import unfinished_move
 from operate.check_tls import unprotected
 from operate.empty_store import empty_store
 from operate.engine_limits import EngineLimits, partition_limits
+from operate.forgotten_tables import also_captured
 from operate.lake_storage import folder_here
 from operate.readiness import judge
 from operate.readiness_check import nulls_are_kept
@@ -73,10 +74,11 @@ def check(services: Services) -> Iterator[Check]:
     yield from _checks_or_error("Kafka", partial(check_kafka.cluster, services))
     yield from _checks_or_error("Connect", partial(_connect, services))
     yield from _checks_or_error("schema registry", partial(_registry, services))
-    for one in captures_of(services.config, records):
+    captured = captures_of(services.config, records)
+    for one in (*captured, *also_captured(services, Answers(services))):
         yield from _checks_or_error(
             f"capture {one.names.source}/{one.names.tier}",
-            partial(_capture, services, evidence(one.names), one),
+            partial(_capture, services, evidence(one.names), one, records),
         )
     for record in records:
         look = partial(check_kafka.topic, services, record)
@@ -309,12 +311,28 @@ def _registry(services: Services) -> list[Check]:
     return [Check("schema registry", "ok", services.config.kafka.registry.url)]
 
 
-def _capture(services: Services, evidence: CaptureEvidence, of: CapturedTables) -> list[Check]:
-    """Return the lines of ``check`` about a capture's problems, its log and its connector."""
+def _capture(
+    services: Services,
+    evidence: CaptureEvidence,
+    of: CapturedTables,
+    before: Sequence[TableRecord],
+) -> list[Check]:
+    """Return the lines of ``check`` about a capture's problems, its log and its connector.
+
+    Args:
+        services: The services of the command.
+        evidence: The capture's evidence.
+        of: The capture and its tables.
+        before: The records of the tables on the plan, as they were read before the evidence.
+    """
     capture = evidence.names
     findings = [of.told(finding) for finding in of_capture(evidence)]
     lines = [Check(one.subject, "error", one.message, one.remedy) for one in findings]
-    if (more := of_unneeded(services.store, evidence)) is not None:
+    unneeded = of_unneeded(services.store, evidence, before)
+    if (lost := unneeded.forgotten) is not None:
+        place = f"capture {capture.source}/{capture.tier}"
+        lines.append(Check(place, "error", lost.message, lost.remedy))
+    if (more := unneeded.renamed) is not None:
         lines.append(Check(more.subject, "warning", more.message, more.remedy))
     log, connector = evidence.log, evidence.connector_facts
     if not isinstance(log, TributaryError) and log.title not in {line.name for line in lines}:

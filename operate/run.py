@@ -38,6 +38,7 @@ from operate.check_status import alarming
 from operate.conditions import Condition, chosen, joined, needs_copy, of_record, of_targets
 from operate.empty_store import empty_store
 from operate.exit_codes import ExitCode, exit_code
+from operate.forgotten_tables import forgotten_tables
 from operate.give_up import give_up, over_limits
 from operate.readers import keep_looks, readers
 from operate.table_outcome import abandoned
@@ -47,6 +48,7 @@ from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.capture.log_limits import OverLimit
+    from cdc.capture.unneeded_tables import Forgotten
     from cdc.debezium import CaptureNames
     from cdc.run import Expiring, RunResult, Silence, Unchecked
     from cdc.store.table_state import TableRecord
@@ -113,6 +115,8 @@ class Runs:
         self._slots_seen = False
         self.silences: list[Silence] = []
         """The captures that sent no changes, as of the last check."""
+        self.forgotten: list[Forgotten] = []
+        """What captures send although the state store has lost the tables, as of the last check."""
         self.expiring: list[Expiring] = []
         """The topics that could drop changes before a run reads them, as of the last check."""
         self.over_limits: list[OverLimit] = []
@@ -162,7 +166,8 @@ class Runs:
         """Find silent captures, expiring topics, and targets that are missed or cannot be kept.
 
         A silent capture sends no changes. An expiring topic could drop changes that no run has
-        read. If there is no table, find out whether the state store lacks tables that it must have.
+        read. If there is no table, find out whether the state store lacks tables that it must have;
+        otherwise, whether captures send tables that the state store has lost.
         If one of these checks fails, the others are done nevertheless. The failure counts for the
         exit code, since the failed check could have found a problem. The method also announces the
         hours and days that are complete, and deletes old entries of the histories.
@@ -179,6 +184,8 @@ class Runs:
             return
         with self._checking("lost tables"):
             self.empty_store = None if records else empty_store(services, Answers(services))
+        with self._checking("forgotten tables"):
+            self.forgotten = forgotten_tables(services, Answers(services), records)
         with self._checking("captures"):
             self.silences = silences(context, records)
         with self._checking("complete periods"):
@@ -219,7 +226,7 @@ class Runs:
         interval_s: float,
         report: Callable[[list[RunResult]], None],
         report_resync: Callable[[list[Outcome]], None],
-        report_found: Callable[[str, Sequence[Silence | Expiring | OverLimit]], None],
+        report_found: Callable[[str, Sequence[Silence | Forgotten | Expiring | OverLimit]], None],
         report_targets: Callable[[list[Shortfall]], None],
     ) -> None:
         """Repeat the command's run until a signal arrives or the process must be started again.
@@ -265,12 +272,13 @@ class Runs:
     def _report_changes(
         self,
         stop: threading.Event,
-        report_found: Callable[[str, Sequence[Silence | Expiring | OverLimit]], None],
+        report_found: Callable[[str, Sequence[Silence | Forgotten | Expiring | OverLimit]], None],
         report_targets: Callable[[list[Shortfall]], None],
     ) -> None:
         """Check captures, topics and targets, and report what has changed since the last check."""
         known = {silence.capture for silence in self.silences}
         known_expiring, known_targets = self.expiring, _named(self.targets)
+        known_forgotten = self.forgotten
         known_limits, given_up = {*map(_limit, self.over_limits)}, len(self.given_up)
         self.watch(stop)
         self._look_at_secrets(failed=bool(self.unchecked or self.failed_checks))
@@ -278,6 +286,8 @@ class Runs:
             report_found("expiring", new)
         if {silence.capture for silence in self.silences} != known:
             report_found("silent", self.silences)
+        if self.forgotten != known_forgotten:
+            report_found("forgotten", self.forgotten)
         if {*map(_limit, self.over_limits)} != known_limits:
             report_found("over_limit", self.over_limits)
         if lost := self.given_up[given_up:]:
@@ -368,7 +378,8 @@ class Runs:
 
     def conditions(self) -> Found:
         """Return what is not as it should be with the command's tables and captures now."""
-        silent = sorted(f"{one.capture.source}/{one.capture.tier}" for one in self.silences)
+        captures = [one.capture for one in self.silences] + [it.capture for it in self.forgotten]
+        silent = sorted(f"{one.source}/{one.tier}" for one in captures)
         over = [f"{i.capture.source}/{i.capture.tier}" for i in self.over_limits if i.alarms]
         of_tables = readers(self._services, self._records())
         return joined(
@@ -410,12 +421,12 @@ class Runs:
     def exit_code(self) -> ExitCode:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
-        These count as failures, too: a setting has paused a table, a capture sends no changes or
-        holds back too much log, a freshness target is missed or cannot be kept, one of these checks
-        failed, the state store lacks tables that it must have, hung tasks occupy cores, or Spark
-        has ended. The code for a needed bootstrap also applies if a published table waits for a
-        copy that no process works on. The state of a table that was never published does not count,
-        since the table has no readers yet.
+        These count as failures, too: a setting has paused a table, a capture sends no changes, has
+        tables that the store has lost, or holds back too much log, a freshness target is missed or
+        cannot be kept, one of these checks failed, the state store lacks tables that it must have,
+        hung tasks occupy cores, or Spark has ended. The code for a needed bootstrap also applies if
+        a published table waits for a copy that no process works on. The state of a table that was
+        never published does not count, since the table has no readers yet.
 
         With ``--fail-on``, only the conditions that it names count, also those of tables that were
         never published. A lost state store, a failed check, and what only a new process can repair,
@@ -431,7 +442,7 @@ class Runs:
         held = held_leases(self._services.store)
         return exit_code(
             failed=broken
-            or bool(self._failed or self.silences or self.targets)
+            or bool(self._failed or self.silences or self.targets or self.forgotten)
             or any(one.alarms for one in self.over_limits)
             or State.FAILED in states
             or any(record.paused_by_policy for record in records),

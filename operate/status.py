@@ -29,6 +29,7 @@ from operate.capture_status import CaptureStatus, capture_status
 from operate.check_status import CheckStatus, statuses
 from operate.conditions import BY_STATE, Condition, half_copied, joined, of_targets, to_json
 from operate.empty_store import EmptyStore, empty_store
+from operate.forgotten_tables import also_captured
 from operate.periods import table_periods
 from operate.readers import readers_within
 from operate.shards import SharedStatus, shared_tables
@@ -156,7 +157,7 @@ class TableStatus:
             "conditions": [one.value for one in self.conditions],
             "events_behind": self.events_behind,
             "quarantined": self.quarantined,
-            "verified": None if self.verified is None else _verified_json(self.verified),
+            "verified": None if self.verified is None else self.verified.summary,
             "checks": [check.to_json() for check in self.checks],
             "complete_periods": None if self.periods is None else self.periods.to_json(),
             "lake_size": None if record.size is None else asdict(record.size),
@@ -272,10 +273,11 @@ def status(
     # Read the heartbeats before the ends of the topics: every commit before a heartbeat is then
     # below its topic's end.
     captured = captures_of(services.config, records)
+    captured += [] if wanted else also_captured(services, answers)
     answered = answers.captures([one.names for one in captured])
-    sources = services.config.sources
+    store, sources = services.store, services.config.sources
     captures = tuple(
-        capture_status(services.store, one, of, sources[of.names.source].log_limits)
+        capture_status(store, one, of, sources[of.names.source].log_limits, plan_records)
         for one, of in zip(answered, captured, strict=True)
     )
     evidence = {
@@ -287,9 +289,8 @@ def status(
     scopes = (loss_scopes(one.names, *(it.table for it in one.followed)) for one in captured)
     losses = Losses(services.store).seen(*chain.from_iterable(scopes))
     tasks = KeptLooks(services.store).all(one.names.connector for one in evidence.values())
-    now = datetime.now(timezone.utc)
     look = _SharedFacts(
-        *(now, ends, trouble, lacking, evidence, beats, losses, tasks),
+        *(datetime.now(timezone.utc), ends, trouble, lacking, evidence, beats, losses, tasks),
         held=held_leases(services.store),
         verified=Verifications(services.store).all(),
         checks=Checks(services.store).all(),
@@ -473,16 +474,6 @@ def _table(
 def _verified(record: TableRecord, newest: VerifyRecord | None) -> VerifyRecord | None:
     """Return the newest result of ``verify`` if it is about the table's present copy, else None."""
     return newest if newest is not None and newest.attempt == str(record.attempt_id) else None
-
-
-def _verified_json(verified: VerifyRecord) -> dict[str, Any]:
-    return {
-        "at": verified.at,
-        "equal": verified.equal,
-        "equal_at": verified.equal_at,
-        "rows": verified.rows,
-        "differences": dict(verified.differences),
-    }
 
 
 def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | None:

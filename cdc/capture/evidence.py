@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cdc.debezium import CaptureNames, ReportedStatements, SettingFinding
     from cdc.log.continuity import Continuity
     from cdc.log.position import LogPosition
+    from cdc.sources.sent_table import SentTable
     from cdc.sources.source_facts import LogHealth, ServerIdentity
     from schemas.table import TableId
 
@@ -178,7 +179,7 @@ class CaptureEvidence:
     life: Answer[SignsOfLife | None] = None
     continuity: Answer[Continuity | None] = None
     skipped: Answer[str | None] = None
-    members: Answer[Mapping[TableId, str]] = field(default_factory=dict)
+    members: Answer[Mapping[TableId, SentTable]] = field(default_factory=dict)
     strays: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
 
     @classmethod

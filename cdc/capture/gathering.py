@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from cdc.log.position import LogPosition
     from cdc.run.context import RunContext
     from cdc.sources.base import Source, SourceCapture
+    from cdc.sources.sent_table import SentTable
     from cdc.store.loss_counts import Loss
     from cdc.store.table_state import TableRecord
     from cdc.store.task_looks import TaskLook
@@ -161,7 +162,7 @@ def gather(
     )
 
 
-def _members(capture: SourceCapture) -> Mapping[TableId, str]:
+def _members(capture: SourceCapture) -> Mapping[TableId, SentTable]:
     """Return the tables in a source's list of captured tables; empty if it has no such list."""
     sent = capture.sent_tables
     return {} if sent is None else sent.added()
@@ -210,7 +211,7 @@ class Captures:
 
     def _gathered(self, names: CaptureNames) -> CaptureEvidence:
         """Gather the evidence of a capture, and count the losses that it shows."""
-        context = self._context
+        context, before = self._context, self._planned()
         found = gather(
             names,
             ServerOpeners(
@@ -225,7 +226,7 @@ class Captures:
         records = self._records(names)
         found = replace(found, strays=self._strays(names, records))
         _warn_of_unknown(found)
-        self._warn_of_unneeded(found)
+        self._note_unneeded(found, before)
         self._follow_tasks(names, records)
         self._types[names.connector] = self._follow_types(found)
         compared = found.continuity
@@ -243,13 +244,17 @@ class Captures:
         self._losses[names.source, names.tier] = losses.seen(*loss_scopes(names, *tables))
         return found
 
-    def _warn_of_unneeded(self, found: CaptureEvidence) -> None:
-        """Log a warning of tables that do not need the capture; log the same warning only once."""
-        finding, said = of_unneeded(self._context.store, found), self._context.unneeded
-        message = None if finding is None else f"{finding.message}. {finding.remedy}"
-        if message is not None and said.get(found.names.connector) != message:
-            _log.warning("%s", message)
-        said[found.names.connector] = message
+    def _note_unneeded(self, found: CaptureEvidence, before: Iterable[TableRecord]) -> None:
+        """Note what no table on the plan needs; log the same warning about it only once."""
+        context, name = self._context, found.names.connector
+        unneeded = of_unneeded(context.store, found, before)
+        context.forgotten[found.names.resource] = unneeded.forgotten
+        texts = [f"{one.message}. {one.remedy}" for one in unneeded.all]
+        said = context.unneeded.get(name, ())
+        for text in texts:
+            if text not in said:
+                _log.warning("%s", text)
+        context.unneeded[name] = texts
 
     def look_at_all(self, records: Collection[TableRecord]) -> None:
         """Gather the evidence of all captures of tables, so that a loss is counted for each table.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -31,6 +31,7 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cdc.capture.unneeded_tables import Forgotten
     from cdc.config import Config, TableSettings
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
@@ -108,8 +109,10 @@ class RunContext:
     """
     unchecked: list[Unchecked] = field(default_factory=list, init=False, repr=False)
     """The idle tables that the last look at idle tables could not check."""
-    unneeded: dict[str, str | None] = field(default_factory=dict, init=False, repr=False)
-    """By connector, the last warning about sent tables that nothing needs; None without one."""
+    unneeded: dict[str, Sequence[str]] = field(default_factory=dict, init=False, repr=False)
+    """By connector, the last warnings about sent tables that nothing needs."""
+    forgotten: dict[str, Forgotten | None] = field(default_factory=dict, init=False, repr=False)
+    """By the resource of a capture, what the last look found that the state store has lost."""
     served: Served = field(default_factory=Served, init=False, repr=False)
     """The pointers that this process has read."""
     whole: WholeCommits = field(default_factory=WholeCommits, init=False, repr=False)

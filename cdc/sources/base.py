@@ -12,6 +12,7 @@ from cdc.sources.key_ranges import KeyRanges
 from cdc.sources.missed_changes import MissedChanges
 from cdc.sources.named_types import TypeReader
 from cdc.sources.partition_files import PartitionFiles
+from cdc.sources.sent_table import SentTable
 from cdc.sources.source_facts import (
     Check,
     KeyRange,
@@ -371,7 +372,7 @@ class SentTables(Protocol):
     ) -> list[TableId]:
         """Remove the tables of these fingerprints unless their present names are in ``keep``."""
 
-    def added(self) -> Mapping[TableId, str]:
+    def added(self) -> Mapping[TableId, SentTable]:
         """Return the tables that were added one by one, each with the statement that removes it."""
 
     def tables(self) -> list[TableId]:

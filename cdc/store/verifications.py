@@ -72,6 +72,17 @@ class VerifyRecord(Part):
         """Whether the comparison found source and lake equal."""
         return not any(self.differences.values())
 
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What commands show of the result, as plain values and times."""
+        return {
+            "at": self.at,
+            "equal": self.equal,
+            "equal_at": self.equal_at,
+            "rows": self.rows,
+            "differences": dict(self.differences),
+        }
+
 
 VERIFY_RECORDS = Codec(VerifyRecord, error=StateError, remedy=STORE_REMEDY)
 """The codec of the state store's results of ``verify``."""

@@ -218,6 +218,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
             "waiting": {str(r.table): r.state.value for r in waiting},
             "not_resynced": runs.not_resynced,
             "silent": [silence.to_json() for silence in runs.silences],
+            "forgotten": [forgotten.to_json() for forgotten in runs.forgotten],
             "expiring": [topics.to_json() for topics in runs.expiring],
             "unchecked": [tables.to_json() for tables in runs.unchecked],
             "over_limit": [over.to_json() for over in runs.over_limits],
@@ -231,6 +232,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
     if not renderer.json:
         _show_resyncs(renderer, resynced)
         _show_found(renderer, "silent", runs.silences)
+        _show_found(renderer, "forgotten", runs.forgotten)
         _show_found(renderer, "expiring", runs.expiring)
         _show_found(renderer, "unchecked", runs.unchecked)
         _show_found(renderer, "over_limit", runs.over_limits)
@@ -277,7 +279,7 @@ def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
     show_targets(renderer, targets)
 
 
-_GRAVE = frozenset({"silent", "given_up", "failed_checks"})
+_GRAVE = frozenset({"silent", "forgotten", "given_up", "failed_checks"})
 """The kinds of findings that are printed in red."""
 
 

@@ -90,8 +90,8 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
     """
     if not found.tables:
         show_empty_plan(renderer, found.empty_store)
-        return
-    _show_tables(renderer, found.tables)
+    else:
+        _show_tables(renderer, found.tables)
     for shared in found.shared:
         _show_shared(renderer, shared)
     for table in found.tables:

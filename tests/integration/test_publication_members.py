@@ -34,7 +34,7 @@ def test_a_table_is_found_in_the_publication_whatever_its_name_is(
     )
     old, archived = table_id(database, "old a"), replace(b, schema="archive")
     assert sent.added().keys() == {old, archived, b}
-    assert sent.added()[old].endswith('DROP TABLE ONLY "public"."old a";')
+    assert sent.added()[old].removal.endswith('DROP TABLE ONLY "public"."old a";')
     database.stack.psql('ALTER TABLE "old a" OWNER TO CURRENT_USER', database=database.name)
     assert sent.remove_renamed(known, keep={b}) in ([old, archived], [archived, old])
     assert sent.added().keys() == {b}, "its name is that of another table"

@@ -102,10 +102,21 @@ def test_a_table_that_no_record_has_is_named_with_the_statement_that_removes_it(
     assert status(shop.services, []).captures[0].warning is None
     shop.database.execute(f"ALTER PUBLICATION {names.publication} ADD TABLE extra")
     capture = status(shop.services, []).captures[0]
-    assert capture.problem is None
-    assert "public.extra, which no table on the plan is" in (capture.warning or "")
+    assert capture.warning is None
+    assert "public.extra, which no table on the plan is" in (capture.problem or "")
+    shop.database.execute(_statement(person))
+    assert published(shop, names) == {"public.orders"}
+    assert status(shop.services, []).captures[0].problem is None
+    shop.database.execute("ALTER TABLE orders RENAME TO orders_2023")
+    capture = status(shop.services, []).captures[0]
+    assert "orders_2023" not in (capture.problem or "")
+    assert "public.orders_2023, which no table on the plan is" in (capture.warning or "")
+    shop.database.execute(_statement(person))
+    assert published(shop, names) == set()
+
+
+def _statement(person: Person) -> str:
+    """The statement that ``check`` prints, by which a table leaves the publication."""
     told = [one for one in person.run("check").remedies if "run on the source:" in one]
     (statement,) = {one.partition("run on the source: ")[2] for one in told}
-    shop.database.execute(statement)
-    assert published(shop, names) == {"public.orders"}
-    assert status(shop.services, []).captures[0].warning is None
+    return statement

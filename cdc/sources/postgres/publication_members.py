@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.publication import remove_tables, removing
+from cdc.sources.sent_table import SentTable
+from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 
 # A partition of another member is published as that one, whether or not it is a member itself.
@@ -43,19 +45,23 @@ class _Member:
     table: TableId
     within: bool
 
+    def is_of(self, known: Fingerprint) -> bool:
+        """Whether this is the table of a fingerprint, whatever its name was then."""
+        return int(known.facts.get("oid", 0)) == self.oid
+
 
 def _added(session: Session, publication: str, source: str) -> list[_Member]:
     rows = session.execute(_ADDED, (publication,)).fetchall()
     return [_Member(row[0], TableId(source, row[1], row[2]), row[3]) for row in rows]
 
 
-def added(session: Session, publication: str, source: str) -> dict[TableId, str]:
+def added(session: Session, publication: str, source: str) -> dict[TableId, SentTable]:
     """Return a publication's tables, each with the statement that removes it.
 
     Tables of schema ``tributary`` and partitions of other tables of the publication are left out.
     """
     return {
-        one.table: removing(publication, one.table)
+        one.table: SentTable(removing(publication, one.table), one.is_of)
         for one in _added(session, publication, source)
         if not one.within
     }

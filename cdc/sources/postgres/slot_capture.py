@@ -20,6 +20,7 @@ from cdc.sources.postgres import (
 )
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
+from cdc.sources.sent_table import SentTable
 from cdc.sources.servers import Role
 from cdc.sources.source_facts import LogHealth, SourceTable
 from schemas.fingerprint import Fingerprint
@@ -63,7 +64,7 @@ class PublishedTables:
         with self._connections.open("admin") as session:
             return publication_members.remove_renamed(session, self._name, source, oids, keep)
 
-    def added(self) -> dict[TableId, str]:
+    def added(self) -> dict[TableId, SentTable]:
         """Return the tables that were added, each with the statement that removes it."""
         with self._connections.open("admin") as session:
             return publication_members.added(session, self._name, self._connections.source)

@@ -135,7 +135,7 @@ def test_a_store_that_has_a_record_is_not_empty(services: Services, state: State
     services.store.put(table_record(state=state))
     assert empty_store(services, told(services, CONNECTOR)) is None
     if state is State.RETIRED:
-        found = status(services, (), answers=told(services, CONNECTOR))
+        found = status(services, (), answers=told(services))
         assert series(services, found)["tributary_connectors_without_tables"] == 0
 
 
@@ -162,7 +162,11 @@ def test_runs_fail_and_end_without_the_tables_that_the_store_must_have(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services.__dict__["run_context"] = SimpleNamespace(
-        config=None, kafka=None, predictions=SimpleNamespace(fresh_at=None), unchecked=[]
+        config=None,
+        kafka=None,
+        predictions=SimpleNamespace(fresh_at=None),
+        unchecked=[],
+        forgotten={},
     )
     for name in ("silences", "expiring", "shortfalls_now"):
         monkeypatch.setattr(run, name, lambda *_: [])

@@ -118,7 +118,10 @@ def test_one_run_looks_at_captures_once_its_tables_are_done(
     services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
     done: list[str] = []
     services.__dict__["run_context"] = SimpleNamespace(
-        config=services.config, kafka=None, predictions=SimpleNamespace(fresh_at=None)
+        config=services.config,
+        kafka=None,
+        predictions=SimpleNamespace(fresh_at=None),
+        forgotten={},
     )
     monkeypatch.setattr(run, "run_tables", lambda *_: done.append("tables") or [])
     monkeypatch.setattr(run, "empty_store", lambda *_: done.append("store"))
@@ -143,7 +146,10 @@ def test_a_check_that_fails_hides_no_other_and_counts(
 ) -> None:
     services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
     services.__dict__["run_context"] = SimpleNamespace(
-        config=services.config, kafka=None, predictions=SimpleNamespace(fresh_at=None)
+        config=services.config,
+        kafka=None,
+        predictions=SimpleNamespace(fresh_at=None),
+        forgotten={},
     )
     done: list[str] = []
 
@@ -238,7 +244,10 @@ def test_a_run_that_finds_no_work_looks_at_its_captures_nevertheless(
 ) -> None:
     """While Kafka is away, a slot can fill the disk of the primary."""
     context = SimpleNamespace(
-        config=services.config, kafka=None, predictions=SimpleNamespace(fresh_at=None)
+        config=services.config,
+        kafka=None,
+        predictions=SimpleNamespace(fresh_at=None),
+        forgotten={},
     )
     services.__dict__["run_context"] = context
     looked: list[str] = []

@@ -129,6 +129,9 @@ class Asked(Answers):
     def capture(self, names: CaptureNames) -> CaptureAnswer:
         return CaptureAnswer(without_connector(names), NOW, None)
 
+    def connectors(self) -> list[str]:
+        return []
+
     def ends(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         return {}
 
@@ -162,7 +165,7 @@ def test_the_capture_of_an_unfinished_move_is_shown_with_its_tables(services: Se
 def test_check_names_the_move_that_a_capture_is_for(services: Services) -> None:
     record = table_record(other=FAST)
     _, fast = captures_of(services.config, [record])
-    lines = _capture(services, without_connector(fast.names), fast)
+    lines = _capture(services, without_connector(fast.names), fast, [record])
     (line,) = (one for one in lines if one.status == "error" and one.name == "connector c2")
     assert f"the move of {record.table}, which has not ended" in line.detail
     assert f"Then run `tributary move {record.table}`" in line.remedy

@@ -61,6 +61,8 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Point `replica` at one server: a load balancer",
     ),
     Why.OUTSIDE: (
+        "If the state store was restored from a backup, or a command was interrupted, onboard",
+        "Take them out of table.include.list of {} in Kafka Connect",
         "Offboard its tables with the version of tributary that wrote it",
         "Create a database with ENCODING",
         "Install the extra: `pip install",

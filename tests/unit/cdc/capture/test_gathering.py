@@ -18,6 +18,7 @@ from cdc.connect import ConnectorStatus, TaskStatus
 from cdc.debezium import ReportedStatements
 from cdc.errors import ConnectError, KafkaError, SourceError
 from cdc.log.continuity import Continuity, LogMark
+from cdc.sources.sent_table import SentTable
 from cdc.store.log_marks import LogMarks
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
@@ -121,6 +122,7 @@ class ServerOpeners:
             ),
             connected=lambda: self.connect,
             unneeded={},
+            forgotten={},
             looks=LogLooks(self.store, cast("Any", None), cast("Any", None)),
             config=SimpleNamespace(connect=SimpleNamespace(exactly_once=True)),
         )
@@ -238,20 +240,22 @@ def test_all_captures_of_tables_are_looked_at_also_those_of_next_generations(
 def test_tables_that_nothing_needs_are_named_once_and_again_after_they_were_gone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    servers, sent = ServerOpeners(monkeypatch, tmp_path), dict[TableId, str]()
+    servers, sent = ServerOpeners(monkeypatch, tmp_path), dict[TableId, SentTable]()
+    servers.store.put(record("orders"))
     servers.source.capture(None).sent_tables = SimpleNamespace(added=lambda: sent)
+    monkeypatch.setattr(gathering, "captured_tables", lambda *_: None)
     captures = servers.captures()
-    renamed = TableId("shop", "public", "orders_2023")
+    lost = TableId("shop", "public", "orders_2023")
 
     def warned() -> int:
         caplog.clear()
         captures.gather_again(record("orders"))
-        return sum("publication p has shop:public.orders_2023" in one for one in caplog.messages)
+        return sum("has shop:public.orders_2023, which" in one for one in caplog.messages)
 
     assert warned() == 0
-    sent[renamed] = "ALTER PUBLICATION p DROP TABLE ONLY orders_2023;"
+    sent[lost] = SentTable("ALTER PUBLICATION p DROP TABLE ONLY orders_2023;", lambda _: False)
     assert [warned(), warned()] == [1, 0]
     sent.clear()
     assert warned() == 0
-    sent[renamed] = "ALTER PUBLICATION p DROP TABLE ONLY orders_2023;"
+    sent[lost] = SentTable("ALTER PUBLICATION p DROP TABLE ONLY orders_2023;", 8)
     assert warned() == 1
