@@ -58,6 +58,10 @@ _WIDER_INTEGERS = frozenset(
     for new in _INTEGERS[n:]
 )
 _GROWING = frozenset({"varchar", "varbinary", "enum", "set"})
+_ROUNDED = frozenset({"float", "double"})
+"""Types that can have a number of digits, to which the server rounds."""
+_SAME_SIZE = frozenset({"binary", "vector", "year"})
+"""Types whose rows can change with the size: the server pads each row of a longer binary."""
 
 
 def keeps_rows(old: str, new: str) -> bool:
@@ -78,15 +82,17 @@ def keeps_rows(old: str, new: str) -> bool:
     if before in ("enum", "set"):
         # After a label's closing quote comes a comma. Another quote is one inside the label.
         return new == old or new.startswith(f"{old.removesuffix(')')},")
-    sizes = [[int(n) for n in re.findall(r"\d+", kind)] for kind in (old, new)]
-    if before == "binary":
-        return sizes[0] == sizes[1]  # the server pads each row to the new length
-    if before.partition(" ")[0] == "decimal" and sizes[0][1:] != sizes[1][1:]:
+    had, has = ([int(n) for n in re.findall(r"\d+", kind)] for kind in (old, new))
+    name = before.partition(" ")[0]
+    if name in _INTEGERS:
+        return True  # their size is only a display width
+    if name in _SAME_SIZE or len(had) != len(has):
+        return had == has
+    if name == "decimal" and had[1:] != has[1:]:
         return False  # where the lake has decimals as text, each row gets more digits
-    whole = before.partition(" ")[0] in _INTEGERS  # their size is only a display width
-    return whole or (
-        len(sizes[0]) == len(sizes[1]) and all(a <= b for a, b in zip(*sizes, strict=True))
-    )
+    if name in _ROUNDED and had and has[0] - has[1] < had[0] - had[1]:
+        return False  # more digits after the point can leave fewer before it
+    return all(a <= b for a, b in zip(had, has, strict=True))
 
 
 def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
@@ -146,13 +152,19 @@ def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
 def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
     """Whether the source's rows keep their values if a change of type widens the lake's type, too.
 
+    MySQL and MariaDB round each row of a ``float`` that becomes a ``double(M,D)``. A ``double``
+    without digits has the same value as the float.
+
     Args:
         was: The column's former type, as the source prints it.
         now: The column's current type.
         source_kind: The kind of the source.
     """
     kinds = family(was), family(now)
-    return "oid" not in kinds if source_kind == "postgres" else kinds in WIDER_IN_PLACE
+    if source_kind == "postgres":
+        return "oid" not in kinds
+    rounded = kinds[1] in _ROUNDED and "(" in now
+    return kinds in WIDER_IN_PLACE and not rounded
 
 
 def more_digits_only(old: str, new: str) -> bool:
@@ -184,7 +196,7 @@ WIDER_IN_PLACE = frozenset(
 """Pairs of types of MySQL and MariaDB, without modifiers.
 
 A change from the first type to the second keeps the values of all rows, for any sql_mode of the
-session.
+session, if the second type does not round (`holds_rows`).
 """
 
 

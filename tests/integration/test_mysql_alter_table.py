@@ -54,6 +54,12 @@ KINDS = [
     Kind("filled", FILL, (A + "ADD x varchar(9) NOT NULL DEFAULT 'so' AFTER id",)),
     Kind("filled_with_nothing", FILL, (A + "ADD x varchar(9) NOT NULL DEFAULT ''",)),
     Kind("padded", BOOTSTRAP, (A + "MODIFY b binary(4) NOT NULL DEFAULT 'ab'",)),
+    Kind(
+        "rounded",  # the server rounds 19.989999771118164 to 19.99
+        BOOTSTRAP,
+        (A + "MODIFY f double(12,2) NOT NULL DEFAULT 19.99",),
+        before=(A + "ADD f float(8,2) NOT NULL DEFAULT 19.99",),
+    ),
     Kind("wider", EVOLVE, (A + "MODIFY v bigint NOT NULL, DROP t /* of no use */",)),
     Kind(
         "same",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schemas.catalog import Catalog
+from schemas.catalog import Catalog, SourceKind
 from schemas.changes import (
     ChangeParts,
     ChangeType,
@@ -18,7 +18,7 @@ from schemas.changes import (
 )
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.table import Column
-from schemas.widening import keeps_rows, prints_alike, widens
+from schemas.widening import holds_rows, keeps_rows, prints_alike, widens
 from tests.unit.schemas.catalogs import (
     FACTS,
     LAKE,
@@ -96,10 +96,42 @@ def test_a_wider_type_evolves_also_by_a_rewrite() -> None:
         ("longtext", "json", False),
         ("point", "geometry", False),
         ("geometry", "longblob", False),
+        ("double(8,2)", "double(10,4)", True),
+        ("double(8,2)", "double(8,4)", False),  # one of 999999.99 would become 9999.9999
+        ("float(8,2)", "float(9,4)", False),
+        ("double", "double(12,2)", False),
+        ("time(3)", "time(6)", True),
+        ("time(6)", "time(3)", False),
+        ("year(2)", "year(4)", False),
+        ("vector(2)", "vector(3)", False),
+        ("bit(8)", "bit(16)", True),
     ],
 )
 def test_modify_keeps_rows_where_nothing_can_be_cut_off(was: str, now: str, kept: bool) -> None:
     assert keeps_rows(was, now) is kept
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "held"),
+    [
+        ("float", "double", True),
+        ("float(8,2)", "double", True),
+        ("float(8,2)", "double(12,2)", False),
+        ("float", "double(10,2)", False),
+        ("float unsigned", "double unsigned", False),
+        ("int(10) unsigned", "bigint(20)", True),
+        ("int(10) unsigned zerofill", "bigint(20)", False),
+        ("decimal(8,2)", "decimal(12,4)", True),
+        ("decimal(8,2) unsigned", "decimal(10,2)", True),
+        ("decimal(8,2)", "double", False),
+        ("float(8,2)", "decimal(12,2)", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_a_modify_that_widens_the_lakes_type_keeps_rows_unless_it_rounds(
+    was: str, now: str, *, held: bool, kind: SourceKind
+) -> None:
+    assert holds_rows(was, now, kind) is held
 
 
 def test_more_digits_alone_rewrite_nothing_so_that_a_new_file_is_using() -> None:
