@@ -312,16 +312,10 @@ class ConnectClient:
     def offset(self, name: str) -> Mapping[str, Any] | None:
         """Return the source offset that Connect has stored for a connector, as Debezium wrote it.
 
-        The connector must have only one source partition. The result is None if Connect has stored
-        no offset, or if the connector does not exist.
+        The result is None if Connect has stored no offset, or if the connector does not exist.
         """
-        path = f"connectors/{quote(name, safe='')}/offsets"
-        answer = self._rest.ask("GET", path, missing_ok=True)
-        if answer.status_code == httpx.codes.NOT_FOUND:
-            return None
-        for entry in answer.json().get("offsets", ()):
-            return entry.get("offset") or {}
-        return None
+        stored = self._stored(name)
+        return None if stored is None else stored.get("offset") or {}
 
     def change_offset(
         self, name: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -329,19 +323,36 @@ class ConnectClient:
         """Replace the source offset that Connect has stored for a connector.
 
         The connector is stopped before the change and resumed after it, even if the change fails.
+        Without a stored offset, nothing is replaced.
 
         Args:
-            name: A connector with one source partition.
+            name: The connector.
             change: Takes the stored offset; returns the new one.
         """
-        path = f"connectors/{quote(name, safe='')}/offsets"
         try:
             self.stop(name)
-            stored = self._rest.ask("GET", path).json().get("offsets", ())
-            changed = [{**one, "offset": dict(change(one["offset"]))} for one in stored[:1]]
-            self._rest.ask("PATCH", path, body={"offsets": changed})
+            if (stored := self._stored(name)) is not None:
+                changed = {**stored, "offset": dict(change(stored.get("offset") or {}))}
+                path = f"connectors/{quote(name, safe='')}/offsets"
+                self._rest.ask("PATCH", path, body={"offsets": [changed]})
         finally:
             self.resume(name)
+
+    def _stored(self, name: str) -> Mapping[str, Any] | None:
+        """Return the partition and the offset from which a connector of Debezium continues.
+
+        Connect can list several partitions. It keeps the offset of a connector that was deleted,
+        and a later connector of the same name, but with another topic prefix, has a partition of
+        its own.
+        """
+        settings = self.connector(name)
+        path = f"connectors/{quote(name, safe='')}/offsets"
+        answer = self._rest.ask("GET", path, missing_ok=True)
+        if settings is None or answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        prefix = settings.get("topic.prefix")
+        stored: list[dict[str, Any]] = answer.json().get("offsets", ())
+        return next((one for one in stored if one["partition"].get("server") == prefix), None)
 
     def _exactly_once(self, plugin: str) -> bool:
         """Return whether the worker accepts a configuration that requires exactly-once support."""

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -21,6 +22,7 @@ from stack.local import LocalStack
 from stack.ports import choose
 from tests.integration.rigs.captured import Captured, capturing, wait_until
 from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.servers import connect_rest
 from tests.integration.rigs.sources import capture_of
 
 
@@ -163,6 +165,24 @@ def test_a_slot_that_was_created_again_stops_the_connector(captured: Captured) -
     connect.put_connector(name, captured.settings())
     connect.wait_running(name)
     assert connect.delete("nobody") is False
+
+
+def test_the_position_is_not_that_of_a_former_connector_of_the_same_name(
+    captured: Captured,
+) -> None:
+    connect, name, kafka = captured.connect, captured.names.connector, captured.kafka
+    wait_until(lambda: connect.offset(name) is not None, "a stored position")
+    connect.delete(name, forget_offsets=False)
+    later = replace(captured.names, topic_prefix=f"{captured.names.topic_prefix}_later")
+    kafka.ensure_topics({later.heartbeat_topic: {}, later.marker_topic: {}})
+    connect.put_connector(name, captured.settings(topic__prefix=later.topic_prefix))
+    wait_until(lambda: connect.offset(name) is not None, "a stored position of its own")
+    with connect_rest(captured.database.stack) as rest:
+        listed = rest.get(f"/connectors/{name}/offsets").raise_for_status().json()["offsets"]
+    stored = {one["partition"]["server"]: one["offset"] for one in listed}
+    assert set(stored) == {captured.names.topic_prefix, later.topic_prefix}
+    former = stored[captured.names.topic_prefix]["lsn"]
+    wait_until(lambda: connect.offset(name)["lsn"] > former, "a position of its own heartbeats")
 
 
 def test_nothing_is_lost_or_doubled_when_the_worker_is_killed(
