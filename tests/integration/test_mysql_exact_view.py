@@ -151,7 +151,7 @@ def test_where_not_all_come_nothing_is_stopped_and_the_remedy_is_named(
     ):
         only = pool.submit(seen, lab.database, view, go_on, "SELECT 1")
         assert view.split is not None
-        with pytest.raises(ReplicaError, match="1 of 2 sessions") as raised:
+        with pytest.raises(ReplicaError, match="1 of the 2 sessions") as raised:
             view.split.known()
         assert "parallel_chunks" in raised.value.remedy
         assert isinstance(only.exception(60), pymysql.MySQLError), "and it does not wait for ever"
@@ -187,6 +187,61 @@ def test_a_replica_that_was_let_go_on_meanwhile_gives_no_view(
             with pytest.raises(ReplicaError, match="ran while the sessions took their views"):
                 view.split.known()
     assert started.is_set()
+
+
+def test_an_applier_that_an_operator_stops_meanwhile_is_not_started(
+    lab: Lab, source: MysqlSource
+) -> None:
+    @contextmanager
+    def just_after_somebody(of: MysqlSource) -> Iterator[None]:
+        lab.database.root("STOP REPLICA SQL_THREAD", replica=True)
+        with resuming(of):
+            yield
+
+    go_on = threading.Event()
+    go_on.set()
+    try:
+        with (
+            ThreadPoolExecutor(1) as pool,
+            opened(source, sessions=1, around=just_after_somebody) as view,
+        ):
+            pool.submit(seen, lab.database, view, go_on, "SELECT 1")
+            assert view.split is not None
+            with pytest.raises(ReplicaError, match="is stopped, and not by Tributary"):
+                view.split.known()
+        assert source.replay_paused()
+        kept = lab.database.root("SELECT info FROM information_schema.PROCESSLIST", replica=True)
+        assert not [row for row in kept if "DO SLEEP" in str(row)], "nor 20 s later"
+    finally:
+        lab.database.root("START REPLICA SQL_THREAD", replica=True)
+
+
+def test_another_channel_that_is_stopped_stays_so(lab: Lab, source: MysqlSource) -> None:
+    if lab.kind != "mysql":
+        pytest.skip("on MariaDB, the statements concern the default connection only")
+    other = "FOR CHANNEL 'other'"
+    port = lab.database.stack.addresses().ports[lab.kind]
+    there = f"SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {port}"
+    lab.database.root(f"CHANGE REPLICATION SOURCE TO {there} {other}", replica=True)
+
+    def states() -> dict[str, str]:
+        query = (
+            "SELECT CHANNEL_NAME, SERVICE_STATE FROM performance_schema.replication_applier_status"
+        )
+        return dict(lab.database.root(query, replica=True))
+
+    go_on = threading.Event()
+    go_on.set()
+    try:
+        assert states() == {"": "ON", "other": "OFF"}
+        with ThreadPoolExecutor(1) as pool, opened(source, sessions=1) as view:
+            read = pool.submit(seen, lab.database, view, go_on, "SELECT 1")
+            assert view.split is not None
+            view.split.known()
+            assert read.result(60) == [(1,)]
+        assert states() == {"": "ON", "other": "OFF"}
+    finally:
+        lab.database.root(f"STOP REPLICA {other}", f"RESET REPLICA ALL {other}", replica=True)
 
 
 def test_without_the_right_the_statement_that_grants_it_is_named(

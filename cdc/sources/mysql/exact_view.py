@@ -38,6 +38,7 @@ from cdc.sources.mysql.accounts import account_sql, current_account
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.lock_gate import Gate
 from cdc.sources.mysql.primary import applied, executed_position, has_gtids
+from cdc.sources.mysql.replica_applier import Applier
 from cdc.sources.source_facts import Marker, ServerIdentity
 from cdc.sources.views import View
 from schemas.errors import TributaryError
@@ -115,7 +116,7 @@ class Fenced:
 
 @contextmanager
 def replica_view(
-    connections: Connections,
+    applier: Applier,
     fenced: Fenced,
     *,
     sessions: int,
@@ -128,7 +129,7 @@ def replica_view(
     The view's `split` returns the position once all sessions have opened their views.
 
     Args:
-        connections: The source's servers.
+        applier: The replica's applier.
         fenced: The replica and the marker that it has replicated.
         sessions: Number of sessions that share the view. They must connect while the block of this
             context manager runs.
@@ -145,7 +146,7 @@ def replica_view(
     with ExitStack() as stack:
         task = progress.start(f"open {sessions} sessions at once", sessions, "sessions")
         stack.callback(task.done)
-        opening = _Opening(connections, sessions, resuming, timeout_s, task)
+        opening = _Opening(applier, sessions, resuming, timeout_s, task)
         opening.start()
         stack.callback(opening.end)
         if (error := opening.failure()) is not None:
@@ -184,7 +185,7 @@ class _Opening(threading.Thread):
 
     def __init__(
         self,
-        connections: Connections,
+        applier: Applier,
         sessions: int,
         resuming: Callable[[], AbstractContextManager[None]],
         timeout_s: float,
@@ -192,7 +193,8 @@ class _Opening(threading.Thread):
     ) -> None:
         super().__init__(name="tributary-open-view", daemon=True)
         self.gate = Gate(f"tributary.{uuid4().hex[:12]}")
-        self._connections = connections
+        self._applier = applier
+        self._connections = applier.connections
         self._sessions = sessions
         self._resuming = resuming
         self._turn_timeout_s = timeout_s
@@ -257,16 +259,15 @@ class _Opening(threading.Thread):
             self.gate.close(session)
             self._closed.set()
             self._wait_for_sessions(session)
-            with replica_applier.server_resumes(self._connections) as watchdog, self._resuming():
-                watchdog()
+            applier = self._applier
+            with replica_applier.server_resumes(applier) as watchdog, self._resuming():
+                watchdog(applier.running(session))
                 began = time.monotonic()
                 split = self._stopped(session)
                 self.gate.open(session)
                 self._wait_until_all_have_views(session)
                 # If S has changed, the applier ran after it was stopped.
-                if replica_applier.runs(self._connections, session) or not self._has_applied(
-                    session, split
-                ):
+                if applier.any_runs(session) or not self._has_applied(session, split):
                     raise ReplicaError(
                         f"the applier of the {self._where} ran while the sessions took their views",
                         remedy="Find out what else starts the applier, then run the command again.",
@@ -292,7 +293,7 @@ class _Opening(threading.Thread):
 
     def _stopped(self, session: Session) -> GtidSet:
         """Stop the applier; return the transactions that the replica has executed."""
-        replica_applier.stop(self._connections, session)
+        self._applier.stop(session)
         split = applied(session, self._connections.config.kind)
         self._require_whole(split)
         return split

@@ -1,103 +1,209 @@
-"""Stops and starts a replica's applier, the thread that executes the primary's transactions."""
+"""Stops and starts a replica's applier, the thread that executes the primary's transactions.
+
+A replica of MySQL can have several channels, each with an applier of its own. Only those that ran
+are stopped, and only those that were stopped are started: an operator can have stopped others.
+Channels are named here by the clause of their statements. The clause is empty for MariaDB's default
+connection, the only one that is stopped there.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from cdc.errors import ReplicaError, SourceError
 from cdc.runtime.waiting import wait_while
-from cdc.sources.mysql.checks import replication_status
 from cdc.sources.mysql.connection import Connections, Session
+from cdc.sources.mysql.replica_faults import by_current_names
 
 PAUSE_LIMIT_S = 20.0
 """Longest stop of the applier, in seconds; the server then starts the applier by itself."""
 
 _STATE_S = 10.0
 _POLL_S = 0.01
-_START, _STOP = "START REPLICA SQL_THREAD", "STOP REPLICA SQL_THREAD"
-
 _log = logging.getLogger(__name__)
 
 
-def paused(connections: Connections) -> bool:
-    """Whether the replica's applier is stopped."""
-    with connections.open("snapshot", on_replica=True) as session:
-        return not runs(connections, session)
+class Applier:
+    """The appliers of one replica.
 
-
-def resume(connections: Connections) -> None:
-    """Start the replica's applier, even if another process or an operator stopped it.
-
-    The function waits until the applier runs.
-
-    Raises:
-        ReplicaError: The applier still does not run.
+    Args:
+        connections: The source's servers.
     """
-    with connections.open("snapshot", on_replica=True) as session:
-        session.rows(_START)
-        if wait_while(lambda: not runs(connections, session), timeout_s=_STATE_S, poll_s=_POLL_S):
-            status = replication_status(session) or {}
+
+    def __init__(self, connections: Connections) -> None:
+        self.connections = connections
+        # The channels whose appliers this object has stopped; None before it has looked.
+        self._stopped: tuple[str, ...] | None = None
+
+    def paused(self) -> bool:
+        """Whether the replica's applier is stopped."""
+        with self.connections.open("snapshot", on_replica=True) as session:
+            return not self._first_runs(session)
+
+    def running(self, session: Session) -> tuple[str, ...]:
+        """Return the channels of the session's server whose appliers run.
+
+        Raises:
+            ReplicaError: The server does not replicate, or its applier is stopped.
+        """
+        states = self._states(session)
+        if not next(iter(states.values())):
+            self._stopped = ()  # whoever has stopped it starts it again
             raise ReplicaError(
-                f"the applier of the {connections.where(on_replica=True)} was started, but does"
-                f" not run: {status.get('last_sql_error') or 'the server reports no error'}",
-                remedy=f"Correct the applier's error, then run {_START} on the replica.",
+                f"the applier of the {self._where} is stopped, and not by Tributary",
+                remedy="Resume it on the replica (START REPLICA SQL_THREAD), then run the command"
+                " again.",
+            )
+        return tuple(name for name, runs in states.items() if runs)
+
+    def stop(self, session: Session) -> None:
+        """Stop the appliers of the session's server that run, and wait until they have stopped.
+
+        Raises:
+            ReplicaError: An applier still runs, or another client has stopped it.
+        """
+        names = self.running(session)
+        self._stopped = names
+        for name in names:
+            session.rows(f"STOP REPLICA SQL_THREAD{name}")
+        if wait_while(lambda: self.any_runs(session, names), timeout_s=_STATE_S, poll_s=_POLL_S):
+            raise ReplicaError(
+                f"the applier of the {self._where} did not stop within {_STATE_S:.0f} s",
+                remedy="It may be executing a long transaction: run the command again later.",
             )
 
+    def any_runs(self, session: Session, names: tuple[str, ...] | None = None) -> bool:
+        """Whether an applier runs of these channels, or of those that `stop` has stopped."""
+        of = self._stopped if names is None else names
+        return any(runs for name, runs in self._states(session).items() if name in (of or ()))
 
-def stop(connections: Connections, session: Session) -> None:
-    """Stop the applier of the session's server, and wait until it has stopped.
+    def resume(self) -> None:
+        """Start the appliers that `stop` has stopped, and wait until they run.
 
-    Raises:
-        ReplicaError: The applier still runs.
+        If `stop` has found an applier that another client had stopped, nothing is started. An
+        object that has not tried to stop any starts the applier of the first channel, which a
+        process that died can have stopped.
+
+        Raises:
+            ReplicaError: An applier still does not run.
+        """
+        with self.connections.open("snapshot", on_replica=True) as session:
+            first = tuple(self._states(session))[:1]
+            names = first if self._stopped is None else self._stopped
+            for name in names:
+                session.rows(_start(name))
+            if wait_while(
+                lambda: not self._all_run(session, names), timeout_s=_STATE_S, poll_s=_POLL_S
+            ):
+                errors = [one.get("last_sql_error") for one in _channels(session)]
+                reason = "; ".join(str(one) for one in errors if one)
+                raise ReplicaError(
+                    f"the applier of the {self._where} was started, but does not run:"
+                    f" {reason or 'the server reports no error'}",
+                    remedy="Correct the applier's error, then run START REPLICA SQL_THREAD on the"
+                    " replica.",
+                )
+        self._stopped = None
+
+    def all_go_on(self) -> bool:
+        """Whether the stopped appliers run for certain; False if the replica cannot be queried."""
+        try:
+            with self.connections.open("snapshot", on_replica=True) as session:
+                return self._all_run(session, self._stopped or ())
+        except SourceError:
+            return False
+
+    def _all_run(self, session: Session, names: tuple[str, ...]) -> bool:
+        states = self._states(session)
+        return all(states.get(name) for name in names)
+
+    def _first_runs(self, session: Session) -> bool:
+        return next(iter(self._states(session).values()))
+
+    def _states(self, session: Session) -> dict[str, bool]:
+        """Return by channel whether its applier runs.
+
+        Raises:
+            ReplicaError: The server does not replicate.
+        """
+        states = {
+            _clause(one): str(one.get("replica_sql_running")).lower() == "yes"
+            for one in _channels(session)
+        }
+        if not states:
+            raise ReplicaError(
+                f"{self._where} does not replicate from any server",
+                remedy="Start replication by GTID there.",
+            )
+        return states
+
+    @property
+    def _where(self) -> str:
+        return self.connections.where(on_replica=True)
+
+
+def _channels(session: Session) -> list[dict[str, object]]:
+    """Return the state of each channel of MySQL, or of MariaDB's default connection."""
+    return [by_current_names(row) for row in session.named("SHOW REPLICA STATUS")]
+
+
+def _clause(channel: Mapping[str, object]) -> str:
+    """Return the clause that names a channel; empty for MariaDB, whose statements need none.
+
+    Without the clause, MySQL starts and stops the appliers of all channels.
     """
-    session.rows(_STOP)
-    if wait_while(lambda: runs(connections, session), timeout_s=_STATE_S, poll_s=_POLL_S):
-        raise ReplicaError(
-            f"the applier of the {connections.where(on_replica=True)} did not stop within"
-            f" {_STATE_S:.0f} s",
-            remedy="It may be executing a long transaction: run the command again later.",
-        )
+    if "channel_name" not in channel:
+        return ""
+    name = str(channel["channel_name"]).replace("\\", "\\\\").replace("'", "''")
+    return f" FOR CHANNEL '{name}'"
+
+
+def _start(clause: str) -> str:
+    return f"START REPLICA SQL_THREAD{clause}"
 
 
 @contextmanager
-def server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
-    """Make the server start its applier by itself if this process dies while a block runs.
+def server_resumes(applier: Applier) -> Iterator[Callable[[tuple[str, ...]], None]]:
+    """Make the server start its appliers by itself if this process dies while a block runs.
 
-    A session of the server runs two statements, the countdown: the first waits `PAUSE_LIMIT_S`, and
-    the second starts the applier. The server runs the second statement even if the client is gone.
-    At the end of the block, the session is killed, which ends the countdown. If the block fails and
-    the applier may still be stopped, the session is not killed, so the server starts the applier.
+    A session of the server runs the countdown: a statement that waits `PAUSE_LIMIT_S`, and then the
+    statements that start the appliers. The server runs them even if the client is gone. At the end
+    of the block, the session is killed, which ends the countdown. If the block fails and an applier
+    that the block has stopped may still be stopped, the session is not killed, so the server starts
+    the applier.
 
     Yields:
-        A function that begins the countdown.
+        A function that begins the countdown. It takes the channels whose appliers run.
     """
+    connections = applier.connections
     opened = connections.open(
         "snapshot", on_replica=True, statement_timeout_s=2 * PAUSE_LIMIT_S, several=True
     )
     with opened as session:
         number = int(session.value("SELECT connection_id()"))
-        waiting = threading.Thread(
-            target=_quietly,
-            args=(session, f"DO SLEEP({PAUSE_LIMIT_S}); {_START}"),
-            name="tributary-resume",
-            daemon=True,
-        )
+        waiting: list[threading.Thread] = []
 
-        def begin() -> None:
-            waiting.start()
+        def begin(channels: tuple[str, ...]) -> None:
+            statements = "; ".join((f"DO SLEEP({PAUSE_LIMIT_S})", *map(_start, channels)))
+            thread = threading.Thread(
+                target=_quietly, args=(session, statements), name="tributary-resume", daemon=True
+            )
+            waiting.append(thread)
+            thread.start()
             _wait_until_it_sleeps(connections, number)
 
         try:
             yield begin
         except BaseException:
-            if _goes_on(connections):
+            if applier.all_go_on():
                 _end(connections, number)
             raise
         _end(connections, number)
-        waiting.join(_STATE_S)
+        for thread in waiting:
+            thread.join(_STATE_S)
 
 
 def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
@@ -118,14 +224,6 @@ def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
             )
 
 
-def _goes_on(connections: Connections) -> bool:
-    """Whether the applier runs for certain; False if the replica cannot be queried."""
-    try:
-        return not paused(connections)
-    except SourceError:
-        return False
-
-
 def _end(connections: Connections, number: int) -> None:
     """Kill the session of a countdown in MySQL or MariaDB."""
     try:
@@ -142,18 +240,3 @@ def _quietly(session: Session, statements: str) -> None:
         session.rows(statements)
     except Exception:  # noqa: BLE001 - the session was ended on purpose
         return
-
-
-def runs(connections: Connections, session: Session) -> bool:
-    """Whether the applier of the session's server runs.
-
-    Raises:
-        ReplicaError: The server does not replicate.
-    """
-    status = replication_status(session)
-    if status is None:
-        raise ReplicaError(
-            f"{connections.where(on_replica=True)} does not replicate from any server",
-            remedy="Start replication by GTID there.",
-        )
-    return str(status.get("replica_sql_running")).lower() == "yes"

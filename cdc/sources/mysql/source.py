@@ -25,10 +25,10 @@ from cdc.sources.mysql import (
     primary,
     reader,
     replica,
-    replica_applier,
 )
 from cdc.sources.mysql.binlog_capture import BinlogCapture
 from cdc.sources.mysql.connection import Connections
+from cdc.sources.mysql.replica_applier import Applier
 from cdc.sources.servers import Role
 from cdc.sources.source_facts import (
     Boundaries,
@@ -68,6 +68,7 @@ class MysqlSource:
         self._name = name
         self._config = config
         self._connections = Connections(name, config)
+        self._applier = Applier(self._connections)
 
     @property
     def name(self) -> str:
@@ -246,7 +247,7 @@ class MysqlSource:
             raise ReplicaError(f"source {self._name}: {problem}", remedy=remedy)
         self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         opened = exact_view.replica_view(
-            self._connections,
+            self._applier,
             exact_view.Fenced(marker, self.identity(on_replica=True)),
             sessions=sessions,
             resuming=resuming,
@@ -266,12 +267,12 @@ class MysqlSource:
 
     def replay_paused(self) -> bool:
         """Whether the replica's applier is stopped."""
-        return self.has_replica and replica_applier.paused(self._connections)
+        return self.has_replica and self._applier.paused()
 
     def resume_replay(self) -> None:
         """Start the replica's applier, even if another process or a person stopped it."""
         if self.has_replica:
-            replica_applier.resume(self._connections)
+            self._applier.resume()
 
     def assert_view_alive(self, view: View) -> None:
         """Check that the MySQL or MariaDB replica is still the view's server.

@@ -11,12 +11,13 @@ import pytest
 from cdc.errors import ReplicaError
 from cdc.runtime.progress import NullProgress
 from cdc.sources.mysql import exact_view
+from cdc.sources.mysql.replica_applier import Applier
 
 
 def view(timeout_s: float) -> AbstractContextManager[Any]:
     unused = cast("Any", None)
     return exact_view.replica_view(
-        unused,
+        Applier(unused),
         exact_view.Fenced(unused, unused),
         sessions=1,
         resuming=nullcontext,
