@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,18 +17,22 @@ from cdc.config import load
 from cdc.errors import ConfigError, ReplicaError
 from cdc.lake.timeline import Timeline
 from cdc.runtime.progress import NullProgress
+from cdc.sources.mysql import lock_watch, reader
 from cdc.sources.replay_pause import resuming
+from cdc.sources.views import View
 from cdc.store.table_state import State
 from operate.context import Services
 from operate.verify.table import verify_table
-from stack.mysql_software import MARIADB
+from stack.mysql_software import MARIADB, MYSQL
 from stack.postgres import POSTGRES
 from tests.integration.rigs.bootstrapping import Watch
+from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.databases import OwnDatabase
 from tests.integration.rigs.kinds import database as database
-from tests.integration.rigs.kinds import for_each_kind
+from tests.integration.rigs.kinds import for_each_kind, kinds
 from tests.integration.rigs.logs import COLUMNS, ROWS, Log, bag, create_log, inserters
 from tests.integration.rigs.logs import log as log
+from tests.integration.rigs.mysql import mysql_of
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.project import Project
 from tests.integration.rigs.running import spark as spark
@@ -154,6 +159,37 @@ def test_a_view_that_is_lost_takes_the_attempt_with_it(log: Log) -> None:
         (outcome,) = log.onboard(watch)
     assert outcome.error is None, outcome.error
     assert ended
+    log.run()
+    log.assert_equal()
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("database", kinds(of=(MARIADB, MYSQL)), indirect=True)
+def test_an_alter_amid_a_copy_does_not_stop_the_replica(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first session reads for as long as a large table takes."""
+    database, genuine = mysql_of(log.shop.database), reader.session_init
+    log.settings.update(parallel_chunks=1)
+    log.shop.reconfigure()
+    slow = [f"; SELECT 1 AS held FROM {database.name}.events LIMIT 1; DO SLEEP(200)"]
+
+    def session_init(view: View | None, kind: str) -> str:
+        return genuine(view, kind) + (slow.pop() if slow else "")
+
+    def alter() -> None:
+        query = "SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP(200)%'"
+        wait_until(lambda: bool(database.root(query, replica=True)), "the session reads")
+        database.execute("ALTER TABLE events COMMENT = 'altered'")
+        database.catch_up()
+
+    monkeypatch.setattr(reader, "session_init", session_init)
+    monkeypatch.setattr(lock_watch, "WATCH_S", 1.0)
+    with ThreadPoolExecutor(1) as pool:
+        altered = pool.submit(alter)
+        (outcome,) = log.onboard()
+        altered.result(60)
+    assert outcome.error is None, outcome.error
     log.run()
     log.assert_equal()
 

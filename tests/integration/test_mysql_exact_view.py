@@ -12,12 +12,15 @@ from typing import Any
 import pymysql
 import pytest
 
-from cdc.errors import ReplicaError
+from cdc.config import TableSettings
+from cdc.errors import ReplicaError, SnapshotLostError
 from cdc.runtime.progress import NullProgress
 from cdc.sources.mysql.lock_gate import Gate
 from cdc.sources.mysql.reader import session_init
 from cdc.sources.mysql.source import MysqlSource
+from cdc.sources.source_facts import KeyRange
 from cdc.sources.views import View
+from schemas.table import TableId
 from stack.roles import SNAPSHOT
 from tests.integration.rigs.bootstrapping import Watch
 from tests.integration.rigs.mysql import MysqlDatabase
@@ -242,6 +245,74 @@ def test_another_channel_that_is_stopped_stays_so(lab: Lab, source: MysqlSource)
         assert states() == {"": "ON", "other": "OFF"}
     finally:
         lab.database.root(f"STOP REPLICA {other}", f"RESET REPLICA ALL {other}", replica=True)
+
+
+@pytest.mark.parametrize("statement", ["ALTER TABLE held ADD INDEX by_n (n)", "DROP TABLE held"])
+def test_a_statement_that_waits_for_the_sessions_ends_them(
+    lab: Lab, source: MysqlSource, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """Else the replica's replication stands still for as long as the copy reads."""
+    monkeypatch.setattr("cdc.sources.mysql.lock_watch.WATCH_S", 0.5)
+    database = lab.database
+    lab.make(
+        "held", "CREATE TABLE held (id int PRIMARY KEY, n int)", "INSERT INTO held VALUES (1, 1)"
+    )
+    table = source.table(TableId(source.name, database.name, "held"))
+    schema = source.schema(table, TableSettings())
+    reading, go_on = threading.Event(), threading.Event()
+
+    def read(view: View) -> None:
+        with database.connect(SNAPSHOT, replica=True) as connection, connection.cursor() as cursor:
+            for one in session_init(view, database.kind).split("; "):
+                cursor.execute(one)
+            cursor.execute(f"SELECT * FROM {database.name}.held")
+            assert list(cursor.fetchall()) == [(1, 1)]
+            reading.set()
+            assert go_on.wait(90)
+            cursor.execute(f"SELECT * FROM {database.name}.held")
+
+    with ThreadPoolExecutor(1) as pool, opened(source, sessions=1) as view:
+        source.snapshot_query(table, schema, [KeyRange(None, None)], view=view)
+        session = pool.submit(read, view)
+        assert view.split is not None
+        view.split.known()
+        assert reading.wait(60)
+        database.execute(statement)
+        database.catch_up()
+        go_on.set()
+        assert isinstance(session.exception(60), pymysql.MySQLError)
+        error = source.read_failure(table.table, "org.mariadb.jdbc: (conn=7) killed", view)
+        assert isinstance(error, SnapshotLostError)
+        assert f"waited for the sessions that read table {table.table}" in error.message
+        # MySQL does not show what its applier executes.
+        shown = f"{statement.split()[0]} TABLE" if lab.kind == "mariadb" else "such as ALTER TABLE"
+        assert shown in error.message
+        assert error.remedy.startswith("Run the command again")
+
+
+def test_a_session_that_reads_while_other_tables_are_altered_goes_on(
+    lab: Lab, source: MysqlSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc.sources.mysql.lock_watch.WATCH_S", 0.2)
+    database = lab.database
+    lab.make("held", "CREATE TABLE held (id int PRIMARY KEY, n int)")
+    lab.make("free", "CREATE TABLE free (id int PRIMARY KEY, n int)")
+    table = source.table(TableId(source.name, database.name, "held"))
+    schema = source.schema(table, TableSettings())
+    go_on = threading.Event()
+    with ThreadPoolExecutor(1) as pool, opened(source, sessions=1) as view:
+        source.snapshot_query(table, schema, [KeyRange(None, None)], view=view)
+        session = pool.submit(
+            seen, database, view, go_on, f"SELECT count(*) FROM {database.name}.held"
+        )
+        assert view.split is not None
+        view.split.known()
+        database.execute("ALTER TABLE free ADD INDEX by_n (n)", "DROP TABLE free")
+        database.catch_up()
+        threading.Event().wait(2)
+        go_on.set()
+        assert session.result(60) == [(0,)]
+        assert view.split.failure() is None
 
 
 def test_without_the_right_the_statement_that_grants_it_is_named(

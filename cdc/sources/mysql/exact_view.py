@@ -37,11 +37,13 @@ from cdc.sources.mysql import replica_applier
 from cdc.sources.mysql.accounts import account_sql, current_account
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.lock_gate import Gate
+from cdc.sources.mysql.lock_watch import LockWatch
 from cdc.sources.mysql.primary import applied, executed_position, has_gtids
 from cdc.sources.mysql.replica_applier import Applier
 from cdc.sources.source_facts import Marker, ServerIdentity
 from cdc.sources.views import View
 from schemas.errors import TributaryError
+from schemas.table import TableId
 
 ARRIVALS_S = 300.0
 """Bound of the wait for all sessions to arrive at the gate, in seconds.
@@ -146,7 +148,7 @@ def replica_view(
     with ExitStack() as stack:
         task = progress.start(f"open {sessions} sessions at once", sessions, "sessions")
         stack.callback(task.done)
-        opening = _Opening(applier, sessions, resuming, timeout_s, task)
+        opening = Opening(applier, sessions, resuming, timeout_s, task)
         opening.start()
         stack.callback(opening.end)
         if (error := opening.failure()) is not None:
@@ -177,7 +179,7 @@ def _turn(timeout_s: float) -> Iterator[None]:
         _TURN.release()
 
 
-class _Opening(threading.Thread):
+class Opening(threading.Thread):
     """A thread that opens the views of all MySQL or MariaDB sessions at one position, S.
 
     The object is also the `Split` of these views: `known` returns S.
@@ -203,6 +205,7 @@ class _Opening(threading.Thread):
         self._closed, self._given_up = threading.Event(), threading.Event()
         self._split: GtidSet | None = None
         self._error: BaseException | None = None
+        self._watch: LockWatch | None = None
 
     def start(self) -> None:
         """Start the thread that opens MySQL or MariaDB views.
@@ -234,9 +237,24 @@ class _Opening(threading.Thread):
             )
         return None
 
+    def watch(self, table: TableId) -> None:
+        """End the sessions of this view if replication waits for them, since they read the table.
+
+        Args:
+            table: The table that the sessions of MySQL or MariaDB read.
+        """
+        if self._watch is None:
+            self._watch = LockWatch(self._connections, self.gate, table, self._spoil)
+            self._watch.start()
+
+    def _spoil(self, error: TributaryError) -> None:
+        self._error = error
+
     def end(self) -> None:
-        """Stop waiting for MySQL or MariaDB sessions that have not arrived, and end the thread."""
+        """Stop waiting for MySQL or MariaDB sessions that have not arrived, and end the threads."""
         self._given_up.set()
+        if self._watch is not None:
+            self._watch.end()
         self.join(2 * replica_applier.PAUSE_LIMIT_S)
 
     def run(self) -> None:

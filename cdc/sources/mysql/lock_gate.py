@@ -49,18 +49,25 @@ class Gate:
         """Return the number of MySQL or MariaDB sessions that have opened their views."""
         return self._count(session, "open")
 
+    def holders(self, session: Session) -> list[int]:
+        """Return the ids of the MySQL or MariaDB sessions that have a view of this gate."""
+        return self._ids(session, "open")
+
     def _count(self, session: Session, sign: str) -> int:
-        """Count the MySQL or MariaDB sessions that have given a signal; each signal is a lock.
+        return len(self._ids(session, sign))
+
+    def _ids(self, session: Session, sign: str) -> list[int]:
+        """Return the MySQL or MariaDB sessions that have given a signal; each signal is a lock.
 
         A login needs no right to see its own sessions.
 
         Args:
-            session: A session of the login whose sessions are counted.
+            session: A session of the login whose sessions are looked at.
             sign: The signal, as in the lock's name: ``come`` or ``open``.
         """
         held = f"IS_USED_LOCK(CONCAT('{self.name}.{sign}.', ID)) = ID"
-        query = f"SELECT count(*) FROM information_schema.PROCESSLIST WHERE {held}"  # noqa: S608 - ours
-        return int(session.value(query))
+        query = f"SELECT ID FROM information_schema.PROCESSLIST WHERE {held}"  # noqa: S608 - ours
+        return [int(number) for (number,) in session.rows(query)]
 
     @property
     def take_view(self) -> str:

@@ -370,7 +370,12 @@ class MysqlSource:
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return the query by which Spark reads the ranges of a MySQL or MariaDB table."""
+        """Return the query by which Spark reads the ranges of a MySQL or MariaDB table.
+
+        The sessions of an exact view hold a lock on the table until they end, so they are watched.
+        """
+        if view is not None and isinstance(view.split, exact_view.Opening):
+            view.split.watch(table.table)
         return reader.snapshot_query(
             self._connections, table, schema, ranges, view=view, fetch_size=fetch_size
         )
