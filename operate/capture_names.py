@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cdc.capture.onboarded_names import require_same_names
 from cdc.config.tables import configured_tier
 from cdc.debezium import (
+    SERVER_ID,
     came_lately,
     latest_heartbeat,
     read_server,
@@ -63,6 +64,32 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
                     " the sources.",
                     field=field,
                 )
+
+
+def refuse_equal_numbers(config: Config, captures: Sequence[CaptureNames]) -> None:
+    """Check that ``connect.connector`` does not give two tiers of a source one number.
+
+    The primary ends the connector of the first tier when that of the second one starts.
+
+    Raises:
+        CaptureError: A source of MySQL or MariaDB has several tiers, and the settings have a
+            number.
+    """
+    if (number := config.connect.connector.get(SERVER_ID)) is None:
+        return
+    seen: dict[str, CaptureNames] = {}
+    for capture in captures:
+        if not capture.reports_definitions:
+            continue
+        if (other := seen.setdefault(capture.source, capture)) is not capture:
+            raise CaptureError(
+                f"tiers {other.source}/{other.tier} and {capture.source}/{capture.tier} would share"
+                f" the {SERVER_ID} {number}, and the primary ends one of two connectors with the"
+                " same number",
+                remedy=f"Remove {SERVER_ID} from connect.connector: without it each connector has a"
+                " number of its own.",
+                field="connect.connector",
+            )
 
 
 def refuse_edited_names(services: Services, group: Group) -> dict[TableId, ConfigError]:

@@ -23,6 +23,7 @@ from cdc.capture.recovery import restart
 from cdc.capture.signs_of_life import lost_connection
 from cdc.capture.type_looks import TypeLooks
 from cdc.debezium import (
+    SERVER_ID,
     CaptureNames,
     DefinitionChange,
     Definitions,
@@ -32,6 +33,7 @@ from cdc.debezium import (
     connector_config,
     include_settings,
     known_tables,
+    server_id,
     settings_changed_while_running,
     stored_position,
     wait_for_heartbeat,
@@ -43,6 +45,7 @@ from cdc.runtime.waiting import wait_while
 from cdc.store.log_marks import LogMarks
 from operate.capture_names import (
     refuse_edited_names,
+    refuse_equal_numbers,
     refuse_other_installations,
     refuse_shared_names,
 )
@@ -90,7 +93,8 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
     Raises:
         ConfigError: The name of a publication or slot is too long.
         CaptureError: Two tiers would share a connector, a publication or a topic prefix. Two tiers
-            of PostgreSQL with the same slot share a connector, which is named after the slot.
+            of PostgreSQL with the same slot share a connector, which is named after the slot. Or
+            the settings give two connectors of MySQL or MariaDB one ``database.server.id``.
     """
     found: dict[tuple[str, str], list[TableId]] = {}
     captures: dict[tuple[str, str], CaptureNames] = {}
@@ -102,6 +106,7 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
     on_plan = [one.names for one in captures_of(services.config, services.store.tables())]
     everything = captures | {(names.source, names.tier): names for names in on_plan}
     refuse_shared_names(list(everything.values()))
+    refuse_equal_numbers(services.config, list(everything.values()))
     return [Group(captures[place], tuple(members)) for place, members in found.items()]
 
 
@@ -287,7 +292,7 @@ def wanted_connector(
         joining: Tables to capture that are not on the plan yet.
     """
     config = services.config
-    return connector_config(
+    made = connector_config(
         capture.source,
         config.source(capture.source),
         capture.tier,
@@ -295,6 +300,21 @@ def wanted_connector(
         config.connect,
         tables={*joining, *users_of(services, capture)},
     )
+    return {**made, **_own_number(services, capture)}
+
+
+def _own_number(services: Services, capture: CaptureNames) -> dict[str, str]:
+    """Return the setting that identifies the connector to the source's server.
+
+    Another installation can have a connector of the same name on the same server. So the number of
+    a new connector also depends on the Kafka cluster. An existing connector keeps its number. The
+    result is empty for PostgreSQL, and if ``connect.connector`` has the setting.
+    """
+    if not capture.reports_definitions or SERVER_ID in services.config.connect.connector:
+        return {}
+    running = services.connect.connector(capture.connector) or {}
+    known = running.get(SERVER_ID)
+    return {SERVER_ID: known or str(server_id(capture.connector, services.kafka.ping()[0]))}
 
 
 def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:

@@ -57,8 +57,37 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         " of this source and tier, then `tributary bootstrap` for them, which recreates the"
         " publication and the slot.",
     ),
+    # The server has one code for all reasons for which it sends no binlog: 1236.
     (
-        r"gtid state requested|error code: 1236|binlog.*purged|purged.*binlog"
+        r"same server_uuid/server_id",
+        "Another client reads the binlog of the primary with the same database.server.id, such as a"
+        " connector of another installation with the same names, and the primary ends the reader"
+        " that came first. Give one of the two connectors another database.server.id in Kafka"
+        " Connect; Tributary keeps it. Then run `tributary retry`, which restarts failed tasks.",
+    ),
+    (
+        r"exceeded max_allowed_packet",
+        "Raise max_allowed_packet on the primary above the size of its largest event, then run"
+        " `tributary retry`, which restarts failed tasks. If it is 1 GiB already, the file of the"
+        " binlog is damaged: offboard all tables of this source and tier, then onboard them again.",
+    ),
+    (
+        r"bogus data in log event|truncated in the middle of event|crc check|could not find next"
+        r" log|event corruption",
+        "A file of the primary's binlog is damaged or gone, and the connector cannot read past it."
+        " Run FLUSH BINARY LOGS on the primary, offboard all tables of this source and tier, then"
+        " onboard them again.",
+    ),
+    (
+        r"impossible position|position > file size|not in the master's binlog"
+        r"|has more gtids than the (?:master|source) has",
+        "Run `tributary run`, which marks the tables of this source and tier, then `tributary"
+        " bootstrap` for them. The primary does not have the stored position any more: it lost the"
+        " end of its binlog in a crash, was restored, or is another server.",
+    ),
+    (
+        r"gtid state requested|could not find first log file name|binlog.*purged|purged.*binlog"
+        r"|purged required binary logs|purged binary logs"
         r"|binlogoffsetcontext.*no longer available",
         "Changes after the stored position are no longer in the binlog. Run `tributary run`, which"
         " marks the tables of this source and tier, then `tributary bootstrap` for them; and keep"

@@ -35,11 +35,13 @@ from cdc.debezium.heartbeat import (
 )
 from cdc.debezium.kind import SettingFinding
 from cdc.debezium.known_columns import KnownColumn
+from cdc.debezium.mysql import SERVER_ID, server_id
 from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
 from cdc.debezium.postgres import after_truncate
 from cdc.debezium.transactions import TransactionReader
 
 __all__ = [
+    "SERVER_ID",
     "CaptureNames",
     "DefinitionChange",
     "Definitions",
@@ -66,6 +68,7 @@ __all__ = [
     "names",
     "parse_heartbeat",
     "read_server",
+    "server_id",
     "settings_changed_while_running",
     "silence_bound_s",
     "silence_remedy",

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from cdc.log.position import LogPosition
 
 INCLUDE_LIST = "table.include.list"
+SERVER_ID = "database.server.id"
+"""The setting with the number that identifies a reader of the binlog to the primary.
+
+If another client begins to read the binlog with the same number, the primary ends the first one.
+"""
 _HISTORY = "schema.history.internal"
 
 _CLASSES = {
@@ -227,7 +232,7 @@ class Mysql:
         settings = {
             **self.include_settings(tables),
             "connect.keep.alive.interval.ms": str(_keep_alive_ms(source.heartbeat_interval_ms)),
-            "database.server.id": str(server_id(capture.connector)),
+            SERVER_ID: str(server_id(capture.connector)),
             f"{_HISTORY}.kafka.bootstrap.servers": kafka.bootstrap_servers,
             f"{_HISTORY}.producer.max.request.size": str(largest),
             f"{_HISTORY}.producer.buffer.memory": str(2 * largest),
@@ -266,8 +271,8 @@ class Mysql:
         return (
             "Check that the capture role may insert into and update tributary.heartbeat (`tributary"
             " onboard` for a table of the source grants that), that no other client of the primary"
-            f" has the number {server_id(capture.connector)} (database.server.id), and the log of"
-            " the Connect worker: a connector that is far behind reads the binlog up to now first."
+            f" has the {SERVER_ID} of connector {capture.connector}, and the log of the Connect"
+            " worker: a connector that is far behind reads the binlog up to now first."
             " Restart the connector if it was paused while the server restarted."
         )
 
@@ -327,14 +332,20 @@ def _keep_alive_ms(heartbeat_interval_ms: int) -> int:
     return max(_KEEP_ALIVE_MS, heartbeat_interval_ms * 5 // 4)
 
 
-def server_id(connector: str) -> int:
+def server_id(connector: str, cluster: str = "") -> int:
     """Return the ``server_id`` with which Debezium registers at the primary, as a replica does.
 
-    It is a hash of the connector's name, so it never changes, and two connectors practically never
-    have the same one. It is far above the ids that people assign to servers.
+    It is a hash, so two connectors practically never have the same one. It is far above the ids
+    that people assign to servers.
+
+    Args:
+        connector: The connector's name.
+        cluster: The id of the Kafka cluster. Connectors of two installations with the same names
+            have different numbers if their clusters differ.
     """
     low, high = _SERVER_IDS
-    digest = hashlib.sha256(connector.encode()).digest()
+    hashed = f"{connector}\0{cluster}" if cluster else connector
+    digest = hashlib.sha256(hashed.encode()).digest()
     return low + int.from_bytes(digest[:8], "big") % (high - low + 1)
 
 

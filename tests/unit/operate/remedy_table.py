@@ -374,6 +374,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     "test_a_replay_that_something_pauses_again_goes_on_after_the_statement_that_is_named": (
         "Run SELECT pg_wal_replay_resume()",
     ),
+    f"{_TESTS}mysql_second_reader.py::"
+    "test_the_connector_that_another_one_ends_says_how_both_go_on": (
+        "Another client reads the binlog of the primary",
+    ),
     f"{_TESTS}mysql.py::test_a_cascade_is_in_the_binlog_or_the_table_is_refused": (
         "Correct that on the source, or offboard",
     ),

@@ -70,6 +70,9 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Give this user the right to write in the table's folder",
         "Keep the rows to replicate in an ordinary or a partitioned table",
         "Onboard ordinary or partitioned tables",
+        "A file of the primary's binlog is damaged or gone",
+        "Raise max_allowed_packet on the primary above the size of its largest event, then run"
+        " `tributary retry`",
         "Add the other server as a source",
         "Onboard the table ",
         "Set hot_standby_feedback = on",
@@ -137,6 +140,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Compare it as a whole, by partitions",
         "Verify it without a sample",
         "Name existing columns under columns of the check",
+        "Remove database.server.id from connect.connector",
         "Correct the scheme in lake.url",
         "Give a datetime with a time zone",
         "Give a name of at most 64 letters",

@@ -37,6 +37,14 @@ server. Reconfigure the connector to use a snapshot mode when needed.
 """
 
 
+def ended_by(words: str) -> str:
+    """What Debezium tells if the server sends no binlog: one code, whatever the reason."""
+    return (
+        f"io.debezium.DebeziumException: {words} Error code: 1236; SQLSTATE: HY000.\n\tat a.b(C)\n"
+        f"Caused by: com.github.shyiko.mysql.binlog.network.ServerException: {words}"
+    )
+
+
 def test_a_trace_becomes_its_outermost_message_and_its_root_cause() -> None:
     assert explain(CONVERSION) == (
         "An exception occurred in the change event producer. This connector will be stopped."
@@ -94,6 +102,41 @@ def test_long_messages_are_cut() -> None:
             "offboard all of its tables, then onboard them again",
         ),
         ("table shop.t whose schema isn't known to this connector", "in one GTID domain"),
+        # Words of MySQL 9.7 and MariaDB 10.11, with the error code 1236.
+        (ended_by("A slave with the same server_uuid/server_id as this slave"), "server.id in K"),
+        (ended_by("A replica with the same server_uuid/server_id as this re"), "server.id in K"),
+        (ended_by("log event entry exceeded max_allowed_packet; Increase m"), "Raise max_allowed"),
+        (ended_by("event read from binlog did not pass crc check"), "damaged or gone"),
+        (ended_by("binlog truncated in the middle of event; consider out"), "damaged or gone"),
+        (ended_by("could not find next log"), "damaged or gone"),
+        (ended_by("Client requested source to start replication from pos"), "default"),
+        (
+            ended_by("Client requested source to start replication from position > file size"),
+            "does not have the stored position",
+        ),
+        (
+            ended_by(
+                "Error: connecting slave requested to start from GTID 0-1-5, which is not in"
+                " the master's binlog"
+            ),
+            "does not have the stored position",
+        ),
+        (
+            ended_by(
+                "Could not find GTID state requested by slave in any binlog files. Probably"
+                " the slave state is too old and required binlog files have been purged."
+            ),
+            "no longer in the binlog",
+        ),
+        (
+            ended_by("Could not find first log file name in binary log index file"),
+            "no longer in the binlog",
+        ),
+        (
+            ended_by("Cannot replicate because the source purged required binary logs. Repli"),
+            "no longer in the binlog",
+        ),
+        (ended_by("words of a later version"), "default"),
     ],
 )
 def test_known_failures_have_their_remedy(said: str, advice: str) -> None:
