@@ -124,11 +124,12 @@ def refuse_other_installations(
 
     Raises:
         CaptureError: Another connector writes to the capture's topics, another installation reads
-            its slot, the connector of its name reads another database, or another server's
-            heartbeats come to its topic.
+            its slot, the slot is of another database or tool, the connector of its name reads
+            another database, or another server's heartbeats come to its topic.
     """
     refuse_other_writers(services.connect.configs(), capture)
     refuse_other_readers(services, capture)
+    _refuse_slot_without_publication(services, capture)
     refuse_other_database(services, capture, wanted)
     _refuse_other_server(services, capture)
 
@@ -175,10 +176,14 @@ def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
         capture: The capture.
 
     Raises:
-        CaptureError: Another program reads the slot, or has just read it.
+        CaptureError: Another program reads the slot, or has just read it; or the slot is for
+            another database of the server, or for another tool.
     """
     kept = services.source(capture.source).capture(capture).kept_log
-    if kept is None or services.connect.connector(capture.connector) is not None:
+    if kept is None:
+        return
+    kept.require_own()
+    if services.connect.connector(capture.connector) is not None:
         return
     # The session of a connector that was deleted just now ends by itself.
     who = wait_while(kept.shown_reader, timeout_s=_SESSION_ENDS_S, poll_s=_POLL_S)
@@ -193,6 +198,37 @@ def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
             f"was read {max(age_s, 0.0):.0f} s ago, since its newest heartbeat is of then",
             f"delete it, and wait until its newest heartbeat is {bound_s:.0f} s old",
         )
+
+
+def _refuse_slot_without_publication(services: Services, capture: CaptureNames) -> None:
+    """Check that the slot of a capture that was never here has the capture's publication.
+
+    Without it, the slot looks as if it could not be read further, and would be dropped and created
+    again. But `onboard` creates the publication first, so such a slot can be another tool's, which
+    does not read at the moment.
+
+    Raises:
+        CaptureError: There is such a slot.
+    """
+    on_source = services.source(capture.source).capture(capture)
+    kept, sent = on_source.kept_log, on_source.sent_tables
+    if kept is None or sent is None or not kept.exists() or sent.exists():
+        return
+    if services.connect.connector(capture.connector) is not None:
+        return
+    if _was_captured_here(services, capture):
+        return
+    drop = on_source.removal(None, last=True)[0]
+    raise CaptureError(
+        f"slot {capture.slot} of source {capture.source} exists, but {sent.title} does not, this"
+        f" Kafka Connect has no connector {capture.connector}, and the state store has never had"
+        " this capture: the slot can be another tool's",
+        remedy="If that slot is not yours, leave it, and set another slot for source"
+        f" {capture.source}. If it is left of an earlier capture, and nothing reads it any more,"
+        f" run on the server: {drop} Then run the command again.",
+        connector=capture.connector,
+        field=f"sources.{capture.source}.slot",
+    )
 
 
 def refuse_other_database(

@@ -378,6 +378,9 @@ class SentTables(Protocol):
     def tables(self) -> list[TableId]:
         """Return the tables in the source's list except Tributary's own; none if no list exists."""
 
+    def exists(self) -> bool:
+        """Whether the source has such a list."""
+
     def drop(self) -> None:
         """Drop the source's list if it exists."""
 
@@ -390,7 +393,17 @@ class KeptLog(Protocol):
         """Kind and name of the object that retains the source's log, for messages."""
 
     def exists(self) -> bool:
-        """Whether the source's server has an object that retains the log for the capture."""
+        """Whether the source's server has an object that retains the log for the capture.
+
+        An object of the same name for another database or another tool does not count.
+        """
+
+    def require_own(self) -> None:
+        """Check that the name belongs to no object for another database or another tool.
+
+        Raises:
+            CaptureError: There is such an object.
+        """
 
     def create(self) -> bool:
         """Make the source retain the log from now on; return False if it already retained the log.
@@ -400,7 +413,10 @@ class KeptLog(Protocol):
         """
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Wait until no session reads the retained log, then drop it; return whether it existed."""
+        """Wait until no session reads the retained log, then drop it; return whether it existed.
+
+        An object of the same name for another database or another tool stays.
+        """
 
     def reader(self) -> int | None:
         """Return the id of the source's session that reads the log; None if no session reads it."""

@@ -461,8 +461,15 @@ def test_slots_are_created_watched_and_dropped(database: Database, source: Postg
         f"SELECT pg_create_logical_replication_slot('{slot}', 'test_decoding')",
         database=database.name,
     )
+    foreign = capture_of(source, slot=slot).kept_log
     with pytest.raises(CaptureError, match="test_decoding"):
-        capture_of(source, slot=slot).kept_log.create()
+        foreign.create()
+    with pytest.raises(CaptureError, match="test_decoding"):
+        capture_of(source, slot=slot).planned([])
+    assert not foreign.exists()
+    assert not foreign.drop()
+    with pytest.raises(CaptureError, match="test_decoding"):
+        foreign.require_own()
 
 
 def test_a_database_that_does_not_know_its_encoding_is_refused_by_name(database: Database) -> None:

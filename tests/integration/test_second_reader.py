@@ -19,6 +19,7 @@ from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.person import Person, created
 from tests.integration.rigs.person import early as early
 from tests.integration.rigs.person import person as person
+from tests.integration.rigs.postgres import own_database
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop
 from tests.integration.rigs.shop import shop as shop
@@ -77,6 +78,59 @@ def test_the_slot_of_another_installation_is_left_as_it_says(early: Person) -> N
     early.configure()
     early.done("onboard", "--no-bootstrap", orders)
     early.done("offboard", orders)
+
+
+def test_a_slot_of_another_database_of_the_server_is_left_as_it_says(early: Person) -> None:
+    """Nothing reads it for a moment, and its heartbeats are in the other database."""
+    shop = early.shop
+    (orders,) = created(shop, "orders")
+    source = shop.database.document(shop.folder)["sources"][shop.database.name]
+    with own_database(shop.database.stack) as prod:
+        slot = f"{prod.name}_slot"
+        prod.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+        early.configure(sources={shop.database.name: {**source, "slot": slot}})
+        before = slots(shop, slot)
+        told = early.refused("onboard", "--no-bootstrap", orders)
+        assert f"exists for plugin pgoutput and database {prod.name}, not for" in told.messages
+        assert told.remedy.startswith("If that slot is not yours, leave it")
+        assert slots(shop, slot) == before
+        assert f"slot {slot}" not in str(early.run("check").documents), "it is not ours to drop"
+
+        own = {"slot": "own_{tier}", "publication": "own_{tier}", "topic_prefix": "own_{tier}"}
+        early.configure(sources={shop.database.name: {**source, **own}})
+        early.done("onboard", "--no-bootstrap", orders)
+        early.done("offboard", orders)
+        assert slots(shop, slot) == before
+
+
+@pytest.mark.parametrize(
+    ("plugin", "said"), [("test_decoding", "exists for plugin test"), ("pgoutput", "exists, but")]
+)
+def test_an_idle_slot_of_another_tool_is_left_as_it_says(
+    early: Person, plugin: str, said: str
+) -> None:
+    shop = early.shop
+    (orders,) = created(shop, "orders")
+    slot = shop.services.capture(shop.table("orders")).slot or ""
+    shop.database.execute(f"SELECT pg_create_logical_replication_slot('{slot}', '{plugin}')")
+    before = slots(shop, slot)
+    told = early.refused("onboard", "--no-bootstrap", orders)
+    assert f"slot {slot} of source {shop.database.name} {said}" in told.messages
+    assert told.remedy.startswith("If that slot is not yours, leave it")
+    assert slots(shop, slot) == before
+
+    shop.database.execute(told.remedy.partition("run on the server: ")[2].partition(";")[0])
+    assert slots(shop, slot) == []
+    early.done("onboard", "--no-bootstrap", orders)
+    early.done("offboard", orders)
+
+
+def slots(shop: Shop, name: str) -> list[tuple[object, ...]]:
+    """What the server has of a slot: another one of this name begins elsewhere."""
+    return shop.database.rows(
+        "SELECT plugin, database, restart_lsn, confirmed_flush_lsn"
+        f" FROM pg_replication_slots WHERE slot_name = '{name}'"
+    )
 
 
 def test_a_slot_that_a_killed_command_has_left_is_named(early: Person) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 import psycopg
@@ -17,6 +18,8 @@ from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.slot import SlotHealth
 from cdc.sources.source_facts import SourceTable
 from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
 
 PLUGIN = "pgoutput"
 DETAILED = 150000
@@ -73,11 +76,16 @@ WHERE p.pubname = %s ORDER BY 1
 _SLOT = """
 SELECT active, wal_status, confirmed_flush_lsn::text, restart_lsn::text,
        pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), restart_lsn)::int8,
-       safe_wal_size, plugin::text, database::text, pg_catalog.current_database()::text,
-       pg_catalog.pg_current_wal_insert_lsn()::text,
+       safe_wal_size, pg_catalog.pg_current_wal_insert_lsn()::text,
        -- a column since version 17
        pg_catalog.to_jsonb(slots) ->> 'invalidation_reason'
-FROM pg_catalog.pg_replication_slots slots WHERE slot_name = %s
+FROM pg_catalog.pg_replication_slots slots
+WHERE slot_name = %s AND plugin = 'pgoutput' AND database = pg_catalog.current_database()
+"""
+# The names of slots are unique on a server, not in a database, and all kinds of slots share them.
+_SLOT_OWNER = """
+SELECT plugin::text, database::text, pg_catalog.current_database()::text
+FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
 """
 
 TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int"
@@ -232,7 +240,7 @@ def dropping(publication: str, slot: str) -> list[str]:
     return [
         f"{statement.as_string(None)};"
         for statement in (
-            sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(slot)),
+            _drop_slot_statement(slot),
             _drop_statement(publication),
         )
     ]
@@ -247,6 +255,10 @@ def published(session: Session, publication: str, source: str) -> list[TableId]:
 def drop(session: Session, publication: str) -> None:
     """Drop the publication if it exists."""
     session.execute(_drop_statement(publication))
+
+
+def _drop_slot_statement(slot: str) -> sql.Composed:
+    return sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(slot))
 
 
 def _drop_statement(publication: str) -> sql.Composed:
@@ -334,6 +346,33 @@ def audit_table(session: Session, publication: str, table: SourceTable) -> list[
     return findings
 
 
+def foreign_slot(session: Session, slot: str, source: str) -> CaptureError | None:
+    """Return an error if a slot of this name is for another plugin or database; None otherwise.
+
+    Such a slot belongs to another installation, for example for the staging database of the same
+    server, or to another tool. To drop it would lose that one's changes.
+    """
+    row = session.execute(_SLOT_OWNER, (slot,)).fetchone()
+    if row is None:
+        return None
+    plugin, database, ours = row
+    if (plugin, database) == (PLUGIN, ours):
+        return None
+    whose = f"plugin {plugin} and database {database}"
+    if database is None:
+        whose = "physical replication"
+    return CaptureError(
+        f"slot {slot} of source {source} exists for {whose}, not for plugin {PLUGIN} and database"
+        f" {ours}",
+        remedy="If that slot is not yours, leave it, and give this installation names of its own:"
+        f" set other slot, publication and topic_prefix for source {source}, or name the source"
+        " otherwise. If an earlier setting of yours has left it, and nothing reads it any more, run"
+        f" on the server: {_drop_slot_statement(slot).as_string(None)}; Then run the command"
+        " again.",
+        slot=slot,
+    )
+
+
 def ensure_slot(session: Session, slot: str, source: str) -> bool:
     """Create the slot if it is missing; return whether it was created.
 
@@ -341,16 +380,9 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
         CaptureError: A slot of this name exists for another plugin or database. Or the creation
             waited too long for the end of transactions that were already open.
     """
-    row = session.execute(_SLOT, (slot,)).fetchone()
-    if row is not None:
-        plugin, database, ours = row[6:9]
-        if (plugin, database) != (PLUGIN, ours):
-            raise CaptureError(
-                f"slot {slot} of source {source} exists for plugin {plugin} and database "
-                f"{database}, not for {PLUGIN} and {ours}",
-                remedy="Choose another slot name in the source's configuration.",
-                slot=slot,
-            )
+    if (foreign := foreign_slot(session, slot, source)) is not None:
+        raise foreign
+    if session.execute(_SLOT, (slot,)).fetchone() is not None:
         return False
     try:
         session.execute("SELECT pg_create_logical_replication_slot(%s, %s)", (slot, PLUGIN))
@@ -366,7 +398,7 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
 
 
 def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> SlotHealth | None:
-    """Return the slot's current health; None without a slot.
+    """Return the slot's current health; None without a slot, or if it is a `foreign_slot`.
 
     Args:
         session: A session on the primary.
@@ -385,19 +417,25 @@ def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> Slot
         restart_lsn=Lsn.parse(restart) if restart else None,
         retained_bytes=retained,
         safe_wal_size=safe,
-        end=Lsn.parse(row[9]),
+        end=Lsn.parse(row[6]),
         current=current,
-        invalidation_reason=row[10],
+        invalidation_reason=row[7],
     )
 
 
 def drop_slot(session: Session, slot: str, source: str, timeout_s: float) -> bool:
     """Wait until no connection reads the slot, then drop it; return whether it was dropped.
 
+    A slot for another plugin or database stays, and is named in a warning.
+
     Raises:
         CaptureError: The slot was still in use at the end of the wait.
     """
     dropped = False
+    if (foreign := foreign_slot(session, slot, source)) is not None:
+        # No error: what else there is of the capture can be removed.
+        _log.warning("%s, so it is left. %s", foreign.message, foreign.remedy)
+        return False
 
     def in_use() -> psycopg.errors.ObjectInUse | None:
         nonlocal dropped

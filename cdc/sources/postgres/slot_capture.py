@@ -99,8 +99,19 @@ class Slot:
         self.title = f"slot {name}"
 
     def exists(self) -> bool:
-        """Whether the slot exists."""
+        """Whether the slot exists, for this database and Debezium's plugin."""
         return self.health() is not None
+
+    def require_own(self) -> None:
+        """Check that no slot of this name is for another plugin or database.
+
+        Raises:
+            CaptureError: There is such a slot.
+        """
+        with self._connections.open("admin") as session:
+            source = self._connections.source
+            if (foreign := publication.foreign_slot(session, self._name, source)) is not None:
+                raise foreign
 
     def create(self) -> bool:
         """Create the logical slot if it is missing; return whether it was created."""
@@ -188,7 +199,12 @@ class PostgresCapture:
             publication.prepare(session, name, users, append=self._names.append)
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
-        """Return the statements that would capture these tables of PostgreSQL; none is executed."""
+        """Return the statements that would capture these tables of PostgreSQL; none is executed.
+
+        Raises:
+            CaptureError: The slot's name belongs to another database or another tool.
+        """
+        self.kept_log.require_own()
         names, users = self._names, self._connections.config.credentials
         with self._connections.open("admin") as session:
             return publication.planned(

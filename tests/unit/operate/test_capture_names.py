@@ -165,6 +165,9 @@ class Slot:
         self._reader, self._beat_age_s = reader, beat_age_s
         self.there = True
 
+    def require_own(self) -> None:
+        pass
+
     def shown_reader(self) -> str | None:
         return self._reader
 
@@ -183,7 +186,7 @@ def at(
     made = services(folder)
     connect = SimpleNamespace(connector=lambda name: {} if name in connectors else None)
     monkeypatch.setattr(Services, "connect", connect)
-    on_source = SimpleNamespace(kept_log=slot)
+    on_source = SimpleNamespace(kept_log=slot, sent_tables=None)
     monkeypatch.setattr(made, "source", lambda _: SimpleNamespace(capture=lambda _: on_source))
     return made
 
@@ -252,6 +255,62 @@ def test_a_slot_is_the_connectors_that_is_here(
     made.close()
 
 
+class Foreign(Slot):
+    """A slot of the same name for another database of the server."""
+
+    def require_own(self) -> None:
+        raise CaptureError("it is of another database", remedy="Leave it.")
+
+
+def test_a_slot_of_another_database_is_refused_though_a_connector_of_its_name_is_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = services(tmp_path).capture(NEW)
+    made = at(monkeypatch, tmp_path, Foreign(), names.connector)
+    with pytest.raises(CaptureError, match="of another database"):
+        refuse_other_readers(made, names)
+    made.close()
+
+
+def on_source(
+    monkeypatch: pytest.MonkeyPatch, made: Services, slot: Slot, publication: SimpleNamespace
+) -> None:
+    """Let the source have a slot and a publication, and Kafka Connect no connector."""
+    found = SimpleNamespace(
+        kept_log=slot, sent_tables=publication, removal=lambda *_, **__: ["SELECT drop_it();"]
+    )
+    monkeypatch.setattr(made, "source", lambda _: SimpleNamespace(capture=lambda _: found))
+    connect = SimpleNamespace(connector=lambda _: None, configs=dict)
+    monkeypatch.setattr(Services, "connect", connect)
+    monkeypatch.setattr("operate.capture_names._refuse_other_server", lambda *_: None)
+
+
+def publication(*tables: TableId, there: bool = True) -> SimpleNamespace:
+    return SimpleNamespace(title="publication p", exists=lambda: there, tables=lambda: [*tables])
+
+
+def test_a_slot_without_our_publication_is_not_dropped_by_who_never_had_the_capture(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It would look as if it could not be read further. `onboard` makes the publication first."""
+    slot = Slot()
+    made = at(monkeypatch, tmp_path, slot)
+    names = made.capture(NEW)
+    on_source(monkeypatch, made, slot, publication(there=True))
+    refuse_other_installations(made, names, {})
+    on_source(monkeypatch, made, slot, publication(there=False))
+    with pytest.raises(CaptureError, match="but publication p does not") as refused:
+        refuse_other_installations(made, names, {})
+    assert "run on the server: SELECT drop_it();" in refused.value.remedy
+
+    monkeypatch.setattr(Services, "connect", running())
+    refuse_other_installations(made, names, {})
+    on_source(monkeypatch, made, slot, publication(there=False))
+    register(made, KNOWN)
+    refuse_other_installations(made, names, {})
+    made.close()
+
+
 class Topics:
     """The heartbeats that are in Kafka, of which the newest is of a server and so many seconds."""
 
@@ -278,7 +337,7 @@ def test_topics_to_which_another_environment_writes_are_left_alone(
     monkeypatch.setattr(Services, "schemas", None)
     connect = SimpleNamespace(connector=lambda _: None, configs=dict)
     monkeypatch.setattr(Services, "connect", connect)
-    on_source = SimpleNamespace(kept_log=Slot())
+    on_source = SimpleNamespace(kept_log=Slot(), sent_tables=None)
     here = ServerIdentity("staging", 1, in_recovery=False)
     source = SimpleNamespace(capture=lambda _: on_source, identity=lambda: here)
     monkeypatch.setattr(made, "source", lambda _: source)

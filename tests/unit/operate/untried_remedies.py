@@ -151,7 +151,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Read a later state; or give the table's own folder",
         "Read a later state. readers_keep says",
         "Add ssl",
-        "Choose another slot name",
         "Convert it: openssl",
         "Correct columns.include",
         "Correct {}; `tributary config schema`",
