@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cdc.capture.captured_tables import captures_of, listed
 from cdc.capture.onboarded_names import require_same_names
 from cdc.config.tables import configured_tier
 from cdc.debezium import (
@@ -124,12 +125,14 @@ def refuse_other_installations(
 
     Raises:
         CaptureError: Another connector writes to the capture's topics, another installation reads
-            its slot, the slot is of another database or tool, the connector of its name reads
-            another database, or another server's heartbeats come to its topic.
+            its slot, the slot is of another database or tool, another installation can have its
+            publication, the connector of its name reads another database, or another server's
+            heartbeats come to its topic.
     """
     refuse_other_writers(services.connect.configs(), capture)
     refuse_other_readers(services, capture)
     _refuse_slot_without_publication(services, capture)
+    _refuse_other_publication(services, capture)
     refuse_other_database(services, capture, wanted)
     _refuse_other_server(services, capture)
 
@@ -157,7 +160,8 @@ def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: Capt
                 " a second time",
                 remedy=f"If connector {name} is left from an earlier name of this capture, delete"
                 " it in Kafka Connect, and drop its slot and publication on the source. Otherwise"
-                f" set another topic_prefix for source {capture.source}.",
+                " give this installation names of its own: set other slot, publication and"
+                f" topic_prefix for source {capture.source}, or name the source otherwise.",
                 connector=name,
                 field=f"sources.{capture.source}.topic_prefix",
             )
@@ -228,6 +232,47 @@ def _refuse_slot_without_publication(services: Services, capture: CaptureNames) 
         f" run on the server: {drop} Then run the command again.",
         connector=capture.connector,
         field=f"sources.{capture.source}.slot",
+    )
+
+
+def _refuse_other_publication(services: Services, capture: CaptureNames) -> None:
+    """Check that no other installation captures by the publication of a capture new to this one.
+
+    With a slot of its own, another installation shows only in the publication. Each would add its
+    tables to it, and would take them out again, also those that the other one needs. Its last
+    `offboard` would drop the publication.
+
+    A publication that somebody has made for this installation beforehand has tables, too. But then
+    either the slot is there as well, or there is no slot that could send the publication.
+
+    Raises:
+        CaptureError: The publication has tables, the slot does not exist, and another slot does.
+    """
+    on_source = services.source(capture.source).capture(capture)
+    kept, sent = on_source.kept_log, on_source.sent_tables
+    if kept is None or sent is None or kept.exists() or not (tables := sent.tables()):
+        return
+    if services.connect.connector(capture.connector) is not None:
+        return
+    if _was_captured_here(services, capture):
+        return
+    records = (*services.store.tables(), *services.store.builds())
+    ours = {one.names.slot for one in captures_of(services.config, records)}
+    others = [slot for slot in kept.others() if slot not in ours]
+    if not others:
+        return
+    drop = on_source.removal(None, last=True)[-1]
+    raise CaptureError(
+        f"{sent.title} of source {capture.source} already has {listed(tables)}, slot {capture.slot}"
+        f" does not exist, and slot {listed(others)} can be that of another installation, which"
+        " captures by the same publication",
+        remedy="If that publication is not yours, leave it, and give this installation names of its"
+        f" own: set other slot, publication and topic_prefix for source {capture.source}, or name"
+        " the source otherwise. If it was made for this installation, make the slot as well, by the"
+        " statement that `tributary onboard --dry-run` prints. If nothing needs it any more, run on"
+        f" the source: {drop} Then run the command again.",
+        connector=capture.connector,
+        field=f"sources.{capture.source}.publication",
     )
 
 
@@ -313,7 +358,7 @@ def _was_captured_here(services: Services, capture: CaptureNames) -> bool:
     """Whether this installation has had this capture, so that a fresh heartbeat can be its own."""
     there = (capture.source, capture.tier)
     return (
-        # `onboard` leaves this look before it creates the connector.
+        # `onboard` leaves this look before it creates the publication.
         KeptTypeLooks(services.store).of(capture.connector) is not None
         or any((one.table.source, one.tier) == there for one in services.store.tables())
     )

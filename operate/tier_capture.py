@@ -152,6 +152,8 @@ def prepare(services: Services, group: Group) -> None:
     services.kafka.ensure_topics(settings, services.progress)
     crash("onboard.after_topic")
     heal_log(services, group, source)
+    # After an interruption, this look shows that the publication is this installation's own.
+    TypeLooks(services.store, services.kafka).follow(capture, source)
     on_source.prepare()
     reconnect(services, capture)
     _require_known(services, capture, source, group.tables)
@@ -162,7 +164,6 @@ def prepare(services: Services, group: Group) -> None:
         on_source.kept_log.create()
     looks = _looks(source, group)
     upto = source.write_marker().position if looks else None
-    TypeLooks(services.store, services.kafka).follow(capture, source)
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
     _configure(services, capture, wanted, group.tables)
     services.connect.wake(capture.connector)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import LogPosition
+from cdc.sources.capture_parts import KeptLog, SentTables
 from cdc.sources.key_ranges import KeyRanges
 from cdc.sources.missed_changes import MissedChanges
 from cdc.sources.named_types import TypeReader
 from cdc.sources.partition_files import PartitionFiles
-from cdc.sources.sent_table import SentTable
 from cdc.sources.source_facts import (
     Check,
     KeyRange,
@@ -352,80 +352,6 @@ class SnapshotReader(KeyRanges, Protocol):
         server, and `SourceError` with the column's name for a value that the lake's type cannot
         represent. The result is None if the message is about another failure.
         """
-
-
-class SentTables(Protocol):
-    """The source's list of the tables whose changes its server sends to one capture."""
-
-    @property
-    def title(self) -> str:
-        """Kind and name of the source's list of captured tables, for messages."""
-
-    def add(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Add the tables that the source's list lacks; return the added tables."""
-
-    def remove(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove the given tables that the source's list contains; return the removed tables."""
-
-    def remove_renamed(
-        self, known: Collection[Fingerprint], keep: Collection[TableId]
-    ) -> list[TableId]:
-        """Remove the tables of these fingerprints unless their present names are in ``keep``."""
-
-    def added(self) -> Mapping[TableId, SentTable]:
-        """Return the tables that were added one by one, each with the statement that removes it."""
-
-    def tables(self) -> list[TableId]:
-        """Return the tables in the source's list except Tributary's own; none if no list exists."""
-
-    def exists(self) -> bool:
-        """Whether the source has such a list."""
-
-    def drop(self) -> None:
-        """Drop the source's list if it exists."""
-
-
-class KeptLog(Protocol):
-    """The part of a source's log that the server retains until one capture has read it."""
-
-    @property
-    def title(self) -> str:
-        """Kind and name of the object that retains the source's log, for messages."""
-
-    def exists(self) -> bool:
-        """Whether the source's server has an object that retains the log for the capture.
-
-        An object of the same name for another database or another tool does not count.
-        """
-
-    def require_own(self) -> None:
-        """Check that the name belongs to no object for another database or another tool.
-
-        Raises:
-            CaptureError: There is such an object.
-        """
-
-    def create(self) -> bool:
-        """Make the source retain the log from now on; return False if it already retained the log.
-
-        Raises:
-            CaptureError: The name belongs to an object with another purpose.
-        """
-
-    def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Wait until no session reads the retained log, then drop it; return whether it existed.
-
-        An object of the same name for another database or another tool stays.
-        """
-
-    def reader(self) -> int | None:
-        """Return the id of the source's session that reads the log; None if no session reads it."""
-
-    def shown_reader(self) -> str | None:
-        """Describe the session that reads the log: program, machine, id; None if none reads it."""
-
-    def beat_age_s(self) -> float | None:
-        """Return the age in seconds of the newest heartbeat of the log's connector, or None."""
 
 
 class SourceCapture(Protocol):

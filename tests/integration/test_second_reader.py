@@ -125,6 +125,37 @@ def test_an_idle_slot_of_another_tool_is_left_as_it_says(
     early.done("offboard", orders)
 
 
+def test_the_publication_of_another_installation_is_left_as_it_says(early: Person) -> None:
+    """The last table that it offboards would drop the publication that the other one needs."""
+    shop = early.shop
+    (orders,) = created(shop, "orders")
+    names = shop.services.capture(shop.table("orders"))
+    there = shop.services.source(names.source).capture(names)
+    there.prepare()
+    there.sent_tables.add([shop.table("orders")])
+    there.kept_log.create()
+    second = {"url": f"sqlite:///{shop.folder}/second.db"}
+    source = shop.database.document(shop.folder)["sources"][names.source]
+    own = {"slot": "own_{tier}", "topic_prefix": "own_{tier}"}
+    early.configure(sources={names.source: {**source, **own}}, state=second)
+    told = early.refused("onboard", "--no-bootstrap", orders)
+    assert f"publication {names.publication} of source {names.source} already has" in told.messages
+    assert f"slot {names.slot} " in told.messages
+    assert told.remedy.startswith("If that publication is not yours, leave it")
+    own["publication"] = "own_{tier}"
+    early.configure(sources={names.source: {**source, **own}}, state=second)
+    early.done("onboard", "--no-bootstrap", orders)
+    early.done("offboard", orders)
+    assert there.sent_tables.tables() == [shop.table("orders")]
+
+    # Without a slot nothing reads it: it was made for this installation beforehand.
+    there.kept_log.drop()
+    early.configure()
+    early.done("onboard", "--no-bootstrap", orders)
+    early.done("offboard", orders)
+    assert not there.sent_tables.exists()
+
+
 def slots(shop: Shop, name: str) -> list[tuple[object, ...]]:
     """What the server has of a slot: another one of this name begins elsewhere."""
     return shop.database.rows(

@@ -47,7 +47,7 @@ def obstacle(session: Session, admin: str) -> tuple[str, str] | None:
     publications = _covering(session)
     if not publications:
         return None
-    slots = [name for (name,) in session.execute(_SLOTS, (PLUGIN,)).fetchall()]
+    slots = sending_slots(session)
     if not slots:
         return None
     statements = "; ".join(" ".join(table.split()) for table in OWN_TABLES)
@@ -61,6 +61,11 @@ def obstacle(session: Session, admin: str) -> tuple[str, str] | None:
         " PostgreSQL server subscribes (but for example another connector of Debezium), run them on"
         " the primary only.",
     )
+
+
+def sending_slots(session: Session) -> list[str]:
+    """Return the names of the database's slots that can send publications."""
+    return [name for (name,) in session.execute(_SLOTS, (PLUGIN,)).fetchall()]
 
 
 def check(session: Session, admin: str) -> list[Check]:

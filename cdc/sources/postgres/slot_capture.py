@@ -30,7 +30,7 @@ _SLOT_TIMEOUT_S = 120.0
 
 
 class PublishedTables:
-    """The tables of a publication, as a `cdc.sources.base.SentTables`.
+    """The tables of a publication, as a `cdc.sources.capture_parts.SentTables`.
 
     Args:
         connections: Opens sessions.
@@ -86,7 +86,7 @@ class PublishedTables:
 
 
 class Slot:
-    """The log that a replication slot retains, as a `cdc.sources.base.KeptLog`.
+    """The log that a replication slot retains, as a `cdc.sources.capture_parts.KeptLog`.
 
     Args:
         connections: Opens sessions.
@@ -112,6 +112,11 @@ class Slot:
             source = self._connections.source
             if (foreign := publication.foreign_slot(session, self._name, source)) is not None:
                 raise foreign
+
+    def others(self) -> list[str]:
+        """Return the names of the database's other slots that can send publications."""
+        with self._connections.open("admin") as session:
+            return [one for one in other_publications.sending_slots(session) if one != self._name]
 
     def create(self) -> bool:
         """Create the logical slot if it is missing; return whether it was created."""

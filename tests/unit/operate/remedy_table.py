@@ -342,6 +342,9 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}second_reader.py::test_an_idle_slot_of_another_tool_is_left_as_it_says": (
         "If that slot is not yours, leave it, and set another slot",
     ),
+    f"{_TESTS}second_reader.py::test_the_publication_of_another_installation_is_left_as_it_says": (
+        "If that publication is not yours, leave it, and give this installation names",
+    ),
     f"{_TESTS}second_reader.py::test_a_slot_that_a_killed_command_has_left_is_named": (
         "If another installation uses the slot, or if the state store has lost tables, leave",
     ),

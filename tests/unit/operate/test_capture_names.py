@@ -164,6 +164,10 @@ class Slot:
     def __init__(self, reader: str | None = None, beat_age_s: float | None = None) -> None:
         self._reader, self._beat_age_s = reader, beat_age_s
         self.there = True
+        self.other_slots: list[str] = []
+
+    def others(self) -> list[str]:
+        return self.other_slots
 
     def require_own(self) -> None:
         pass
@@ -307,6 +311,43 @@ def test_a_slot_without_our_publication_is_not_dropped_by_who_never_had_the_capt
     refuse_other_installations(made, names, {})
     on_source(monkeypatch, made, slot, publication(there=False))
     register(made, KNOWN)
+    refuse_other_installations(made, names, {})
+    made.close()
+
+
+def test_the_publication_of_another_installation_is_not_shared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It has a slot of its own. The last `offboard` here would drop the publication."""
+    slot = Slot()
+    slot.there, slot.other_slots = False, ["theirs"]
+    made = at(monkeypatch, tmp_path, slot)
+    names = made.capture(NEW)
+    on_source(monkeypatch, made, slot, publication(KNOWN))
+    with pytest.raises(CaptureError, match=r"already has shop:public\.known, slot .* theirs") as no:
+        refuse_other_installations(made, names, {})
+    assert "set other slot, publication and topic_prefix for source shop" in no.value.remedy
+    assert no.value.context["field"] == "sources.shop.publication"
+    assert "run on the source: SELECT drop_it();" in no.value.remedy
+    made.close()
+
+
+@pytest.mark.parametrize("case", ["empty", "no reader", "slot", "connector", "own tier", "begun"])
+def test_a_publication_that_is_this_installations_has_tables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case: str
+) -> None:
+    slot = Slot()
+    slot.there, slot.other_slots = case == "slot", [] if case == "no reader" else ["theirs"]
+    made = at(monkeypatch, tmp_path, slot)
+    names, tables = made.capture(NEW), () if case == "empty" else (KNOWN,)
+    on_source(monkeypatch, made, slot, publication(*tables))
+    if case == "connector":
+        monkeypatch.setattr(Services, "connect", running())
+    elif case == "own tier":
+        slow = captured_by(replace(names, tier="slow", slot="theirs"), KNOWN)
+        made.store.put(table_record(KNOWN, State.INCREMENTAL, tier="slow", capture=slow.capture))
+    elif case == "begun":  # an `onboard` was killed before it had made the slot
+        KeptTypeLooks(made.store).move(names.connector, None, TypeLook("", {}))
     refuse_other_installations(made, names, {})
     made.close()
 
