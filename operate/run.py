@@ -41,6 +41,7 @@ from operate.exit_codes import ExitCode, exit_code
 from operate.forgotten_tables import forgotten_tables
 from operate.give_up import give_up, over_limits
 from operate.readers import keep_looks, readers
+from operate.signals import handle_ends, leave_terminal
 from operate.table_outcome import abandoned
 from operate.targets import shortfalls_now
 from operate.unused_slots import unused_slots
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _INTERRUPT_S = 60.0
 _CANCEL_S = 1.0
+_SLOTS_EVERY_S = 3600.0
 _FOLLOWED = frozenset({State.INCREMENTAL, State.RETIRED})
 
 
@@ -112,7 +114,7 @@ class Runs:
         self._made = services.published_settings
         self._failed: set[TableId] = set()
         self._unattended = Unattended(services, records)
-        self._slots_seen = False
+        self._slots_next = 0.0
         self.silences: list[Silence] = []
         """The captures that sent no changes, as of the last check."""
         self.forgotten: list[Forgotten] = []
@@ -231,8 +233,9 @@ class Runs:
     ) -> None:
         """Repeat the command's run until a signal arrives or the process must be started again.
 
-        The signals are SIGINT and SIGTERM. A signal gives the current run 20 seconds to finish, and
-        then interrupts it. The next command continues from the last commit.
+        The signals are SIGINT, SIGTERM and SIGHUP (see `handle_ends`). A signal gives the current
+        run 20 seconds to finish, and then interrupts it. The next command continues from the last
+        commit.
 
         A second thread resyncs the tables that need a resync, if their settings request automatic
         resyncs. A signal interrupts a resync within a minute, and the next command continues it.
@@ -245,12 +248,13 @@ class Runs:
             daemon=True,
         )
 
-        def on_signal(_signal: int, _frame: FrameType | None) -> None:
+        def on_signal(number: int, _frame: FrameType | None) -> None:
+            leave_terminal(number)
             if not stop.is_set():
                 ending.append(end_soon())
             stop.set()
 
-        former = {kind: signal.signal(kind, on_signal) for kind in (signal.SIGINT, signal.SIGTERM)}
+        former = handle_ends(on_signal)
         copying.start()
         try:
             run_continuously(
@@ -327,10 +331,10 @@ class Runs:
                 self.given_up.append(lost)
 
     def _look_at_unused_slots(self) -> None:
-        """Warn of slots that no table needs, once per process: they are left of former commands."""
-        if self._slots_seen:
+        """Warn at most hourly of slots that no table needs: other commands have left them."""
+        if time.monotonic() < self._slots_next:
             return
-        self._slots_seen = True
+        self._slots_next = time.monotonic() + _SLOTS_EVERY_S
         for source in self._services.config.sources:
             try:
                 for slot in unused_slots(self._services, source):

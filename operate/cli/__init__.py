@@ -28,6 +28,7 @@ from operate.cli import (
     tables,
 )
 from operate.cli.options import Commands
+from operate.signals import handle_ends, leave_terminal
 
 app = typer.Typer(
     name="tributary",
@@ -80,10 +81,10 @@ def root(
 
 def main() -> None:
     """Run the command line."""
-    # Without a handler, SIGTERM would end the process at once. Its leases would then block other
-    # processes until they expire, and the demo's servers would keep running.
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)
+    # Without a handler, SIGTERM or SIGHUP would end the process at once. Its leases would then
+    # block other processes until they expire, a first `onboard` would leave its slot, and the
+    # demo's servers would keep running.
+    handle_ends(_stop)
     app(prog_name="tributary")
 
 
@@ -93,6 +94,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     If the command still waits for Spark then, a timer kills Spark's JVM after a grace period, which
     ends the wait.
     """
+    leave_terminal(number)
     end_soon()
     if number == signal.SIGINT:
         raise KeyboardInterrupt

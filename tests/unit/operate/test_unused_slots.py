@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -122,7 +123,9 @@ def test_a_signal_removes_nothing_that_a_table_needs(
 
 
 def test_a_slot_that_no_table_needs_is_named(
-    services: Services, place: Place, caplog: pytest.LogCaptureFixture
+    services: Services,
+    place: Place,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     names = services.capture(TABLE)
     slot = names.slot or ""
@@ -140,7 +143,12 @@ def test_a_slot_that_no_table_needs_is_named(
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             runs._look_at_unused_slots()
-    assert caplog.text.count(found.message) == 1
+        assert caplog.text.count(found.message) == 1
+        now = time.monotonic()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(time, "monotonic", lambda: now + 3601)
+            runs._look_at_unused_slots()
+    assert caplog.text.count(found.message) == 2, "a process that runs for days finds later ones"
 
     with Leases(services.store, owner="another").hold(names.resource):
         assert [*unused_slots(services, "shop")] == [], "a command makes or removes it now"

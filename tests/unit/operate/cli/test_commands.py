@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,8 +19,6 @@ from typer.testing import CliRunner
 from cdc.config import Config, PostgresSourceConfig, load, parse
 from cdc.config.secrets import SecretRef
 from cdc.errors import KafkaError, LostHistoryError, SchemaChangeError, StateError
-from cdc.store.lease import Lease
-from cdc.store.state_store import Store
 from cdc.store.table_state import State
 from operate.cli import app
 from operate.cli.options import (
@@ -250,35 +247,6 @@ def test_logs_go_to_stderr_by_level_and_without_secrets(
     assert "WARNING cdc.some: warning ***" in shown[0]
     assert "canary" not in "".join(shown.values())
     configure_logging(0)
-
-
-def test_sigterm_gives_up_what_is_held(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/state.db"
-    script = f"""
-import time
-from cdc.store.lease import Leases
-from cdc.store.state_store import Store
-from operate.cli import app, main
-from schemas.table import TableId
-
-@app.command()
-def hold() -> None:
-    with Leases(Store({url!r})).hold(TableId("a", "b", "c")):
-        print("held", flush=True)
-        time.sleep(60)
-
-main()
-"""
-    with subprocess.Popen(
-        [sys.executable, "-c", script, "hold"], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        process.terminate()
-    assert process.returncode == 128 + signal.SIGTERM
-    store = Store(url)
-    assert Lease(store, TableId("a", "b", "c"), "heir").acquire() == 2
-    store.close()
 
 
 def test_init_writes_a_configuration_that_loads(runner: CliRunner, tmp_path: Path) -> None:
