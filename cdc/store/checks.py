@@ -133,14 +133,19 @@ class Checks:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def all(self) -> dict[TableId, dict[str, CheckRecord]]:
+    def all(self, only: TableId | None = None) -> dict[TableId, dict[str, CheckRecord]]:
         """Return the newest results of all checks by table and name, in one statement.
+
+        Args:
+            only: The only table to return; None for all tables.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not a result.
         """
+        query = sa.select(check_rows)
+        query = query if only is None else query.where(of_table(check_rows, only))
         with self._store.transaction() as connection:
-            rows = connection.execute(sa.select(check_rows)).all()
+            rows = connection.execute(query).all()
         found: dict[TableId, dict[str, CheckRecord]] = {}
         for row in rows:
             table = TableId(row.source, row.schema_name, row.table_name)

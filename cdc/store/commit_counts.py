@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from cdc.store.tables import MYSQL, commit_count_rows, named
+from cdc.store.tables import MYSQL, commit_count_rows, named, of_table
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -35,12 +35,19 @@ def add_commits(connection: Connection, table: TableId, commits: int) -> None:
     connection.execute(new.on_conflict_do_update(index_elements=list(rows.primary_key), set_=more))
 
 
-def commit_counts(store: Store) -> dict[TableId, int]:
+def commit_counts(store: Store, table: TableId | None = None) -> dict[TableId, int]:
     """Return the number of commits of each table's runs, in one statement.
+
+    Args:
+        store: The state store.
+        table: The only table to return; None for all tables.
 
     Raises:
         StateError: The state store cannot be used.
     """
+    query = sa.select(commit_count_rows)
+    if table is not None:
+        query = query.where(of_table(commit_count_rows, table))
     with store.transaction() as connection:
-        found = connection.execute(sa.select(commit_count_rows)).all()
+        found = connection.execute(query).all()
     return {TableId(row.source, row.schema_name, row.table_name): row.commits for row in found}

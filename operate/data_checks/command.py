@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from cdc.run import RunContext
     from cdc.store.table_state import TableRecord
     from operate.context import Services
+    from operate.status import TableStatus
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
@@ -80,7 +82,7 @@ def known_checks(
         ConfigError: A table's settings cannot work.
         StateError: The state store cannot be used.
     """
-    store = services.store
+    wanted, store = set(tables), services.store
     results, commits, now = Checks(store).all(), commit_counts(store), store.now()
     return {
         record.table: statuses(
@@ -91,8 +93,36 @@ def known_checks(
             commits=commits.get(record.table, 0),
         )
         for record in store.tables()
-        if record.table in set(tables) and record.state is not State.RETIRED
+        if record.table in wanted and record.state is not State.RETIRED
     }
+
+
+class Ages:
+    """The freshness of the tables of a command, which all of its checks ask for together.
+
+    Safe to share between threads.
+
+    Args:
+        services: The services of the command.
+        tables: The tables that have a check of their freshness.
+    """
+
+    def __init__(self, services: Services, tables: Sequence[TableId]) -> None:
+        self._services, self._tables = services, tables
+        self._lock = threading.Lock()
+        self._found: Mapping[TableId, TableStatus] | None = None
+
+    def of(self, table: TableId) -> TableStatus:
+        """Return what `status` shows of a table; the first call asks the servers.
+
+        Raises:
+            TributaryError: `status` cannot be executed.
+        """
+        with self._lock:
+            if self._found is None:
+                shown = status(self._services, self._tables, brief=True).tables
+                self._found = {one.record.table: one for one in shown}
+            return self._found[table]
 
 
 def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) -> Executed:
@@ -116,15 +146,16 @@ def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) ->
     plans = {table: checks for table, checks in plans.items() if checks}
     kinds = {check.kind for checks in plans.values() for check in checks.values()}
     context = services.run_context if kinds - _WITHOUT_SPARK else None
+    aged = [table for table, checks in plans.items() if _has(checks, "freshness")]
+    ages = Ages(services, aged)
     found: dict[TableId, list[CheckResult]] = {}
 
     def one(table: TableId) -> Outcome:
-        executor = _TableChecks(services, context, table, found.setdefault(table, []))
+        executor = _TableChecks(services, context, table, ages)
+        found[table] = executor.results
         try:
             with services.leases.hold(f"the checks of table {table}"):
-                # Another process can have executed them since the command has begun.
-                checks = wanted.chosen(known_checks(services, [table]).get(table, ()))
-                return executor.execute({n: c for n, c in checks.items() if n in plans[table]})
+                return executor.execute(plans[table], wanted)
         except LeaseHeldError:
             return Outcome(table, "is being checked by another process", unchanged=True)
 
@@ -143,7 +174,7 @@ class _TableChecks:
         services: The services of the command.
         context: The context of runs; None if no check needs Spark.
         table: The table.
-        results: Gets each result.
+        ages: The freshness of tables.
     """
 
     def __init__(
@@ -151,26 +182,34 @@ class _TableChecks:
         services: Services,
         context: RunContext | None,
         table: TableId,
-        results: list[CheckResult],
+        ages: Ages,
     ) -> None:
         self._services, self._context, self._table = services, context, table
-        self._results = results
+        self._ages = ages
+        self.results: list[CheckResult] = []
+        """The results so far."""
         self._instants: dict[str, str] = {}
 
-    def execute(self, checks: Mapping[str, CheckSettings]) -> Outcome:
-        """Execute the checks, keep their results, and pause the table if a failure asks for it."""
-        record = require(self._services, self._table)
-        commits = commit_counts(self._services.store).get(self._table, 0)
+    def execute(self, planned: Mapping[str, CheckSettings], wanted: Wanted) -> Outcome:
+        """Execute checks, keep their results, and pause the table if a failure asks for it.
+
+        A check that another process has executed since the command has begun is left out.
+        """
+        store, table = self._services.store, self._table
+        record = require(self._services, table)
+        commits = commit_counts(store, table).get(table, 0)
+        known = Checks(store).all(table).get(table, {})
+        now = statuses(planned, record, known, now=store.now(), commits=commits)
+        checks = wanted.chosen(now)
         for group in _groups(checks):
-            began = self._services.store.now()
+            began = store.now()
             findings = self._group(record, {name: checks[name] for name in group}, began)
             for name in group:
                 self._keep(record, name, checks[name], findings[name], (began, commits))
-        outcome = Outcome(self._table, "checked", record.state, unchanged=True)
-        for result in self._results:
+        for result in self.results:
             if result.outcome == "failed" and result.policy == "pause":
-                outcome = pause(self._services, result)
-        return outcome
+                return pause(self._services, result)
+        return Outcome(table, "checked", record.state, unchanged=True)
 
     def _group(
         self, record: TableRecord, checks: Mapping[str, CheckSettings], now: datetime
@@ -234,7 +273,7 @@ class _TableChecks:
         return found
 
     def _freshness(self, check: CheckSettings) -> Finding:
-        (shown,) = status(self._services, [self._table], brief=True).tables
+        shown = self._ages.of(self._table)
         return freshness(check, shown.freshness_s, shown.target_s)
 
     def _keep(
@@ -263,11 +302,15 @@ class _TableChecks:
             by=Actor.current(),
         )
         Checks(store).keep(result)
-        self._results.append(result)
+        self.results.append(result)
 
 
 _REPEATED = 4
 """How many results of one period a volume check may have before its history becomes shorter."""
+
+
+def _has(checks: Mapping[str, CheckSettings], kind: str) -> bool:
+    return any(check.kind == kind for check in checks.values())
 
 
 def _groups(checks: Mapping[str, CheckSettings]) -> list[list[str]]:

@@ -27,6 +27,7 @@ from operate.data_checks.command import Wanted, pause, run_checks
 from operate.exit_codes import ExitCode
 from operate.run import Runs
 from tests.records import ORDERS, table_record
+from tests.unit.cdc.configuration import minimal
 from tests.unit.cdc.store.test_checks import FAILED
 from tests.unit.operate.test_check_status import ATTEMPT
 
@@ -50,8 +51,6 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servic
 
 
 def minimal_with(checks: dict[str, Any], folder: Path) -> dict[str, Any]:
-    from tests.unit.cdc.configuration import minimal
-
     document = minimal()
     document["state"] = {"url": f"sqlite:///{folder / 'state.db'}"}
     document["defaults"] = {"checks": checks}
@@ -63,7 +62,8 @@ def aged(monkeypatch: pytest.MonkeyPatch) -> AGED:
     """Lets `status` show an age of the table."""
 
     def age(age_s: float | None) -> None:
-        shown = SimpleNamespace(freshness_s=age_s, target_s=900)
+        record = SimpleNamespace(table=ORDERS)
+        shown = SimpleNamespace(freshness_s=age_s, target_s=900, record=record)
         answer = SimpleNamespace(tables=(shown,))
         monkeypatch.setattr(command, "status", lambda *_, **__: answer)
 
