@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from cdc.store.checks import CheckResult
 from cdc.store.table_state import State
 from operate.conditions import Condition
@@ -87,6 +85,7 @@ def test_rows_refer_to_rows_while_both_tables_change(shop: Shop) -> None:
     assert "to no row of table" in result.detail
 
 
+@for_each_kind("postgres")
 def test_the_checks_of_a_table_find_what_is_wrong_and_pause_it(shop: Shop) -> None:
     family(shop)
     shop.database.execute("UPDATE children SET t = NULL WHERE id <= 3")
@@ -115,7 +114,7 @@ def test_the_checks_of_a_table_find_what_is_wrong_and_pause_it(shop: Shop) -> No
     }, "a paused table is not brought up to date"
 
 
-@pytest.mark.breadth
+@for_each_kind()
 def test_a_reference_to_a_table_that_is_not_followed_is_no_failure(shop: Shop) -> None:
     family(shop)
     pause(shop.services, shop.table("parents"), reason="a test")
