@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
+from cdc.config.checks import zone_of
 from cdc.errors import ConfigError
 from cdc.store.table_state import RESUMABLE, State
 
@@ -109,7 +109,7 @@ def is_due(check: CheckSettings, done: CheckResult | None, moment: Moment) -> bo
 @lru_cache(maxsize=65_536)
 def _next_time(cron: str, zone: str, after: datetime) -> datetime:
     """Return the first time after ``after`` that a cron expression matches in a time zone."""
-    return next(CronSim(cron, after.astimezone(ZoneInfo(zone))))
+    return next(CronSim(cron, after.astimezone(zone_of(zone))))
 
 
 def statuses(

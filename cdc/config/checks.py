@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timezone, tzinfo
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
@@ -50,10 +50,21 @@ def _cron(text: str) -> str:
     return text
 
 
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone; UTC also on a machine without a database of time zones.
+
+    Raises:
+        KeyError: This machine does not know the zone.
+        ValueError: The text is no name of a zone.
+        OSError: The database of time zones cannot be read.
+    """
+    return timezone.utc if name == "UTC" else ZoneInfo(name)
+
+
 def _zone(text: str) -> str:
     """Return the name of a time zone, which this machine must know."""
     try:
-        ZoneInfo(text)
+        zone_of(text)
     except (KeyError, ValueError, OSError):
         raise PydanticCustomError(
             "zone", "is not a time zone that this machine knows, such as UTC or Europe/Zurich"

@@ -103,3 +103,14 @@ def test_a_check_without_a_schedule_is_never_due_by_itself() -> None:
     assert not settings.scheduled
     for more in ({"cron": "0 3 * * *"}, {"every_commits": 5}):
         assert read(having({**NULLS, **more})).table_settings(ORDERS).checks["one"].scheduled
+
+
+def test_utc_needs_no_database_of_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default must work in the smallest container."""
+
+    def none(name: str) -> None:
+        raise KeyError(name)
+
+    monkeypatch.setattr("cdc.config.checks.ZoneInfo", none)
+    read(having({**NULLS, "cron": "0 3 * * *"}))
+    assert "is not a time zone" in refusal(having({**NULLS, "zone": "Europe/Zurich"})).message
