@@ -25,6 +25,7 @@ from schemas.errors import TributaryError
 from schemas.redaction import redact
 
 if TYPE_CHECKING:
+    from cdc.capture.sent_records import SentRecords
     from cdc.config import TableSettings
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames, Definitions
@@ -55,7 +56,7 @@ class Capture:
         connect: Kafka Connect.
         kafka: Topics and offsets.
         definitions: The table definitions that the connectors of MySQL and MariaDB have reported.
-        exactly_once: Whether the connector writes to Kafka in transactions.
+        sent: Reads what the connector has sent to Kafka.
         recovery: Restarts the connector if it fails during a wait.
         progress: Shows the waits.
     """
@@ -67,14 +68,13 @@ class Capture:
     connect: ConnectClient
     kafka: KafkaAdmin
     definitions: Definitions
-    exactly_once: bool
+    sent: SentRecords
     recovery: Recovery
     progress: Progress
 
     @classmethod
     def of(cls, context: RunContext, connect: ConnectClient, record: TableRecord) -> Capture:
         """Return the capture that a table's record names, with the clients of a run's context."""
-        config = context.config
         return cls(
             table=record.table,
             topic=record.topic,
@@ -83,8 +83,15 @@ class Capture:
             connect=connect,
             kafka=context.kafka,
             definitions=context.definitions,
-            exactly_once=config.connect.exactly_once,
-            recovery=Recovery(connect, context.leases, context.store, context.kafka, config),
+            sent=context.sent,
+            recovery=Recovery(
+                connect,
+                context.leases,
+                context.store,
+                context.kafka,
+                context.config,
+                context.sent,
+            ),
             progress=context.progress,
         )
 
@@ -107,7 +114,7 @@ class Capture:
         evidence = gather(
             names,
             ServerOpeners(lambda: self.source, lambda: self.kafka, lambda: self.connect),
-            exactly_once=self.exactly_once,
+            sent=self.sent,
             definitions=lambda: self.definitions,
         )
         evidence.require_answers()
@@ -286,7 +293,8 @@ class Capture:
                 table=self.table,
             )
         return log.captured(
-            lambda: stored_position(self.connect, self.names), exactly_once=self.exactly_once
+            lambda: stored_position(self.connect, self.names),
+            exactly_once=self.sent.exactly_once,
         )
 
     def _wait_for_connector(

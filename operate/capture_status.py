@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cdc.capture.captured_tables import CapturedTables
     from cdc.capture.evidence import ConnectorHealth
     from cdc.capture.log_limits import OverLimit
-    from cdc.sources.source_facts import LogHealth
+    from cdc.sources.log_health import LogHealth
     from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
     from operate.answers import CaptureAnswer

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cdc.capture.log_limits import OverLimit
     from cdc.config.lake import CatalogConfig
     from cdc.debezium import CaptureNames
-    from cdc.sources.source_facts import LogHealth
+    from cdc.sources.log_health import LogHealth
     from operate.context import Services
 
 Gather = Callable[["CaptureNames"], "CaptureEvidence"]

@@ -14,6 +14,7 @@ from cdc.capture import signs_of_life
 from cdc.capture.gathering import ServerOpeners, gather
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.onboarded_names import capture_of
+from cdc.capture.sent_records import SentRecords
 from cdc.config import Config, load
 from cdc.config.secret_files import SecretFiles, files_of
 from cdc.connect import ConnectClient
@@ -138,6 +139,16 @@ class Services:
         """Avro schemas from the registry, or from the state store if the registry is down."""
         return KeptSchemas(self.registry, self.config.kafka.registry.url, self.store)
 
+    @property
+    def sent(self) -> SentRecords:
+        """Reads what connectors have sent to Kafka, as evidence about their captures."""
+        return SentRecords(
+            self.store,
+            lambda: self.kafka,
+            lambda: self.schemas,
+            exactly_once=self.config.connect.exactly_once,
+        )
+
     def capture(self, table: TableId) -> CaptureNames:
         """Return the names of the capture to which the settings assign a table."""
         tier = self.config.table_settings(table).capture_tier
@@ -149,9 +160,7 @@ class Services:
 
     def evidence(self, capture: CaptureNames) -> CaptureEvidence:
         """Return the facts that show whether a capture works. Topics are not read."""
-        return gather(
-            capture, self._servers(capture), exactly_once=self.config.connect.exactly_once
-        )
+        return gather(capture, self._servers(capture), sent=self.sent)
 
     def stream_evidence(
         self, capture: CaptureNames, servers: ServerOpeners | None = None
@@ -172,7 +181,7 @@ class Services:
         return gather(
             capture,
             servers or self._servers(capture),
-            exactly_once=self.config.connect.exactly_once,
+            sent=self.sent,
             definitions=lambda: Definitions(self.kafka, self.schemas),
             life=lambda kafka: signs_of_life.look(kafka, capture, topics, interval_ms),
             looks=LogLooks(self.store, lambda: self.kafka, lambda: self.schemas),

@@ -180,7 +180,7 @@ def _refuse_lost(services: Services, names: CaptureNames, remedy: str) -> None:
         services.source(names.source).capture(names),
         services.connect,
         names,
-        exactly_once=services.config.connect.exactly_once,
+        services.sent,
     )
     if lost is not None:
         raise LostChangesError(

@@ -22,7 +22,7 @@ from cdc.store.table_state import Cause, State, TableRecord, transition
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
     from cdc.sources.base import SourceLog
-    from cdc.sources.source_facts import LogHealth
+    from cdc.sources.log_health import LogHealth
     from operate.context import Services
     from operate.tier_capture import Group
     from schemas.table import TableId

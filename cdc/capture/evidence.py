@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from cdc.debezium import CaptureNames, ReportedStatements, SettingFinding
     from cdc.log.continuity import Continuity
     from cdc.log.position import LogPosition
+    from cdc.sources.log_health import LogHealth
     from cdc.sources.sent_table import SentTable
-    from cdc.sources.source_facts import LogHealth, ServerIdentity
+    from cdc.sources.source_facts import ServerIdentity
     from schemas.table import TableId
 
 T = TypeVar("T")
@@ -150,8 +151,9 @@ class CaptureEvidence:
         topics: The cleanup policy of each of the capture's `evidence_topics`, by topic. A record
             that is deleted from one of these topics is lost, since it is stored nowhere else.
         connector: The connector's configuration and state; None if the connector does not exist.
-        stored: The position that Connect has stored for the connector; None if Connect has stored
-            none. It is read after ``log``, as `LogHealth.problem` requires.
+        stored: The position that Connect has stored for the connector, or a later one up to which
+            Kafka has all changes (`SentRecords`); None if Connect has stored none. It is read
+            after ``log``, as `LogHealth.problem` requires.
         statements: The DDL statements that the connector has reported; None if this kind of
             connector reports no statements, or if the caller did not request them.
         starts: The starts of the connector without a stored position in Connect. Each is the offset

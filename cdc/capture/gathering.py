@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from cdc.capture.evidence import Answer, SignsOfLife
+    from cdc.capture.sent_records import SentRecords
     from cdc.connect import ConnectClient, ConnectorStatus
     from cdc.debezium import CaptureNames, DefinitionChange, Definitions
     from cdc.kafka import KafkaAdmin
@@ -108,7 +109,7 @@ def gather(
     names: CaptureNames,
     servers: ServerOpeners,
     *,
-    exactly_once: bool,
+    sent: SentRecords,
     definitions: Callable[[], Definitions] | None = None,
     life: Callable[[KafkaAdmin], SignsOfLife] | None = None,
     looks: LogLooks | None = None,
@@ -120,8 +121,8 @@ def gather(
     Args:
         names: The capture.
         servers: The servers.
-        exactly_once: Whether the connector must write to Kafka in transactions. If it must and does
-            not, the evidence lists this as a wrong setting.
+        sent: Reads what the connector has sent to Kafka. If the connector must write to Kafka in
+            transactions and does not, the evidence lists this as a wrong setting.
         definitions: Returns the reader of the DDL statements that connectors report; None leaves
             the statements out of the evidence.
         life: Finds out whether the connector sends changes; None leaves this fact out of the
@@ -132,9 +133,10 @@ def gather(
     database, workers = _ServerQueries(servers.source), _ServerQueries(servers.connect)
     topics = _ServerQueries(servers.kafka)
     log = database.ask(lambda it: it.capture(names).log_health())
+    exactly_once = sent.exactly_once
     connector = workers.ask(lambda it: _connector_facts(it, names, exactly_once))
     # The stored position is read after the log, as `LogHealth.problem` requires.
-    stored = workers.ask(lambda it: stored_position(it, names))
+    stored = sent.answer(names, log, workers.ask(lambda it: stored_position(it, names)))
     at = None if isinstance(stored, TributaryError) else stored
     policies = topics.ask(lambda it: _cleanup_policies(it, names))
     signs = topics.ask(lambda it: None if life is None else life(it))
@@ -219,7 +221,7 @@ class Captures:
                 kafka=lambda: context.kafka,
                 connect=context.connected,
             ),
-            exactly_once=context.config.connect.exactly_once,
+            sent=context.sent,
             definitions=lambda: context.definitions,
             looks=context.looks,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
-    from cdc.sources.source_facts import LogHealth
+    from cdc.sources.log_health import LogHealth
 
 
 class Level(str, Enum):

@@ -21,7 +21,8 @@ from cdc.errors import (
     SchemaChangeError,
 )
 from cdc.log.position import LogPosition
-from cdc.sources.source_facts import LogHealth, ServerIdentity
+from cdc.sources.log_health import LogHealth
+from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import CopyView
 from schemas.changes import Change, LoseEvents, NewFile, Verdict
 from schemas.errors import TributaryError

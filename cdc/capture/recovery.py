@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from cdc.capture.signs_of_life import lost_connection
 from cdc.connect import failures
 from cdc.debezium import after_truncate, silence_remedy, stored_position
-from cdc.errors import CaptureError, ConnectError, KafkaError, LeaseHeldError
+from cdc.errors import CaptureError, ConnectError, DecodeError, KafkaError, LeaseHeldError
 from cdc.store.connector_restarts import LIMIT, Restarts
-from schemas.errors import TributaryError
+from schemas.errors import RegistryError, TributaryError
 from schemas.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cdc.capture.sent_records import SentRecords
     from cdc.config import Config
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
@@ -62,7 +63,10 @@ class FailedConnector:
 
 
 def lost_before_restart(
-    source: SourceCapture, connect: ConnectClient, names: CaptureNames, *, exactly_once: bool
+    source: SourceCapture,
+    connect: ConnectClient,
+    names: CaptureNames,
+    sent: SentRecords,
 ) -> str | None:
     """Return why a connector that does not run must not be restarted; None if it may be.
 
@@ -74,15 +78,25 @@ def lost_before_restart(
         source: The capture on the source's server.
         connect: Kafka Connect.
         names: The capture.
-        exactly_once: Whether the connector writes to Kafka in transactions.
+        sent: Reads what the connector has sent to Kafka.
 
     Returns:
         What was lost, as a sentence without a period. None if nothing was lost, or if the source or
         Connect does not answer: only a restart shows when the connector reaches its source again.
+
+    Raises:
+        TributaryError: The log begins after Connect's stored position, and Kafka or the registry,
+            which would show whether anything was lost, does not answer.
     """
     try:
         log = source.log_health()
-        lost = log.problem(stored_position(connect, names), exactly_once=exactly_once)
+        stored = stored_position(connect, names)
+    except TributaryError as error:
+        _log.info("the log of connector %s was not looked at: %s", names.connector, error)
+        return None
+    captured = sent.position(names, log, stored)
+    try:
+        lost = log.problem(captured, exactly_once=sent.exactly_once)
     except TributaryError as error:
         _log.info("the log of connector %s was not looked at: %s", names.connector, error)
         return None
@@ -173,6 +187,7 @@ class Recovery:
         store: The state store, which records the restarts.
         kafka: The cluster, whose records show whether a running connector has a connection.
         config: The configuration of the captures' sources.
+        sent: Reads what connectors have sent to Kafka.
     """
 
     def __init__(
@@ -182,12 +197,14 @@ class Recovery:
         store: Store,
         kafka: KafkaAdmin,
         config: Config,
+        sent: SentRecords,
     ) -> None:
         self._connect = connect
         self._leases = leases
         self._restarts = Restarts(store)
         self._kafka = kafka
         self._config = config
+        self._sent = sent
         self._next_look = 0.0
 
     def restart_if_failed(self, names: CaptureNames, source: SourceCapture) -> None:
@@ -208,7 +225,7 @@ class Recovery:
         self._next_look = time.monotonic() + _LOOK_S
         try:
             failed = self._restarted(names, source)
-        except (ConnectError, KafkaError, LeaseHeldError) as error:
+        except (ConnectError, DecodeError, KafkaError, LeaseHeldError, RegistryError) as error:
             _log.info("connector %s was not restarted: %s", names.connector, error)
             return
         if failed is None:
@@ -228,13 +245,7 @@ class Recovery:
             failed = self._failure(names)
             if failed is None:
                 return None
-            lost = partial(
-                lost_before_restart,
-                source,
-                self._connect,
-                names,
-                exactly_once=self._config.connect.exactly_once,
-            )
+            lost = partial(lost_before_restart, source, self._connect, names, self._sent)
             return restart_connector(self._connect, self._restarts, names.connector, failed, lost)
 
     def _failure(self, names: CaptureNames) -> FailedConnector | None:

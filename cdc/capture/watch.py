@@ -212,7 +212,7 @@ class _Watch:
             self._context.sources[capture.source].capture(capture),
             self._context.connected(),
             capture,
-            exactly_once=self._context.config.connect.exactly_once,
+            self._context.sent,
         )
 
     def _failure(self, capture: CaptureNames, state: ConnectorHealth) -> FailedConnector | None:

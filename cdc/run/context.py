@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.onboarded_names import capture_of, require_as_onboarded
+from cdc.capture.sent_records import SentRecords
 from cdc.config.secret_files import SecretFiles
 from cdc.debezium import Definitions
 from cdc.errors import ConfigError, ConnectError, StateError, onboard_again
@@ -135,6 +136,16 @@ class RunContext:
     def looks(self) -> LogLooks:
         """Checks whether a capture's log continues from its last recorded end."""
         return LogLooks(self.store, lambda: self.kafka, lambda: self.registry)
+
+    @property
+    def sent(self) -> SentRecords:
+        """Reads what connectors have sent to Kafka, as evidence about their captures."""
+        return SentRecords(
+            self.store,
+            lambda: self.kafka,
+            lambda: self.registry,
+            exactly_once=self.config.connect.exactly_once,
+        )
 
     @property
     def spark(self) -> SparkSession:

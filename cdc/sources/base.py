@@ -10,13 +10,13 @@ from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import LogPosition
 from cdc.sources.capture_parts import KeptLog, SentTables
 from cdc.sources.key_ranges import KeyRanges
+from cdc.sources.log_health import LogHealth
 from cdc.sources.missed_changes import MissedChanges
 from cdc.sources.named_types import TypeReader
 from cdc.sources.partition_files import PartitionFiles
 from cdc.sources.source_facts import (
     Check,
     KeyRange,
-    LogHealth,
     Marker,
     OlderEnded,
     Planned,

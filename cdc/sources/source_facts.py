@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 from cdc.log.position import LogPosition
@@ -308,61 +307,6 @@ class Marker:
     system_identifier: str | None
     timeline: int | None
     position: LogPosition
-
-
-Stored = Callable[[], LogPosition | None]
-"""Returns the position that Connect has stored; None if it has stored none."""
-
-
-class LogHealth(Protocol):
-    """The health of a source's log for one capture."""
-
-    @property
-    def title(self) -> str:
-        """The name of the source's log in messages."""
-
-    @property
-    def active(self) -> bool | None:
-        """Whether a connector reads the source's log now; None if the server does not report it."""
-
-    @property
-    def retained_bytes(self) -> int | None:
-        """Size of the source's retained log in bytes; None if it is not known."""
-
-    @property
-    def danger(self) -> str | None:
-        """Why the source's log may soon lose uncaptured changes; None if they are safe."""
-
-    def problem(
-        self,
-        stored: LogPosition | None = None,
-        recorded: LogPosition | None = None,
-        *,
-        exactly_once: bool = False,
-    ) -> str | None:
-        """Return why the source's log has lost uncaptured changes; None if none are lost.
-
-        Args:
-            stored: The connector's position in the offsets of Kafka Connect. The caller must read
-                it after it has read this health. None if there is no such position, or if it is not
-                known.
-            recorded: A position up to which a lake table has all changes. So these changes were
-                captured for certain.
-            exactly_once: Whether the connector writes to Kafka in transactions.
-        """
-
-    def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Return the position in the source's log up to which Kafka has all changes.
-
-        The result is None if the position is not known.
-
-        Args:
-            stored: Reads the connector's position in the offsets of Kafka Connect.
-            exactly_once: Whether the connector writes to Kafka in transactions.
-        """
-
-    def facts(self) -> dict[str, Any]:
-        """Return values such as the log's size, by name, for ``status`` and messages."""
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,14 @@ def _capture(shop: Bootstrapping) -> Capture:
         connect=shop.connect,
         kafka=shop.kafka,
         definitions=context.definitions,
-        exactly_once=True,
+        sent=context.sent,
         recovery=Recovery(
-            shop.connect, context.leases, context.store, context.kafka, context.config
+            shop.connect,
+            context.leases,
+            context.store,
+            context.kafka,
+            context.config,
+            context.sent,
         ),
         progress=Watch(),
     )

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-import psutil
 import pytest
 import stamina
 
-from cdc.config import ConnectConfig, parse
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_class
 from cdc.errors import ConnectError
 from stack.local import LocalStack
-from stack.ports import choose
 from tests.integration.rigs.captured import Captured, capturing, wait_until
+from tests.integration.rigs.plain_worker import PlainWorker
+from tests.integration.rigs.plain_worker import plain_worker as plain_worker
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.servers import connect_rest
 from tests.integration.rigs.sources import capture_of
@@ -247,51 +244,11 @@ def test_something_else_than_connect_is_not_taken_for_it(captured: Captured) -> 
     assert registry in str(caught.value)
 
 
-@pytest.fixture
-def plain_worker(stack: LocalStack, tmp_path: Path) -> Iterator[ConnectConfig]:
-    """A second worker of the same software, without exactly-once source support."""
-    text = (stack.folder / "connect" / "worker.properties").read_text()
-    settings = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    port = choose(["connect"])["connect"]
-    settings |= {
-        "group.id": "plain",
-        "listeners": f"http://127.0.0.1:{port}",
-        "exactly.once.source.support": "disabled",
-        **{f"{kind}.storage.topic": f"plain-{kind}" for kind in ("config", "offset", "status")},
-    }
-    properties = tmp_path / "worker.properties"
-    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    pid = stack.server("connect").pid
-    assert pid is not None
-    command = [*psutil.Process(pid).cmdline()[:-1], str(properties)]
-    with (tmp_path / "worker.log").open("wb") as log:
-        # Where the worker finds who may log in.
-        folder = stack.folder / "connect"
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}"
-    config = parse(stack.config_text()).connect.model_copy(update={"url": url})
-    try:
-        with contextlib.closing(ConnectClient(config)) as client:
-            wait_until(lambda: _answers(client, process, tmp_path / "worker.log"), "the worker")
-        yield config
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(client: ConnectClient, process: subprocess.Popen[bytes], log: Path) -> bool:
-    assert process.poll() is None, log.read_text()[-3000:]
-    with stamina.set_testing(True, attempts=1), contextlib.suppress(ConnectError):
-        client.names()
-        return True
-    return False
-
-
 @pytest.mark.breadth
 def test_a_worker_without_exactly_once_is_recognised(
-    captured: Captured, plain_worker: ConnectConfig
+    captured: Captured, plain_worker: PlainWorker
 ) -> None:
-    with contextlib.closing(ConnectClient(plain_worker)) as client:
+    with contextlib.closing(ConnectClient(plain_worker.config)) as client:
         assert client.worker().exactly_once is False
         with pytest.raises(ConnectError) as caught:
             client.put_connector("other", captured.settings(slot__name="other"))

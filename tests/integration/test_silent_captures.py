@@ -55,7 +55,12 @@ class Watched:
             connect=services.connect,
         )
         self.recovery = Recovery(
-            services.connect, services.leases, services.store, services.kafka, services.config
+            services.connect,
+            services.leases,
+            services.store,
+            services.kafka,
+            services.config,
+            services.sent,
         )
 
     def let_restart(self) -> None:

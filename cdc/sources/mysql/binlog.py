@@ -9,7 +9,7 @@ from typing import Any
 from cdc.errors import PositionError
 from cdc.log.binlog_position import StoredPosition
 from cdc.log.position import LogPosition
-from cdc.sources.source_facts import Stored
+from cdc.sources.log_health import Stored
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,9 @@ class BinlogHealth:
             )
         return None
 
+    def confirmed_after(self, stored: LogPosition | None) -> None:
+        """Return None, since the server does not record what is captured."""
+
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
         """Return Connect's stored position, since the server does not record what is captured."""
         return stored()
@@ -114,6 +117,9 @@ class NoBinlog:
     ) -> str | None:
         """Return the problem: the server writes no binlog."""
         return "is off (log_bin), so the server logs no changes"
+
+    def confirmed_after(self, stored: LogPosition | None) -> None:
+        """Return None, since the server writes no binlog."""
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
         """Return None, since no log contains the MySQL or MariaDB server's changes."""

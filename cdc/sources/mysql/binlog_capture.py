@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 from cdc.debezium import CaptureNames
 from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import LogPosition
+from cdc.sources.log_health import LogHealth
 from cdc.sources.mysql import binlog_continuity, catalog, preparation, primary, rights
 from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
 from cdc.sources.mysql.connection import Connections
-from cdc.sources.source_facts import LogHealth, SourceTable
+from cdc.sources.source_facts import SourceTable
 from schemas.fingerprint import READ_AT, Fingerprint
 from schemas.table import TableId
 

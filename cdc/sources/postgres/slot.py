@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc.log.position import LogPosition, Lsn
-from cdc.sources.source_facts import Stored
+from cdc.sources.log_health import Stored
 
 _SETTINGS = {"idle_timeout": "idle_replication_slot_timeout", "wal_level_insufficient": "wal_level"}
 """The setting due to which a server invalidates a slot, by the reason that the server shows."""
@@ -78,9 +78,11 @@ class SlotHealth:
         includes all transactions that had ended by then. So if a session other than the
         connector's moves the slot, the result shows it at once.
 
-        Without exactly-once support, the confirmed position can be after the stored one for a
-        moment while the connector reads the slot. So the two are compared only while no session
-        reads the slot.
+        Without exactly-once support, the confirmed position can be after the stored one while the
+        connector reads the slot. So the two are compared only while no session reads the slot. They
+        differ even then if the connector's worker was killed. If Kafka shows that the connector
+        itself has confirmed the position, the caller passes this position as the stored one
+        (`cdc.capture.sent_records`).
         """
         reason = self.invalidation_reason
         if reason not in (None, "wal_removed"):
@@ -95,18 +97,26 @@ class SlotHealth:
                     " captured: the server was restored to an earlier state, and the connector"
                     " skips what the server writes before that position"
                 )
-        confirmed = self.confirmed_flush_lsn
-        if (
-            (exactly_once or not self.active)
-            and isinstance(stored, Lsn)
-            and confirmed is not None
-            and confirmed > stored
-        ):
+        confirmed = self._after(stored) if exactly_once else self.confirmed_after(stored)
+        if confirmed is not None:
             return (
                 f"begins at {confirmed}, but Connect has captured only up to {stored}: the slot"
                 " was recreated, or something other than the connector moved it"
             )
         return None
+
+    def confirmed_after(self, stored: LogPosition | None) -> Lsn | None:
+        """Return the slot's confirmed position if it is after Connect's stored position.
+
+        The result is None if it is not, and while a session reads the slot.
+        """
+        return None if self.active else self._after(stored)
+
+    def _after(self, stored: LogPosition | None) -> Lsn | None:
+        confirmed = self.confirmed_flush_lsn
+        if confirmed is None or not isinstance(stored, Lsn) or confirmed <= stored:
+            return None
+        return confirmed
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
         """Return the position up to which Kafka has all changes.
@@ -157,6 +167,9 @@ class NoSlot:
     ) -> str | None:
         """Return the problem: the slot does not exist."""
         return "no longer exists"
+
+    def confirmed_after(self, stored: LogPosition | None) -> None:
+        """Return None, since no position is known without the slot."""
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
         """Return None, since no position is known without the slot."""

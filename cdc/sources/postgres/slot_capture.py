@@ -8,6 +8,7 @@ from cdc.debezium import CaptureNames
 from cdc.errors import CaptureError
 from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import Lsn
+from cdc.sources.log_health import LogHealth
 from cdc.sources.postgres import (
     fingerprint,
     logins,
@@ -22,7 +23,7 @@ from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.sent_table import SentTable
 from cdc.sources.servers import Role
-from cdc.sources.source_facts import LogHealth, SourceTable
+from cdc.sources.source_facts import SourceTable
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 

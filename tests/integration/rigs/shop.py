@@ -162,9 +162,14 @@ def settle(services: Services, table: TableId) -> None:
         connect=services.connect,
         kafka=services.kafka,
         definitions=Definitions(services.kafka, services.schemas),
-        exactly_once=services.config.connect.exactly_once,
+        sent=services.sent,
         recovery=Recovery(
-            services.connect, services.leases, services.store, services.kafka, services.config
+            services.connect,
+            services.leases,
+            services.store,
+            services.kafka,
+            services.config,
+            services.sent,
         ),
         progress=NullProgress(),
     )

@@ -84,7 +84,7 @@ def test_an_attempt_records_whether_its_connector_sends_null(
         connect=cast("Any", SimpleNamespace(connector=lambda _: running)),
         kafka=cast("Any", kafka),
         definitions=unused,
-        exactly_once=True,
+        sent=unused,
         recovery=unused,
         progress=NullProgress(),
     )

@@ -50,7 +50,7 @@ def prove(patch: pytest.MonkeyPatch, evidence: CaptureEvidence, policy: str = "d
         connect=cast("Any", SimpleNamespace(wait_running=lambda *_, **__: None)),
         kafka=cast("Any", SimpleNamespace(topic_config=lambda _: {"cleanup.policy": policy})),
         definitions=cast("Any", None),
-        exactly_once=True,
+        sent=cast("Any", SimpleNamespace(exactly_once=True)),
         recovery=cast("Any", None),
         progress=NullProgress(),
     )
@@ -80,7 +80,7 @@ def wait(positions: Iterable[int], upto: int) -> None:
             "Any", SimpleNamespace(high_watermarks=lambda _: {}, stable_offsets=lambda _: {})
         ),
         definitions=cast("Any", None),
-        exactly_once=True,
+        sent=cast("Any", SimpleNamespace(exactly_once=True)),
         recovery=cast("Any", SimpleNamespace(restart_if_failed=lambda *_: None)),
         progress=NullProgress(),
     )

@@ -83,7 +83,8 @@ def retry(store: Store, connect: Connect, begins: int = 400) -> Outcome:
     services = SimpleNamespace(
         store=store,
         connect=connect,
-        config=SimpleNamespace(source=lambda _: source, connect=SimpleNamespace(exactly_once=True)),
+        config=SimpleNamespace(source=lambda _: source),
+        sent=SimpleNamespace(exactly_once=True, position=lambda _names, _log, stored: stored),
         leases=Leases(store),
         capture_of=lambda _record: NAMES,
         source=lambda _name: Source(begins),

@@ -14,6 +14,7 @@ from cdc.capture import gathering
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import Severity, of_capture, stopping
 from cdc.capture.log_looks import LogLooks
+from cdc.capture.sent_records import SentRecords
 from cdc.connect import ConnectorStatus, TaskStatus
 from cdc.debezium import ReportedStatements
 from cdc.errors import ConnectError, KafkaError, SourceError
@@ -49,6 +50,11 @@ def record(name: str, source: str = "shop") -> TableRecord:
         base_path="/lake",
         updated_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
     )
+
+
+def records(*, exactly_once: bool) -> SentRecords:
+    unused = cast("Any", None)
+    return SentRecords(unused, unused, unused, exactly_once=exactly_once)
 
 
 class ServerOpeners:
@@ -124,6 +130,7 @@ class ServerOpeners:
             unneeded={},
             forgotten={},
             looks=LogLooks(self.store, cast("Any", None), cast("Any", None)),
+            sent=records(exactly_once=True),
             config=SimpleNamespace(connect=SimpleNamespace(exactly_once=True)),
         )
         return Captures(cast("Any", context))
@@ -169,13 +176,32 @@ def test_the_log_is_asked_with_what_the_connector_promises(
     def problem(_stored: object, *, exactly_once: bool) -> None:
         asked.append(exactly_once)
 
-    log = SimpleNamespace(title="the log", danger=None, problem=problem)
+    log = SimpleNamespace(
+        title="the log", danger=None, problem=problem, confirmed_after=lambda _: None
+    )
     servers.source.capture(None).log_health = lambda: log
-    connect = SimpleNamespace(exactly_once=exactly_once)
     captures = servers.captures()
-    captures._context.config.connect = connect  # type: ignore[misc]
+    captures._context.sent = records(exactly_once=exactly_once)  # type: ignore[misc]
     captures.evidence(record("orders"))
     assert asked == [exactly_once]
+
+
+def test_the_log_is_compared_with_what_the_connector_has_captured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not with a position of Connect which a killed worker has left behind the slot."""
+    servers, asked = ServerOpeners(monkeypatch, tmp_path), list[object]()
+
+    def problem(captured: object, **_: object) -> None:
+        asked.append(captured)
+
+    log = SimpleNamespace(title="the log", danger=None, problem=problem)
+    servers.source.capture(None).log_health = lambda: log
+    captures, captured = servers.captures(), object()
+    made = SimpleNamespace(exactly_once=False, answer=lambda *_: captured)
+    captures._context.sent = made  # type: ignore[misc,assignment]
+    assert captures.evidence(record("orders")).stored_position is captured
+    assert asked == [captured]
 
 
 def test_a_loss_is_counted_once_for_each_look_at_a_capture(

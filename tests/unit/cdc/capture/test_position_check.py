@@ -20,8 +20,9 @@ from cdc.capture.position_check import (
 from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
 from cdc.log.position import Lsn
 from cdc.sources.base import Source
+from cdc.sources.log_health import LogHealth
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
-from cdc.sources.source_facts import LogHealth, ServerIdentity
+from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import CopyView
 from schemas.changes import AddColumn, ChangeDefault, LoseEvents, NewFile, RenameColumn, Verdict
 from schemas.table import TableId

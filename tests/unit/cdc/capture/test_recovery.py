@@ -18,6 +18,7 @@ from cdc.capture.recovery import (
     restart,
     restart_connector,
 )
+from cdc.capture.sent_records import SentRecords
 from cdc.debezium import CaptureNames
 from cdc.errors import SourceError
 from cdc.log.position import Lsn
@@ -25,6 +26,8 @@ from cdc.sources.postgres.slot import SlotHealth
 from cdc.store.connector_restarts import LIMIT, Restarts
 from cdc.store.state_store import Store
 from cdc.store.tables import restart_rows
+from tests.unit.cdc.capture.test_sent_records import Sender
+from tests.unit.cdc.task_topics import Registry, Topics
 
 BEHIND = {
     "messageType": "TRUNCATE",
@@ -128,9 +131,21 @@ MOVED = SlotHealth(
 )
 
 
-def look(connect: Connect, log: Callable[[], SlotHealth], *, exactly_once: bool) -> str | None:
+def look(
+    connect: Connect,
+    log: Callable[[], SlotHealth],
+    *,
+    exactly_once: bool,
+    topics: Topics | None = None,
+) -> str | None:
     on_source, client = SimpleNamespace(log_health=log), cast("Any", connect)
-    return lost_before_restart(cast("Any", on_source), client, NAMES, exactly_once=exactly_once)
+    sent = SentRecords(
+        cast("Any", SimpleNamespace(topics=lambda *_: [])),
+        lambda: cast("Any", topics or Topics()),
+        lambda: cast("Any", Registry()),
+        exactly_once=exactly_once,
+    )
+    return lost_before_restart(cast("Any", on_source), client, NAMES, sent)
 
 
 def test_a_connector_whose_slot_another_reader_has_moved_is_not_restarted(tmp_path: Path) -> None:
@@ -162,6 +177,14 @@ def test_a_slot_that_is_read_is_compared_only_with_transactions(
     log = replace(MOVED, active=active)
     found = look(Connect(BEHIND), lambda: log, exactly_once=exactly_once)
     assert (found is not None) is lost
+
+
+def test_a_connector_whose_worker_was_killed_after_it_confirmed_is_restarted() -> None:
+    sender = Sender()
+    sender.send("a", 0, range(10, 700, 10))
+    assert look(Connect(BEHIND), lambda: MOVED, exactly_once=False, topics=sender.topics) is None
+    ahead = replace(MOVED, confirmed_flush_lsn=Lsn(690))
+    assert look(Connect(BEHIND), lambda: ahead, exactly_once=False, topics=sender.topics)
 
 
 def test_a_connector_is_restarted_while_its_source_does_not_answer() -> None:

@@ -1,0 +1,229 @@
+"""Reads what a connector has sent to Kafka: up to which position it has captured its source's log.
+
+Without Kafka transactions (`connect.exactly_once: false`), PostgreSQL's slot can be ahead of the
+position that Connect has stored, although nothing was lost:
+
+- At each `offset.flush.interval.ms`, Kafka Connect stores the position up to which Kafka has
+  acknowledged all records. Then it calls Debezium (`SourceTask.commit`).
+- At the task's next poll, Debezium confirms a position to the slot. It is the position of the
+  record that Kafka has acknowledged last, which can be after the stored one.
+- If the worker is killed before it stores its next position, the two stay apart.
+
+A stranger that reads the slot, advances it or creates it again leaves the same picture. The next
+task does not show the difference: it begins at the slot's position without an error, and the next
+stored position hides the gap. But Kafka shows it. A task sends the log in its order and without
+gaps. So the connector has sent all that is between the two positions if one task has read a commit
+that is not after the first one, and has sent an event from after the second one.
+
+What a task has sent can still be missing in Kafka. Kafka acknowledges the records of two topics in
+any order, and Debezium confirms the position of a later record while an earlier one waits, for
+example for the leader of its topic. Connect's stored position then stays behind this earlier
+record. So if the slot has moved on for a while, and the stored position has not, the changes count
+as lost. A record that waited for a shorter time is not noticed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cdc.debezium.event_reader import EventReader
+from cdc.debezium.sent_transactions import tails
+from cdc.debezium.task_ends import TaskEnds
+from cdc.debezium.task_streams import task_streams
+from cdc.errors import KafkaError
+from cdc.log.position import Lsn
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.capture.evidence import Answer
+    from cdc.debezium import CaptureNames
+    from cdc.debezium.task_streams import TaskStream
+    from cdc.kafka import KafkaAdmin
+    from cdc.log.position import LogPosition
+    from cdc.sources.log_health import LogHealth
+    from cdc.store.state_store import Store
+    from schemas.registry import SchemaRegistry
+
+_log = logging.getLogger(__name__)
+
+HELD_BACK_S = 30.0
+"""How long the slot may move on while the stored position stays, in seconds. A worker stores a
+position before the slot moves, so a healthy one stays behind for the few seconds of that at most.
+"""
+
+
+@dataclass(frozen=True)
+class SentBeat:
+    """A heartbeat that a connector has sent.
+
+    Args:
+        order: `SentChange.order` of the heartbeat.
+        sent_at: When the connector has sent it.
+    """
+
+    order: tuple[int, ...]
+    sent_at: datetime
+
+
+def is_sent(stream: TaskStream, stored: Lsn, confirmed: Lsn) -> bool:
+    """Return whether a task has sent all changes between two positions.
+
+    If the commit before a later event is another one than that before the task's first event, the
+    task has read it. So the task began to read before this commit. A task that began after a gap
+    has read no commit up to ``stored``.
+
+    Args:
+        stream: What the task has sent to one topic.
+        stored: The position that Connect has stored.
+        confirmed: The slot's later position.
+    """
+    return stream.first < stream.later <= stored.value and stream.last >= confirmed.value
+
+
+def held_back_s(beats: Iterable[SentBeat], stored: Lsn, confirmed: Lsn) -> float:
+    """Return for how long the slot moved on while Connect's stored position stayed, in seconds.
+
+    Args:
+        beats: Heartbeats, of which those between the two positions count.
+        stored: The position that Connect has stored.
+        confirmed: The slot's later position.
+    """
+    between = (stored.value, confirmed.value)
+    times = [one.sent_at for one in beats if between[0] < max(one.order) < between[1]]
+    return (max(times) - min(times)).total_seconds() if times else 0.0
+
+
+class SentRecords:
+    """Reads what connectors have sent to Kafka, as evidence about their captures.
+
+    Args:
+        store: The state store, which has the captures' topics.
+        kafka: Opens the cluster.
+        registry: Opens the registry, which has the writers' schemas.
+        exactly_once: Whether connectors write to Kafka in transactions. Then Connect's stored
+            position is never behind the slot, and Kafka is not asked.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        kafka: Callable[[], KafkaAdmin],
+        registry: Callable[[], SchemaRegistry],
+        *,
+        exactly_once: bool,
+    ) -> None:
+        self._store = store
+        self._kafka = kafka
+        self._registry = registry
+        self.exactly_once = exactly_once
+
+    def position(
+        self, names: CaptureNames, log: LogHealth, stored: LogPosition | None
+    ) -> LogPosition | None:
+        """Return the position up to which a connector has captured its source's log.
+
+        This is Connect's stored position, or the later position of a slot that the connector itself
+        has confirmed. Kafka is asked only if the two differ while nothing reads the slot.
+
+        Args:
+            names: The capture.
+            log: The health of the source's log for the capture.
+            stored: The position that Connect has stored, read after ``log``; None if there is none.
+
+        Raises:
+            TributaryError: Kafka or the registry does not answer, or a record of the connector's
+                topics is not an event.
+        """
+        if self.exactly_once:
+            return stored
+        confirmed = log.confirmed_after(stored)
+        if not isinstance(confirmed, Lsn) or not isinstance(stored, Lsn):
+            return stored
+        if not self._is_sent(names, stored, confirmed):
+            return stored
+        between = self._held_back_s(names, stored, confirmed)
+        if between > HELD_BACK_S:
+            _log.warning(
+                "%s moved on from %s to %s for %.0f s, in which Connect could not store a position:"
+                " Kafka has perhaps not acknowledged an event of connector %s",
+                log.title,
+                stored,
+                confirmed,
+                between,
+                names.connector,
+            )
+            return stored
+        _log.info(
+            "%s begins at %s, and Connect has stored %s: connector %s has sent what is between, and"
+            " has ended before it stored its position",
+            log.title,
+            confirmed,
+            stored,
+            names.connector,
+        )
+        return confirmed
+
+    def answer(
+        self,
+        names: CaptureNames,
+        log: Answer[LogHealth],
+        stored: Answer[LogPosition | None],
+    ) -> Answer[LogPosition | None]:
+        """Return the same as `position`, or the error of the server that does not answer."""
+        if isinstance(log, TributaryError) or isinstance(stored, TributaryError):
+            return stored
+        try:
+            return self.position(names, log, stored)
+        except TributaryError as error:
+            return error
+
+    def _is_sent(self, names: CaptureNames, stored: Lsn, confirmed: Lsn) -> bool:
+        """Return whether the topics show that one task has sent all changes between two positions.
+
+        The heartbeats show it, or, if the task reads a backlog, the topic that grew last.
+        """
+        if self._shows(names.heartbeat_topic, stored, confirmed):
+            return True
+        topics = self._store.topics(names.source, names.tier)
+        sent = self._kafka().newest_times_each(topics) if topics else {}
+        times = {topic: at for topic, at in sent.items() if isinstance(at, datetime)}
+        newest = max(times, key=lambda topic: times[topic], default=None)
+        return newest is not None and self._shows(newest, stored, confirmed)
+
+    def _shows(self, topic: str, stored: Lsn, confirmed: Lsn) -> bool:
+        """Return whether a topic shows that one task has sent all between two positions."""
+        start, end = self._range(topic)
+        with self._kafka().reader() as reader:
+            ends = TaskEnds(reader, EventReader(self._registry()), {topic: start})
+            streams = task_streams(ends, topic, end, stored.value)
+            return any(is_sent(stream, stored, confirmed) for stream in streams)
+
+    def _held_back_s(self, names: CaptureNames, stored: Lsn, confirmed: Lsn) -> float:
+        """Return for how long the slot moved on while Connect's position stayed, in seconds."""
+        topic = names.heartbeat_topic
+        start, end = self._range(topic)
+        beats: Sequence[SentBeat] = ()
+        with self._kafka().reader() as reader:
+            ends = TaskEnds(reader, EventReader(self._registry()), {topic: start})
+            for first in tails(start, end):
+                records = [*reader.read(topic, first, end)]
+                changes = [(ends.change(one).order, one.timestamp) for one in records if one.value]
+                beats = [SentBeat(order, at) for order, at in changes if order and at]
+                if beats and max(beats[0].order) <= stored.value:
+                    break
+        return held_back_s(beats, stored, confirmed)
+
+    def _range(self, topic: str) -> tuple[int, int]:
+        """Return a topic's first offset and its last stable offset; both 0 without such a topic.
+
+        Raises:
+            KafkaError: The topic cannot be read.
+        """
+        look = self._kafka().looks([topic]).get(topic)
+        if isinstance(look, KafkaError):
+            raise look
+        return (0, 0) if look is None else (look.earliest[0], look.ends[0].offset)

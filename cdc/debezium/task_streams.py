@@ -1,0 +1,96 @@
+"""Finds out which part of PostgreSQL's log each task of a connector has sent, from one topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc.debezium.task_ends import task_of
+
+if TYPE_CHECKING:
+    from cdc.debezium.task_ends import TaskEnds
+    from cdc.kafka import KafkaRecord
+
+_TASKS = 100
+"""The number of a topic's newest tasks that are looked at."""
+
+
+@dataclass(frozen=True)
+class TaskStream:
+    """What one task of PostgreSQL's connector has sent to one topic.
+
+    Each event has two LSNs: that of the last commit before it, and its own (`SentChange.order`).
+    Before the first commit that the task reads, the former is the position with which the task
+    began, as Connect had stored it.
+
+    Args:
+        first: The commit before the task's first event.
+        later: The last one of the commits before the task's events that is not after the position
+            in question.
+        last: The greater LSN of the task's last event.
+    """
+
+    first: int
+    later: int
+    last: int
+
+
+def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterator[TaskStream]:
+    """Yield what each of the newest tasks has sent to a topic, without tasks that began later.
+
+    Args:
+        ends: Reads the topic.
+        topic: The topic.
+        end: The offset after the last one to search.
+        position: The position in question, as an LSN.
+
+    Raises:
+        DecodeError: A record is not a change event.
+        KafkaError: The topic cannot be read in time.
+    """
+    begin, ranges = 0, []
+    for one in [*ends.between(topic, 0, end, "")]:
+        ranges.append((begin, one.last))
+        begin = one.last.offset + 1
+    for begin, last in ranges[-_TASKS:]:
+        change = ends.first_change(topic, begin, last.offset + 1)
+        order = _order(ends, last)
+        if change is None or change.order is None or order is None:
+            continue
+        first = change.order[0]
+        if first < position:
+            yield TaskStream(first, _later(ends, (begin, last), first, position), max(order))
+
+
+def _later(ends: TaskEnds, sent: tuple[int, KafkaRecord], first: int, position: int) -> int:
+    """Return the last commit that is not after a position, of those before the events of a task.
+
+    A task sends its events in the order of these commits, so the range is searched in halves.
+
+    Args:
+        ends: Reads the topic.
+        sent: The first offset of the task's events, and its last record.
+        first: The commit before the task's first event, which is before the position.
+        position: The position.
+    """
+    (low, last), found = sent, first
+    high = last.offset + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        record = ends.last(last.topic, middle + 1)
+        is_sent = record is not None and record.offset > low and task_of(record) == task_of(last)
+        order = _order(ends, record) if record is not None and is_sent else None
+        if record is None or order is None:
+            low = middle
+        elif order[0] <= position:
+            low, found = middle, order[0]
+        else:
+            high = record.offset
+    return found
+
+
+def _order(ends: TaskEnds, record: KafkaRecord) -> tuple[int, ...] | None:
+    """Return the order of a record's change; None if neither it nor one before it has a value."""
+    change = ends.before(record) if record.value is None else record
+    return None if change is None else ends.change(change).order

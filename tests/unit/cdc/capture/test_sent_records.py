@@ -1,0 +1,224 @@
+"""Whether a slot that is after Connect's stored position was moved by its own connector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc.capture.sent_records import (
+    HELD_BACK_S,
+    SentBeat,
+    SentRecords,
+    held_back_s,
+    is_sent,
+)
+from cdc.debezium import CaptureNames
+from cdc.debezium.task_streams import TaskStream
+from cdc.errors import KafkaError
+from cdc.log.position import Lsn
+from cdc.sources.postgres.slot import NoSlot, SlotHealth
+from cdc.store.state_store import Store
+from schemas.table import TableId
+from tests.records import table_record
+from tests.unit.cdc.task_topics import START, Registry, Topics, event
+
+NAMES = CaptureNames("shop", "default", "p", "s", "c", "shop", "postgres")
+BEATS, ORDERS = NAMES.heartbeat_topic, "shop.public.orders"
+
+
+@dataclass
+class Sender:
+    """Writes the events of a connector's tasks, each event a transaction of its own."""
+
+    topics: Topics = field(default_factory=Topics)
+    second: float = 0.0
+
+    def send(self, task: str, loaded: int, ends: Sequence[int], **more: Any) -> None:
+        """Send transactions by their ends; a task without a gap begins behind ``loaded``."""
+        topic, before = more.get("topic", BEATS), loaded
+        for end in ends:
+            place = {"sequence": f'["{before}","{end - more.get("rows", 5)}"]', "task": task}
+            offset = self.topics.end(topic)
+            self.topics.add(event(offset, end, "c", 1, topic=topic, at=self.second, **place))
+            self.second += more.get("every_s", 1.0)
+            before = end
+
+
+@pytest.fixture
+def sender() -> Sender:
+    return Sender()
+
+
+def slot(confirmed: int, *, active: bool = False) -> SlotHealth:
+    return SlotHealth(
+        "s", active, "reserved", Lsn(confirmed), Lsn(1), 0, None, Lsn(9_000), lambda: Lsn(9_000)
+    )
+
+
+def records(topics: Topics, store: Store | None = None) -> SentRecords:
+    kept = store if store is not None else type("Empty", (), {"topics": lambda *_: []})()
+    return SentRecords(
+        cast("Any", kept),
+        lambda: cast("Any", topics),
+        lambda: cast("Any", Registry()),
+        exactly_once=False,
+    )
+
+
+def problem(sender: Sender, stored: int, confirmed: int) -> str | None:
+    """What a look finds while nothing reads the slot."""
+    log = slot(confirmed)
+    return log.problem(records(sender.topics).position(NAMES, log, Lsn(stored)))
+
+
+def test_a_worker_that_was_killed_before_it_stored_what_it_confirmed_lost_nothing(
+    sender: Sender,
+) -> None:
+    sender.send("a", 0, range(10, 200, 10))
+    assert problem(sender, 100, 120) is None
+    assert problem(sender, 100, 180) is None
+
+
+def test_a_slot_that_was_created_again_or_advanced_by_a_stranger_has_lost_changes(
+    sender: Sender,
+) -> None:
+    """Such a slot begins after everything that the connector has sent."""
+    sender.send("a", 0, range(10, 200, 10))
+    for confirmed in (186, 190, 500):
+        assert "something other than the connector moved it" in (
+            problem(sender, 100, confirmed) or ""
+        )
+
+
+def test_a_gap_is_found_although_the_connector_went_on_behind_it(sender: Sender) -> None:
+    """Another reader has had the slot between two tasks, and the next one was killed, too."""
+    sender.send("a", 0, range(10, 110, 10))
+    sender.send("b", 90, range(160, 260, 10))
+    assert "something other than the connector moved it" in (problem(sender, 90, 150) or "")
+    assert problem(sender, 90, 200) is not None
+    assert problem(sender, 90, 95) is None, "task a has sent it"
+
+
+def test_a_task_that_began_at_the_stored_position_counts(sender: Sender) -> None:
+    sender.send("a", 0, range(10, 110, 10))
+    sender.send("b", 50, range(60, 160, 10))
+    assert problem(sender, 120, 140) is None
+    assert problem(sender, 50, 120) is not None, "task b alone can have begun behind a gap"
+
+
+def test_a_position_that_the_connector_could_not_store_for_long_is_a_loss(sender: Sender) -> None:
+    """Kafka has acknowledged heartbeats meanwhile, but not an event of another topic."""
+    sender.send("a", 0, range(10, 1_000, 10))
+    assert problem(sender, 500, 520) is None
+    assert problem(sender, 500, 500 + 10 * int(HELD_BACK_S) - 20) is None
+    assert problem(sender, 500, 900) is not None
+
+
+def test_a_topic_shows_it_while_the_task_reads_a_backlog(sender: Sender, tmp_path: Path) -> None:
+    """The task's heartbeats come behind the backlog."""
+    store = Store(f"sqlite:///{tmp_path / 'state.db'}")
+    for name in ("orders", "idle"):
+        table = TableId("shop", "public", name)
+        store.put(table_record(table, topic=f"shop.public.{name}"))
+    sender.send("a", 0, range(10, 60, 10), topic="shop.public.idle")
+    sender.send("a", 50, range(60, 6_000, 10), topic=ORDERS, every_s=0.0)
+    log, found = slot(5_500), records(sender.topics, store)
+    assert found.position(NAMES, log, Lsn(5_000)) == Lsn(5_500)
+    assert sender.topics.reads < 300, "a long topic is searched in halves"
+    assert found.position(NAMES, slot(6_500), Lsn(5_000)) == Lsn(5_000)
+    store.close()
+
+
+def test_kafka_is_asked_only_if_the_two_differ_while_nothing_reads_the_slot() -> None:
+    def opened() -> NoReturn:
+        raise AssertionError("it was asked")
+
+    def look(*, exactly_once: bool) -> SentRecords:
+        return SentRecords(cast("Any", None), opened, opened, exactly_once=exactly_once)
+
+    stored = Lsn(7)
+    assert look(exactly_once=True).position(NAMES, slot(8), stored) == stored
+    for log in (slot(7), slot(6), slot(8, active=True), NoSlot("s")):
+        assert look(exactly_once=False).position(NAMES, log, stored) == stored
+    assert look(exactly_once=False).position(NAMES, slot(8), None) is None
+    with pytest.raises(AssertionError):
+        look(exactly_once=False).position(NAMES, slot(8), stored)
+
+
+def test_without_an_answer_of_kafka_nothing_is_known(sender: Sender) -> None:
+    sender.topics.unread.add(BEATS)
+    with pytest.raises(KafkaError, match="has no leader"):
+        problem(sender, 5, 7)
+
+
+def test_without_events_a_slot_that_was_moved_has_lost_changes(sender: Sender) -> None:
+    assert problem(sender, 5, 7) is not None
+
+
+@pytest.mark.parametrize(
+    ("stream", "sent"),
+    [
+        (TaskStream(10, 20, 60), True),
+        (TaskStream(10, 20, 50), True),
+        (TaskStream(10, 20, 49), False),
+        (TaskStream(10, 10, 60), False),
+        (TaskStream(30, 30, 60), False),
+        (TaskStream(10, 30, 60), True),
+        (TaskStream(10, 31, 60), False),
+    ],
+)
+def test_a_task_shows_that_all_was_sent(stream: TaskStream, *, sent: bool) -> None:
+    assert is_sent(stream, Lsn(30), Lsn(50)) is sent
+
+
+def test_only_heartbeats_between_the_two_positions_hold_it_back() -> None:
+    beats = [SentBeat((at, at + 3), START + timedelta(seconds=at)) for at in range(0, 100, 10)]
+    assert held_back_s(beats, Lsn(33), Lsn(73)) == 20.0
+    assert held_back_s(beats, Lsn(33), Lsn(35)) == 0.0
+    assert held_back_s([], Lsn(33), Lsn(73)) == 0.0
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> tuple[Sender, int, int, bool]:
+    """Tasks of a connector, between which a stranger may advance the slot.
+
+    The result has what they have sent, the stored and the confirmed position, and whether a
+    transaction between the two was not sent.
+    """
+    log = [10 * number for number in range(1, 60)]
+    sender, stored, confirmed, before = Sender(), 0, 0, 0
+    sent: set[int] = set()
+    for number in range(draw(st.integers(1, 4))):
+        if number and draw(st.booleans()):
+            confirmed = max(confirmed, draw(st.sampled_from(log)))
+        loaded = stored
+        if draw(st.booleans()):
+            stored = max(stored, before)  # what the former task has sent is stored late
+        left = [end for end in log if end > max(loaded, confirmed)]
+        ends = left[: draw(st.integers(0, 20))]
+        if not ends:
+            continue
+        sender.send(str(number), loaded, ends, rows=draw(st.integers(1, 40)), every_s=0.0)
+        sent.update(ends)
+        commits = [loaded, *ends[:-1]]
+        before = commits[-1]
+        stored = max(stored, draw(st.sampled_from([loaded, *commits])))
+        confirmed = max(confirmed, draw(st.sampled_from(commits)))
+    lacking = any(stored < end <= confirmed and end not in sent for end in log)
+    return sender, stored, confirmed, lacking
+
+
+@given(lives())
+def test_a_gap_is_never_taken_for_the_connectors_own_move(
+    life: tuple[Sender, int, int, bool],
+) -> None:
+    sender, stored, confirmed, lacking = life
+    if lacking:
+        assert problem(sender, stored, confirmed) is not None
