@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from cdc.capture.gathering import ServerOpeners
-from cdc.debezium import latest_heartbeat
 from operate.bounded import BoundedCalls, result
 from schemas.errors import TributaryError
 
@@ -82,11 +81,12 @@ class Answers:
         """Return the servers' answers about one capture."""
         servers = ServerOpeners(lambda: self.source(names.source), self.kafka, self.connect)
         evidence = self.services.stream_evidence(names, servers)
-        try:
-            beat = latest_heartbeat(self.kafka(), self.services.schemas, names)
-        except TributaryError as error:
-            return CaptureAnswer(evidence, None, error.message)
-        return CaptureAnswer(evidence, None if beat is None else beat.beat_at, None)
+        beat, trouble = evidence.beats.newest, evidence.beats.trouble
+        return CaptureAnswer(
+            evidence,
+            None if beat is None else beat.beat_at,
+            None if trouble is None else trouble.message,
+        )
 
     def ends(self, topics: Iterable[str]) -> Mapping[str, Mapping[int, int] | TributaryError]:
         """Return the end offsets of topics, by topic and partition.

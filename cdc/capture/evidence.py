@@ -15,7 +15,8 @@ from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectorStatus
-    from cdc.debezium import CaptureNames, ReportedStatements, SettingFinding
+    from cdc.debezium import CaptureNames, Heartbeat, ReportedStatements, SettingFinding
+    from cdc.kafka import KafkaRecord
     from cdc.log.continuity import Continuity
     from cdc.log.position import LogPosition
     from cdc.sources.log_health import LogHealth
@@ -110,6 +111,24 @@ class SignsOfLife:
 
 
 @dataclass(frozen=True)
+class Beats:
+    """A capture's newest heartbeats in Kafka.
+
+    Args:
+        newest: The newest heartbeat; None if there is none, or if it could not be read.
+        record: The record of the newest heartbeat; None without one.
+        strangers: Why the heartbeats show that another installation writes to the same topics; None
+            if they do not.
+        trouble: Why the heartbeats could not be read; None if they could.
+    """
+
+    newest: Heartbeat | None = None
+    record: KafkaRecord | None = None
+    strangers: str | None = None
+    trouble: TributaryError | None = None
+
+
+@dataclass(frozen=True)
 class ConnectorFacts:
     """The configuration and the state of a capture's connector, as Kafka Connect reports them.
 
@@ -165,6 +184,7 @@ class CaptureEvidence:
             that removes it; empty for a source without publications.
         strays: By table, the topics to which the connector sent the table's changes because the
             table's schema was renamed (`cdc.capture.strays`). Only runs search for such topics.
+        beats: The newest heartbeats. If they could not be read, nothing follows from that here.
     """
 
     names: CaptureNames
@@ -183,6 +203,7 @@ class CaptureEvidence:
     skipped: Answer[str | None] = None
     members: Answer[Mapping[TableId, SentTable]] = field(default_factory=dict)
     strays: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
+    beats: Beats = field(default_factory=Beats)
 
     @classmethod
     def unanswered(cls, names: CaptureNames, error: TributaryError) -> CaptureEvidence:

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cdc.capture.evidence import (
+    Beats,
     CaptureEvidence,
     CleanupPolicy,
     ConnectorFacts,
@@ -130,26 +131,28 @@ def gather(
         looks: Compares the end of the source's log with its end at the previous look; None leaves
             the comparison out of the evidence.
     """
+    sent = sent.using(servers.kafka)
     database, workers = _ServerQueries(servers.source), _ServerQueries(servers.connect)
     topics = _ServerQueries(servers.kafka)
     log = database.ask(lambda it: it.capture(names).log_health())
-    exactly_once = sent.exactly_once
-    connector = workers.ask(lambda it: _connector_facts(it, names, exactly_once))
+    connector = workers.ask(lambda it: _connector_facts(it, names, sent.exactly_once))
     # The stored position is read after the log, as `LogHealth.problem` requires.
     stored = sent.answer(names, log, workers.ask(lambda it: stored_position(it, names)))
     at = None if isinstance(stored, TributaryError) else stored
     policies = topics.ask(lambda it: _cleanup_policies(it, names))
     signs = topics.ask(lambda it: None if life is None else life(it))
+    server = database.ask(lambda it: it.identity())
+    beats = topics.ask(lambda _: sent.beats(names, server))
     # The statements are read last. If their topic is missing, Kafka has answered the other queries.
     statements = topics.ask(lambda _: _reported_statements(definitions, names))
     forgotten = topics.ask(lambda _: _skipped(definitions, names, at, connector))
     return CaptureEvidence(
         names=names,
         log=log,
-        lost=database.ask(lambda _: known(log).problem(at, exactly_once=exactly_once)),
+        lost=database.ask(lambda _: known(log).problem(at, exactly_once=sent.exactly_once)),
         unreadable=database.ask(lambda it: it.capture(names).unreadable()),
         obstacles=database.ask(lambda it: tuple(it.capture(names).audit())),
-        server=database.ask(lambda it: it.identity()),
+        server=server,
         continuity=database.ask(
             lambda it: None if looks is None else looks.compare(names, it.capture(names))
         ),
@@ -161,6 +164,7 @@ def gather(
         starts=tuple(fresh_starts(_definition_changes(statements))),
         skipped=forgotten,
         life=signs,
+        beats=Beats(trouble=beats) if isinstance(beats, TributaryError) else beats,
     )
 
 
@@ -229,7 +233,7 @@ class Captures:
         found = replace(found, strays=self._strays(names, records))
         _warn_of_unknown(found)
         self._note_unneeded(found, before)
-        self._follow_tasks(names, records)
+        self._follow_tasks(found, records)
         self._types[names.connector] = self._follow_types(found)
         compared = found.continuity
         if isinstance(compared, Continuity) and not context.looks.is_newest(names, compared):
@@ -308,12 +312,12 @@ class Captures:
             self._plan = [*tables, *moving]
         return self._plan
 
-    def _follow_tasks(self, names: CaptureNames, records: Sequence[TableRecord]) -> None:
+    def _follow_tasks(self, capture: CaptureEvidence, records: Sequence[TableRecord]) -> None:
         """Search for ends of the connector's tasks, and count changes that were lost there.
 
         If a server does not answer, a later run repeats this search.
         """
-        context = self._context
+        context, names = self._context, capture.names
         try:
             looks = TaskLooks(
                 context.store,
@@ -321,7 +325,8 @@ class Captures:
                 context.registry,
                 exactly_once=context.config.connect.exactly_once,
             )
-            found = looks.follow(names, records, lambda: context.sources[names.source])
+            beat = capture.beats.record
+            found = looks.follow(names, records, lambda: context.sources[names.source], beat)
         except StateError:
             raise
         except TributaryError as error:

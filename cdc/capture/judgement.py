@@ -75,6 +75,7 @@ def of_capture(evidence: CaptureEvidence) -> list[Finding]:
     return [
         *_log_findings(evidence),
         *_obstacle_findings(evidence),
+        *_stranger_findings(evidence),
         *_topic_findings(evidence),
         *_connector_findings(evidence),
         *_unanswered(evidence),
@@ -247,6 +248,18 @@ def _obstacle_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
     for obstacle in evidence.obstacles:
         remedy = f"Correct that on the source. {_COPY_AGAIN}"
         yield Finding(Severity.INCOMPLETE, _title(evidence), obstacle, remedy)
+
+
+def _stranger_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
+    if evidence.beats.strangers is not None:
+        source = evidence.names.source
+        yield Finding(
+            Severity.INCOMPLETE,
+            f"topic {evidence.names.heartbeat_topic}",
+            evidence.beats.strangers,
+            "Give the installation that came later topics of its own: delete its connector, and set"
+            f" another topic_prefix for source {source} there. {_COPY_AGAIN}",
+        )
 
 
 def _topic_findings(evidence: CaptureEvidence) -> Iterator[Finding]:

@@ -30,13 +30,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from cdc.capture.evidence import Beats
+from cdc.capture.other_servers import other_server
+from cdc.debezium import parse_heartbeats
 from cdc.debezium.event_reader import EventReader
 from cdc.debezium.sent_transactions import tails
 from cdc.debezium.task_ends import TaskEnds
 from cdc.debezium.task_streams import task_streams
-from cdc.errors import KafkaError
+from cdc.errors import DecodeError, KafkaError
 from cdc.log.position import Lsn
-from schemas.errors import TributaryError
+from schemas.errors import RegistryError, TributaryError
 
 if TYPE_CHECKING:
     from cdc.capture.evidence import Answer
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaAdmin
     from cdc.log.position import LogPosition
     from cdc.sources.log_health import LogHealth
+    from cdc.sources.source_facts import ServerIdentity
     from cdc.store.state_store import Store
     from schemas.registry import SchemaRegistry
 
@@ -166,6 +170,41 @@ class SentRecords:
             names.connector,
         )
         return confirmed
+
+    def using(self, kafka: Callable[[], KafkaAdmin]) -> SentRecords:
+        """Return the same with another way to open the cluster."""
+        return SentRecords(self._store, kafka, self._registry, exactly_once=self.exactly_once)
+
+    def beats(self, names: CaptureNames, here: Answer[ServerIdentity]) -> Beats:
+        """Return a capture's newest heartbeats; if they cannot be read, the reason.
+
+        Args:
+            names: The capture.
+            here: The primary, or its error if it does not answer.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        try:
+            records = self._kafka().latest_records(names.heartbeat_topic)
+            if not records:
+                return Beats()
+            beats = parse_heartbeats(records, self._registry(), names.kind)
+        except (DecodeError, KafkaError, RegistryError) as error:
+            return Beats(trouble=error)
+        now = None if isinstance(here, TributaryError) else here.system_identifier
+        strangers = other_server(names, beats, now, lambda: self._copied_from(names))
+        return Beats(beats[-1], records[-1], strangers)
+
+    def _copied_from(self, names: CaptureNames) -> set[str]:
+        """Return the servers from which the capture's tables were copied."""
+        attempts = (
+            record.attempt
+            for record in (*self._store.tables(), *self._store.builds())
+            if (record.table.source, record.tier) == (names.source, names.tier)
+        )
+        servers = (one for attempt in attempts if attempt is not None for one in attempt.servers)
+        return {one.system_identifier for one in servers if one.system_identifier}
 
     def answer(
         self,

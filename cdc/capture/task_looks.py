@@ -90,7 +90,11 @@ class TaskLooks:
         self._kafka, self._events = kafka, EventReader(registry)
 
     def follow(
-        self, names: CaptureNames, records: Iterable[TableRecord], source: Callable[[], Source]
+        self,
+        names: CaptureNames,
+        records: Iterable[TableRecord],
+        source: Callable[[], Source],
+        beat: KafkaRecord | None = None,
     ) -> TaskLook | None:
         """Search a capture's topics for ends of tasks in the offsets since the last look.
 
@@ -100,6 +104,7 @@ class TaskLooks:
             names: The capture.
             records: The capture's tables.
             source: Opens the source.
+            beat: The newest heartbeat, if it is known; None reads it.
 
         Returns:
             The newest stored look; None if there is none. Its doubts are the ends of tasks at which
@@ -113,7 +118,7 @@ class TaskLooks:
         begun = {one.topic: one for one in records if first_offset(one) is not None}
         known = _NO_LOOK if kept is None else of_same_topics(kept, begun)
         following = tuple(begun.values())
-        beat = self._kafka.latest_record(names.heartbeat_topic)
+        beat = beat or self._kafka.latest_record(names.heartbeat_topic)
         look = self._look(beat, begun, known.ends)
         if look is None:
             return kept

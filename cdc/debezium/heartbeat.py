@@ -7,13 +7,14 @@ Each heartbeat names the server on which it was written, and the time when it wa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium.connector import KINDS
 from cdc.debezium.event_reader import EventReader
+from cdc.debezium.task_ends import task_of
 from cdc.errors import CaptureError
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
@@ -68,6 +69,7 @@ class Heartbeat:
         beats: Number of the connector's heartbeats so far, so a missing number shows a missing
             heartbeat; None for PostgreSQL, whose heartbeats have no number.
         topic_offset: Offset of the record in the heartbeat topic.
+        task: The connector's task that has sent the record; None if the record names no task.
     """
 
     owner: str
@@ -76,6 +78,7 @@ class Heartbeat:
     beat_at: datetime
     beats: int | None
     topic_offset: int
+    task: str | None = None
 
 
 def latest_heartbeat(
@@ -189,7 +192,28 @@ def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceK
         RegistryError: The registry does not know the record's schema.
         DecodeError: The record is not a heartbeat.
     """
+    return parse_heartbeats([record], registry, kind)[0]
 
+
+def parse_heartbeats(
+    records: Iterable[KafkaRecord], registry: SchemaRegistry, kind: SourceKind
+) -> list[Heartbeat]:
+    """Decode records of the heartbeat topic; each writer's schema is fetched once.
+
+    Args:
+        records: The records.
+        registry: The writers' schemas.
+        kind: The kind of source.
+
+    Raises:
+        RegistryError: The registry does not know a record's schema.
+        DecodeError: A record is not a heartbeat.
+    """
+    events = EventReader(registry)
+    return [_heartbeat(one, events, kind) for one in records]
+
+
+def _heartbeat(record: KafkaRecord, events: EventReader, kind: SourceKind) -> Heartbeat:
     def heartbeat(event: Any) -> Heartbeat:
         row = event["after"]
         beat = KINDS[kind].beat(row)
@@ -200,9 +224,10 @@ def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceK
             beat_at=_instant(row[field_name("beat_at")]),
             beats=beat.beats,
             topic_offset=record.offset,
+            task=task_of(record),
         )
 
-    return EventReader(registry).read(record, "a heartbeat", heartbeat)
+    return events.read(record, "a heartbeat", heartbeat)
 
 
 def _instant(text: str) -> datetime:

@@ -129,7 +129,34 @@ def newest(
     Raises:
         KafkaError: The search did not end before the deadline.
     """
-    found: KafkaRecord | None = None
+    found = newest_few(client, topic, starts, ends, deadline)
+    return found[-1] if found else None
+
+
+def newest_few(
+    client: KafkaClient,
+    topic: str,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+    deadline: float,
+) -> list[KafkaRecord]:
+    """Return the newest committed records of a topic, the oldest first.
+
+    They are the records of each partition's last 32 offsets, some of which can be those of Kafka
+    transactions. If these offsets have no record, they are the last ones before them. The result is
+    empty if the topic has no record.
+
+    Args:
+        client: The cluster.
+        topic: The topic.
+        starts: The first offset that the topic still has, by partition.
+        ends: The last stable offset, by partition.
+        deadline: When to give up, as a time of ``time.monotonic()``.
+
+    Raises:
+        KafkaError: The search did not end before the deadline.
+    """
+    found: list[KafkaRecord] = []
     for partition, end in ends.items():
 
         def records(
@@ -137,10 +164,8 @@ def newest(
         ) -> Iterator[KafkaRecord]:
             return read(client, topic, partition, first, end, deadline=deadline)
 
-        last = last_of(records, starts[partition], end)
-        if last is not None and (found is None or _age_key(last) > _age_key(found)):
-            found = last
-    return found
+        found += last_few_of(records, starts[partition], end, most=TAIL)
+    return sorted(found, key=_age_key)
 
 
 def last_of(
@@ -153,13 +178,28 @@ def last_of(
         start: The first offset of the range.
         end: The offset after the range.
     """
+    found = last_few_of(records, start, end, most=1)
+    return found[-1] if found else None
+
+
+def last_few_of(
+    records: Callable[[int], Iterable[KafkaRecord]], start: int, end: int, *, most: int
+) -> list[KafkaRecord]:
+    """Return the last records of a range of offsets; empty if there are none.
+
+    Args:
+        records: Takes an offset; returns the records from there to the end of the range.
+        start: The first offset of the range.
+        end: The offset after the range.
+        most: The most records to return.
+    """
     window, first = TAIL, end
     while first > start:
         first = max(start, end - window)
-        if found := deque(records(first), maxlen=1):
-            return found[0]
+        if found := deque(records(first), maxlen=most):
+            return [*found]
         window *= 8
-    return None
+    return []
 
 
 def truncated(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
+import fastavro
 import pytest
 
 from cdc.debezium import CaptureNames, latest_heartbeat, stored_position
@@ -13,8 +18,11 @@ from cdc.sources.postgres.slot import SlotHealth
 from cdc.store.table_state import State
 from operate.status import status
 from operate.tier_capture import wanted_connector
+from schemas.avro import field_name, split_wire
 from stack.postgres import POSTGRES
+from tests.integration.rigs.at_work import at_work
 from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.faults import produce
 from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.person import Person, created
 from tests.integration.rigs.person import early as early
@@ -257,6 +265,58 @@ def test_topics_of_another_environment_are_left_as_it_says(early: Person) -> Non
     early.configure(sources={names.source: own}, state=staging)
     early.done("onboard", "--no-bootstrap", orders)
     early.done("offboard", orders)
+
+
+@contextmanager
+def beats_of_another_server(shop: Shop, names: CaptureNames) -> Iterator[None]:
+    """An environment of an earlier release, on another server, writes to the same topics."""
+    services, topic = shop.services, names.heartbeat_topic
+    record = services.kafka.latest_record(topic)
+    assert record is not None
+    assert record.value is not None
+    schema_id, body = split_wire(record.value)
+    schema = fastavro.parse_schema(json.loads(services.schemas.schema(schema_id)))
+    event: Any = fastavro.schemaless_reader(io.BytesIO(body), schema)
+    event["after"][field_name("system_identifier")] = "1"
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, event)
+    value = record.value[: -len(body)] + out.getvalue()
+    task = ("__debezium.context.runId", b"of-the-other-one")
+
+    def work(_: int, stop: threading.Event) -> None:
+        while not stop.wait(0.5):
+            produce(services.config, topic, value, key=record.key, headers=[task])
+
+    with at_work(work):
+        yield
+
+
+def test_another_environment_that_came_later_is_named_until_it_writes_elsewhere(
+    person: Person,
+) -> None:
+    shop = person.shop
+    (orders,) = created(shop, "orders")
+    person.done("onboard", orders)
+    names = shop.services.capture_of(shop.record("orders"))
+
+    def problem() -> str:
+        return status(shop.services, []).captures[0].problem or ""
+
+    assert not problem()
+    with beats_of_another_server(shop, names):
+        wait_until(lambda: "and 1 in turns" in problem(), "the other one is named")
+        told = person.run("check")
+        assert "and 1 in turns" in str(told.documents)
+        assert [one for one in told.remedies if one.startswith("Give the installation that came")]
+        person.run("run")
+        assert person.state("orders") is State.NEEDS_BOOTSTRAP
+        refused = person.refused("bootstrap", orders)
+        assert "and 1 in turns" in refused.messages
+    wait_until(lambda: not problem(), "its heartbeats are of former times", 120)
+    person.done("bootstrap", orders)
+    shop.database.execute("UPDATE orders SET v = 7 WHERE id = 1")
+    person.done("run")
+    person.done("verify", orders)
 
 
 def test_what_another_reader_took_is_seen_before_the_connector_goes_on(person: Person) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from confluent_kafka import Producer
 
@@ -59,9 +59,15 @@ class FreeLeases(Leases):
             yield lease
 
 
-def produce(config: Config, topic: str, *values: bytes, key: bytes | None = b"k") -> None:
+def produce(
+    config: Config,
+    topic: str,
+    *values: bytes,
+    key: bytes | None = b"k",
+    headers: Sequence[tuple[str, bytes]] = (),
+) -> None:
     """Write messages of nobody at the end of a topic of one partition."""
     producer = Producer(config.kafka.librdkafka_config())
     for value in values:
-        producer.produce(topic, value=value, key=key, partition=0)
+        producer.produce(topic, value=value, key=key, partition=0, headers=[*headers])
     assert producer.flush(30) == 0

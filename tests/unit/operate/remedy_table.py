@@ -351,6 +351,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}second_reader.py::test_topics_of_another_environment_are_left_as_it_says": (
         "If those heartbeats are not of yours, give this installation topics of its own",
     ),
+    f"{_TESTS}second_reader.py::"
+    "test_another_environment_that_came_later_is_named_until_it_writes_elsewhere": (
+        "Give the installation that came later topics of its own: delete its connector",
+    ),
     f"{_TESTS}second_reader.py::test_the_connector_of_another_environment_is_left_as_it_says": (
         "If that connector is not yours, leave it, and give this installation names",
     ),

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from cdc.capture import gathering
+from cdc.capture.evidence import Beats
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import Severity, of_capture, stopping
 from cdc.capture.log_looks import LogLooks
@@ -120,7 +121,9 @@ class ServerOpeners:
             capture=capture,
             store=self.store,
             kafka=SimpleNamespace(
-                topic_configs=self.answers("topic_configs", {}), latest_record=lambda _: None
+                topic_configs=self.answers("topic_configs", {}),
+                latest_record=lambda _: None,
+                latest_records=self.answers("latest_records", []),
             ),
             registry=None,
             definitions=SimpleNamespace(
@@ -199,9 +202,33 @@ def test_the_log_is_compared_with_what_the_connector_has_captured(
     servers.source.capture(None).log_health = lambda: log
     captures, captured = servers.captures(), object()
     made = SimpleNamespace(exactly_once=False, answer=lambda *_: captured)
+    made.using, made.beats = lambda _: made, lambda *_: Beats()
     captures._context.sent = made  # type: ignore[misc,assignment]
     assert captures.evidence(record("orders")).stored_position is captured
     assert asked == [captured]
+
+
+def test_the_heartbeats_of_another_installation_are_a_loss_of_the_capture(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    servers = ServerOpeners(monkeypatch, tmp_path)
+    captures, found = servers.captures(), Beats(strangers="topic beats has heartbeats in turns")
+    made = SimpleNamespace(exactly_once=True, answer=lambda *_: None, beats=lambda *_: found)
+    made.using = lambda _: made
+    captures._context.sent = made  # type: ignore[misc,assignment]
+    orders = record("orders")
+    assert str(found.strangers) in stopping(of_capture(captures.evidence(orders)))
+    (loss,) = captures.losses(orders).values()
+    assert str(found.strangers) in loss.what
+
+
+def test_heartbeats_that_cannot_be_read_stop_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    servers = ServerOpeners(monkeypatch, tmp_path, "latest_records", KafkaError)
+    evidence = servers.captures().evidence(record("orders"))
+    assert isinstance(evidence.beats.trouble, KafkaError)
+    assert evidence.errors == []
 
 
 def test_a_loss_is_counted_once_for_each_look_at_a_capture(

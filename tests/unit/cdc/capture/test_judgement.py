@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from cdc.capture.evidence import (
+    Beats,
     CaptureEvidence,
     CleanupPolicy,
     ConnectorFacts,
@@ -42,6 +43,7 @@ STATUS = ConnectorStatus("c", "RUNNING", "w", tasks=(TaskStatus(0, "RUNNING", "w
 RUNNING = ConnectorFacts({}, (), None, ConnectorHealth(STATUS))
 BEATING = SignsOfLife("t.tributary.heartbeat", 3.0, sends=True, remedy="Look at the heartbeats.")
 QUIET = replace(BEATING, beat_age_s=3600.0, sends=False)
+STRANGERS = Beats(strangers="topic t.tributary.heartbeat has heartbeats of servers 1 and 2")
 SOUND = CaptureEvidence(
     names=NAMES,
     log=cast("Any", SimpleNamespace(title="replication slot s", danger=None)),
@@ -116,6 +118,12 @@ def test_a_sound_capture_has_no_finding() -> None:
             "topic t",
             "topic t has cleanup.policy=compact,delete, so deletes and older changes may be gone"
             " from it",
+        ),
+        (
+            {"beats": STRANGERS},
+            Severity.INCOMPLETE,
+            "topic t.tributary.heartbeat",
+            "topic t.tributary.heartbeat has heartbeats of servers 1 and 2",
         ),
         (
             {"connector": replace(RUNNING, wrong=(WRONG,))},

@@ -1,0 +1,73 @@
+"""Finds out whether connectors of two installations write to the topics of one capture.
+
+Two environments with the same names can share Kafka, but neither Kafka Connect nor a database. Then
+only the heartbeats show the other one, since they name their server. Runs would apply the rows of
+both databases to the same lake tables.
+
+A heartbeat of another server alone is not enough. After a failover, or once the settings lead to
+another server, the topic still has the former server's heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cdc.debezium import CaptureNames, Heartbeat
+
+_MIXED = "another installation writes the changes of another database to the topics of this capture"
+
+
+def other_server(
+    names: CaptureNames,
+    beats: Sequence[Heartbeat],
+    here: str | None,
+    copied_from: Callable[[], Collection[str]],
+) -> str | None:
+    """Return why the heartbeats show another installation; None if they do not.
+
+    Either of these shows one:
+
+    - Two tasks send heartbeats in turns, and each names another server. A task has a new name at
+      each start, so a former connector cannot send between two heartbeats of one task.
+    - The newest heartbeat is of a server that is neither the present one nor one from which a table
+      of the capture was copied. Only PostgreSQL's heartbeats name the server as it names itself.
+
+    Args:
+        names: The capture.
+        beats: Heartbeats in the order of their topic.
+        here: The identity of the primary that answers now; None if it is not known.
+        copied_from: Returns the servers from which the capture's tables were copied.
+    """
+    topic = names.heartbeat_topic
+    if (servers := _in_turns(beats)) is not None:
+        which = f" (source {names.source} is server {here})" if here in servers else ""
+        first, second = servers
+        what = f"topic {topic} has heartbeats of servers {first} and {second} in turns{which}"
+        return f"{what}: {_MIXED}"
+    newest = beats[-1].system_identifier if beats else None
+    if names.kind != "postgres" or newest is None or here is None or newest == here:
+        return None
+    known = copied_from()
+    if not known or newest in known:
+        return None
+    return (
+        f"the newest heartbeat in topic {topic} is of server {newest}, but source {names.source} is"
+        f" server {here}, and no table was copied from {newest}: {_MIXED}"
+    )
+
+
+def _in_turns(beats: Sequence[Heartbeat]) -> tuple[str, str] | None:
+    """Return two servers of which the second one's heartbeat is between two of the first one.
+
+    The two must be of one task, and the one between them of another task.
+    """
+    for before, between, after in combinations(beats, 3):
+        if between.task is None or before.task is None or before.task != after.task:
+            continue
+        servers = (before.system_identifier, between.system_identifier)
+        if between.task != before.task and servers[0] == after.system_identifier != servers[1]:
+            return servers
+    return None
