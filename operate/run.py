@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from cdc.capture.log_limits import Level
 from cdc.run import (
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from operate.table_outcome import Outcome
     from operate.targets import Shortfall
     from schemas.table import TableId
+
+    Reported: TypeAlias = "Silence | Forgotten | Expiring | OverLimit | FailedCheck"
 
 _log = logging.getLogger(__name__)
 _INTERRUPT_S = 60.0
@@ -228,7 +230,7 @@ class Runs:
         interval_s: float,
         report: Callable[[list[RunResult]], None],
         report_resync: Callable[[list[Outcome]], None],
-        report_found: Callable[[str, Sequence[Silence | Forgotten | Expiring | OverLimit]], None],
+        report_found: Callable[[str, Sequence[Reported]], None],
         report_targets: Callable[[list[Shortfall]], None],
     ) -> None:
         """Repeat the command's run until a signal arrives or the process must be started again.
@@ -276,7 +278,7 @@ class Runs:
     def _report_changes(
         self,
         stop: threading.Event,
-        report_found: Callable[[str, Sequence[Silence | Forgotten | Expiring | OverLimit]], None],
+        report_found: Callable[[str, Sequence[Reported]], None],
         report_targets: Callable[[list[Shortfall]], None],
     ) -> None:
         """Check captures, topics and targets, and report what has changed since the last check."""
@@ -284,6 +286,7 @@ class Runs:
         known_expiring, known_targets = self.expiring, _named(self.targets)
         known_forgotten = self.forgotten
         known_limits, given_up = {*map(_limit, self.over_limits)}, len(self.given_up)
+        known_failed = {*self.failed_checks}
         self.watch(stop)
         self._look_at_secrets(failed=bool(self.unchecked or self.failed_checks))
         if new := [topics for topics in self.expiring if topics not in known_expiring]:
@@ -298,6 +301,8 @@ class Runs:
             report_found("given_up", lost)
         if _named(self.targets) != known_targets:
             report_targets(self.targets)
+        if {*self.failed_checks} != known_failed:
+            report_found("failed_checks", self.failed_checks)
 
     def _looking_after_failures(
         self, report: Callable[[list[RunResult]], None]

@@ -156,7 +156,7 @@ def _repeat(renderer: Renderer, runs: Runs, interval_s: float) -> None:
         interval_s,
         partial(_show_runs, renderer, shown=set()),
         lambda outcomes: _show_resyncs(renderer, outcomes),
-        partial(_show_found, renderer),
+        partial(_show_changed, renderer),
         lambda targets: _show_targets(renderer, targets),
     )
 
@@ -277,6 +277,13 @@ def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
     elif not targets:
         renderer.line("All freshness targets are kept again.", style="green")
     show_targets(renderer, targets)
+
+
+def _show_changed(renderer: Renderer, key: str, found: Sequence[Any]) -> None:
+    """Print findings that differ from those of the look before."""
+    if key == "failed_checks" and not found and not renderer.json:
+        renderer.line("All checks are possible again.", style="green")
+    _show_found(renderer, key, found)
 
 
 _GRAVE = frozenset({"silent", "forgotten", "given_up", "failed_checks"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,7 +22,7 @@ from cdc.runtime.progress import NullProgress
 from cdc.store.lease import Lease
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate import run
-from operate.cli.operations import _require_read
+from operate.cli.operations import _repeat, _require_read
 from operate.context import Services
 from operate.exit_codes import ExitCode
 from operate.lifecycle import resume
@@ -177,6 +178,59 @@ def test_a_check_that_fails_hides_no_other_and_counts(
         assert (runs.failed_checks, runs.exit_code()) == ([], ExitCode.OK)
     finally:
         services.close()
+
+
+@pytest.mark.parametrize("output", [Output.TEXT, Output.JSON])
+def test_a_check_that_fails_between_two_rounds_is_shown_until_it_is_possible_again(
+    services: Services,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    output: Output,
+) -> None:
+    context = SimpleNamespace(config=None, kafka=None, predictions=SimpleNamespace(fresh_at=None))
+    context.unchecked = []
+    services.__dict__["run_context"] = context
+    answers: list[list[Any] | KafkaError] = []
+    rounds: list[list[Any] | KafkaError]
+    rounds = [[], _no_leader("a"), _no_leader("a"), _no_leader("b"), []]
+
+    def checked(*_: object) -> list[Any]:
+        answer = answers[0]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(run, "silences", checked)
+    for name in ("expiring", "shortfalls_now"):
+        monkeypatch.setattr(run, name, lambda *_: [])
+    renderer, shown = Renderer(output), list[str]()
+
+    def repeated(*_: object, watch: Callable[[], None], **__: object) -> None:
+        for answer in rounds:
+            answers[:] = [answer]
+            watch()
+            shown.append(capsys.readouterr().out.strip())
+
+    monkeypatch.setattr(run, "run_continuously", repeated)
+    monkeypatch.setattr(run, "empty_store", lambda *_: None)
+    monkeypatch.setattr(run, "cancel_jobs", lambda _: None)
+    _repeat(renderer, Runs(services, services.store.tables), 5.0)
+    first, again, other, last = shown[1:]
+    assert (shown[0], again) == ("", ""), "only what has changed is shown"
+    for text, topic in ((first, "a"), (other, "b")):
+        assert "captures could not be checked" in text
+        assert f"topic {topic} has no leader" in text
+    if output is Output.JSON:
+        (failed,) = json.loads(first)["failed_checks"]
+        assert failed["what"] == "captures"
+        assert json.loads(last) == {"failed_checks": []}
+    else:
+        assert "What to do: Elect one." in first
+        assert last == "All checks are possible again."
+
+
+def _no_leader(topic: str) -> KafkaError:
+    return KafkaError(f"topic {topic} has no leader", remedy="Elect one.")
 
 
 @pytest.mark.timeout(60)
