@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cdc.capture.judgement import Finding
     from cdc.debezium import CaptureNames
     from cdc.run.context import RunContext
-    from cdc.sources.source_facts import LogHealth
+    from cdc.sources.log_health import LogHealth
     from cdc.store.announcements import Announced, Announcement
     from cdc.store.table_state import TableRecord
     from schemas.table import TableId
