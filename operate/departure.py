@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from cdc.store.late_commits import LateCommits
 from cdc.store.log_marks import LogMarks
 from cdc.store.task_looks import KeptLooks
 from cdc.store.type_looks import KeptTypeLooks
@@ -86,4 +87,5 @@ def remove_capture(
     KeptLooks(services.store).forget(capture.connector)
     KeptTypeLooks(services.store).forget(capture.connector)
     LogMarks(services.store).forget(capture.resource)
+    LateCommits(services.store).forget(capture.resource)
     return removed

@@ -42,6 +42,7 @@ from cdc.debezium import (
 from cdc.errors import CaptureError
 from cdc.runtime.failpoints import crash
 from cdc.runtime.waiting import wait_while
+from cdc.store.late_commits import LateCommits
 from cdc.store.log_marks import LogMarks
 from operate.capture_names import (
     refuse_edited_names,
@@ -459,6 +460,7 @@ def heal_log(services: Services, group: Group, source: Source) -> None:
 
     Raises:
         CaptureError: A published table still depends on the old capture.
+        KafkaError: It is not known yet whether the capture has lost changes.
     """
     capture = group.capture
     evidence = services.evidence(capture)
@@ -471,6 +473,9 @@ def heal_log(services: Services, group: Group, source: Source) -> None:
         )
         lost = [] if what is None else [f"{log.title} {what}"]
     if not lost:
+        if made is not None:
+            # What follows can start the connector, which would hide a gap.
+            services.sent.settled(capture, log, stored_position(services.connect, capture))
         return
     with cut_off(services, capture, lost[0]):
         if made is not None:
@@ -484,3 +489,4 @@ def heal_log(services: Services, group: Group, source: Source) -> None:
         # No table continues from the former slot, so its mark must not make the next slot look like
         # a loss. If a connector creates a slot by itself, the mark stays, and shows the loss.
         LogMarks(services.store).forget(capture.resource)
+        LateCommits(services.store).forget(capture.resource)

@@ -85,8 +85,9 @@ def lost_before_restart(
         Connect does not answer: only a restart shows when the connector reaches its source again.
 
     Raises:
-        TributaryError: The log begins after Connect's stored position, and Kafka or the registry,
-            which would show whether anything was lost, does not answer.
+        TributaryError: The log begins after Connect's stored position, and it is not known yet
+            whether anything was lost: a commit can be late, or Kafka or the registry, which would
+            show it, does not answer.
     """
     try:
         log = source.log_health()
@@ -94,7 +95,7 @@ def lost_before_restart(
     except TributaryError as error:
         _log.info("the log of connector %s was not looked at: %s", names.connector, error)
         return None
-    captured = sent.position(names, log, stored)
+    captured = sent.settled(names, log, stored)
     try:
         lost = log.problem(captured, exactly_once=sent.exactly_once)
     except TributaryError as error:

@@ -20,6 +20,15 @@ any order, and Debezium confirms the position of a later record while an earlier
 example for the leader of its topic. Connect's stored position then stays behind this earlier
 record. So if the slot has moved on for a while, and the stored position has not, the changes count
 as lost. A record that waited for a shorter time is not noticed.
+
+With Kafka transactions, Connect stores a position in the transaction of the records before it.
+Kafka answers the end of a transaction before its brokers have the markers of the commit, and
+Debezium confirms the position right after that answer. Connect reads stored positions as committed
+only. So while a broker restarts, the stored position can be behind the slot for half a minute,
+whether or not a connector reads. What is sent decides here, too, but it can be as late. So the
+first look only notes the two positions, and changes count as lost if a look `LATE_S` later still
+does not find what is between. A stored position that is after the slot's is no proof that nothing
+was lost: a connector that has begun behind a gap stores one.
 """
 
 from __future__ import annotations
@@ -39,6 +48,7 @@ from cdc.debezium.task_ends import TaskEnds
 from cdc.debezium.task_streams import task_streams
 from cdc.errors import DecodeError, KafkaError
 from cdc.log.position import Lsn
+from cdc.store.late_commits import LateCommits
 from schemas.errors import RegistryError, TributaryError
 
 if TYPE_CHECKING:
@@ -57,6 +67,11 @@ _log = logging.getLogger(__name__)
 HELD_BACK_S = 30.0
 """How long the slot may move on while the stored position stays, in seconds. A worker stores a
 position before the slot moves, so a healthy one stays behind for the few seconds of that at most.
+"""
+
+LATE_S = 60.0
+"""How late the markers of a commit may be in Kafka, in seconds: twice ``replica.lag.time.max.ms``,
+after which a leader no longer waits for a follower.
 """
 
 
@@ -101,6 +116,22 @@ def held_back_s(beats: Iterable[SentBeat], stored: Lsn, confirmed: Lsn) -> float
     return (max(times) - min(times)).total_seconds() if times else 0.0
 
 
+def _waited(
+    age_s: float, begin: Lsn, upto: Lsn, stored: LogPosition | None
+) -> tuple[LogPosition | None, bool]:
+    """Return the result of `SentRecords._committed` for a commit that has not arrived.
+
+    Args:
+        age_s: Since when it is known, in seconds.
+        begin: The position that Connect had stored then.
+        upto: The slot's position then.
+        stored: The position that Connect has stored now.
+    """
+    if age_s >= LATE_S:
+        return begin, False
+    return (stored if isinstance(stored, Lsn) and stored > upto else upto), True
+
+
 class SentRecords:
     """Reads what connectors have sent to Kafka, as evidence about their captures.
 
@@ -108,8 +139,8 @@ class SentRecords:
         store: The state store, which has the captures' topics.
         kafka: Opens the cluster.
         registry: Opens the registry, which has the writers' schemas.
-        exactly_once: Whether connectors write to Kafka in transactions. Then Connect's stored
-            position is never behind the slot, and Kafka is not asked.
+        exactly_once: Whether connectors write to Kafka in transactions. Then a commit can be late
+            in Kafka.
     """
 
     def __init__(
@@ -131,7 +162,8 @@ class SentRecords:
         """Return the position up to which a connector has captured its source's log.
 
         This is Connect's stored position, or the later position of a slot that the connector itself
-        has confirmed. Kafka is asked only if the two differ while nothing reads the slot.
+        has confirmed. Kafka is asked only if the two differ; without Kafka transactions, only while
+        nothing reads the slot. A commit that can be late counts as if it had arrived.
 
         Args:
             names: The capture.
@@ -143,7 +175,8 @@ class SentRecords:
                 topics is not an event.
         """
         if self.exactly_once:
-            return stored
+            captured, _ = self._committed(names, log, stored)
+            return captured
         confirmed = log.confirmed_after(stored)
         if not isinstance(confirmed, Lsn) or not isinstance(stored, Lsn):
             return stored
@@ -170,6 +203,63 @@ class SentRecords:
             names.connector,
         )
         return confirmed
+
+    def settled(
+        self, names: CaptureNames, log: LogHealth, stored: LogPosition | None
+    ) -> LogPosition | None:
+        """Return the same as `position`, if it is known whether changes were lost.
+
+        A caller that starts a connector, or changes it, needs this: the connector would hide a gap.
+
+        Raises:
+            KafkaError: A commit of the connector can be late in Kafka.
+            TributaryError: As for `position`.
+        """
+        if not self.exactly_once:
+            return self.position(names, log, stored)
+        captured, late = self._committed(names, log, stored)
+        if late:
+            raise KafkaError(
+                f"{log.title} begins at {captured}, but Connect has stored only {stored}: a commit"
+                f" of connector {names.connector} can be late in Kafka, for example since a broker"
+                " restarts, or changes are lost",
+                remedy="Run the command again in a minute: by then it is known which.",
+                connector=names.connector,
+            )
+        return captured
+
+    def _committed(
+        self, names: CaptureNames, log: LogHealth, stored: LogPosition | None
+    ) -> tuple[LogPosition | None, bool]:
+        """Return the position up to which changes count as captured, with Kafka transactions.
+
+        Returns:
+            The position, and whether a commit up to it can be late. If changes are lost, the
+            position is before the slot's.
+        """
+        if names.slot is None:
+            return stored, False
+        marks, scope = LateCommits(self._store), names.resource
+        if (mark := marks.of(scope)) is not None:
+            begin, upto = Lsn.parse(mark.stored), Lsn.parse(mark.confirmed)
+            same_slot = log.confirmed_after(begin, while_read=True) is not None
+            # A connector that has begun behind a gap stores a later position than this one.
+            arrived = stored == upto or not same_slot
+            if not arrived and not self._is_sent(names, begin, upto):
+                return _waited(mark.age_s, begin, upto, stored)
+            marks.forget(scope)
+        confirmed = log.confirmed_after(stored, while_read=True)
+        if not isinstance(confirmed, Lsn) or not isinstance(stored, Lsn):
+            return stored, False
+        if self._is_sent(names, stored, confirmed):
+            return confirmed, False
+        _log.warning(
+            "%s begins at %s, but Connect has stored only %s: if this is no late commit in Kafka,"
+            " changes of connector %s are lost, which is decided in %.0f s",
+            *(log.title, confirmed, stored, names.connector, LATE_S),
+        )
+        mark = marks.note(scope, str(stored), str(confirmed))
+        return _waited(mark.age_s, stored, confirmed, stored)
 
     def using(self, kafka: Callable[[], KafkaAdmin]) -> SentRecords:
         """Return the same with another way to open the cluster."""

@@ -48,14 +48,17 @@ class LogHealth(Protocol):
             exactly_once: Whether the connector writes to Kafka in transactions.
         """
 
-    def confirmed_after(self, stored: LogPosition | None) -> LogPosition | None:
+    def confirmed_after(
+        self, stored: LogPosition | None, *, while_read: bool = False
+    ) -> LogPosition | None:
         """Return the position that the server has recorded as captured, if it is after ``stored``.
 
-        The result is None if it is not, while a connector reads the log, and for a server that
-        records no such position.
+        The result is None if it is not, and for a server that records no such position.
 
         Args:
             stored: The connector's position in the offsets of Kafka Connect; None if there is none.
+            while_read: Whether to compare them also while a connector reads the log. If not, the
+                result is then None.
         """
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:

@@ -252,6 +252,16 @@ log_mark_rows = sa.Table(
 )
 """One row per capture with a mark: the end of the source's log at the last look."""
 
+late_commit_rows = sa.Table(
+    "tributary_late_commit",
+    metadata,
+    sa.Column("scope", _name(512), primary_key=True),
+    sa.Column("stored", sa.String(64), nullable=False),
+    sa.Column("confirmed", sa.String(64), nullable=False),
+    sa.Column("since", sa.Double, nullable=False),
+)
+"""One row per capture whose slot shows a commit that is perhaps still to arrive in Kafka."""
+
 
 def look_table(name: str) -> sa.Table:
     """Return an SQL table that stores the newest look of one kind for each connector."""

@@ -15,3 +15,9 @@ def database(stack: LocalStack) -> Iterator[Database]:
     """An empty database, captured by nobody; dropped with its connectors and slots."""
     with own_database(stack) as created:
         yield created
+
+
+@pytest.fixture(autouse=True)
+def decided_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test restarts a broker while it loses changes, so none waits for a late commit."""
+    monkeypatch.setattr("cdc.capture.sent_records.LATE_S", 0.0)

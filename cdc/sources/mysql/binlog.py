@@ -75,7 +75,7 @@ class BinlogHealth:
             )
         return None
 
-    def confirmed_after(self, stored: LogPosition | None) -> None:
+    def confirmed_after(self, stored: LogPosition | None, *, while_read: bool = False) -> None:
         """Return None, since the server does not record what is captured."""
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
@@ -118,7 +118,7 @@ class NoBinlog:
         """Return the problem: the server writes no binlog."""
         return "is off (log_bin), so the server logs no changes"
 
-    def confirmed_after(self, stored: LogPosition | None) -> None:
+    def confirmed_after(self, stored: LogPosition | None, *, while_read: bool = False) -> None:
         """Return None, since the server writes no binlog."""
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:

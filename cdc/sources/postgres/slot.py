@@ -74,9 +74,9 @@ class SlotHealth:
 
         With exactly-once support, the two positions are compared even while a session reads the
         slot. The connector stores a position in a Kafka transaction, and confirms the position only
-        after this transaction has ended. Connect's answer, which is read after this health,
-        includes all transactions that had ended by then. So if a session other than the
-        connector's moves the slot, the result shows it at once.
+        after Kafka has decided to commit this transaction. Connect's answer, which is read after
+        this health, lacks it until all brokers that matter know of the commit. The caller waits for
+        that, and passes the confirmed position meanwhile (`cdc.capture.sent_records`).
 
         Without exactly-once support, the confirmed position can be after the stored one while the
         connector reads the slot. So the two are compared only while no session reads the slot. They
@@ -97,7 +97,7 @@ class SlotHealth:
                     " captured: the server was restored to an earlier state, and the connector"
                     " skips what the server writes before that position"
                 )
-        confirmed = self._after(stored) if exactly_once else self.confirmed_after(stored)
+        confirmed = self.confirmed_after(stored, while_read=exactly_once)
         if confirmed is not None:
             return (
                 f"begins at {confirmed}, but Connect has captured only up to {stored}: the slot"
@@ -105,12 +105,14 @@ class SlotHealth:
             )
         return None
 
-    def confirmed_after(self, stored: LogPosition | None) -> Lsn | None:
+    def confirmed_after(
+        self, stored: LogPosition | None, *, while_read: bool = False
+    ) -> Lsn | None:
         """Return the slot's confirmed position if it is after Connect's stored position.
 
-        The result is None if it is not, and while a session reads the slot.
+        The result is None if it is not, and, unless ``while_read``, while a session reads the slot.
         """
-        return None if self.active else self._after(stored)
+        return None if self.active and not while_read else self._after(stored)
 
     def _after(self, stored: LogPosition | None) -> Lsn | None:
         confirmed = self.confirmed_flush_lsn
@@ -168,7 +170,7 @@ class NoSlot:
         """Return the problem: the slot does not exist."""
         return "no longer exists"
 
-    def confirmed_after(self, stored: LogPosition | None) -> None:
+    def confirmed_after(self, stored: LogPosition | None, *, while_read: bool = False) -> None:
         """Return None, since no position is known without the slot."""
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:

@@ -125,6 +125,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Set slave_skip_errors",
         "Set wal_level",
         "Start one with `tributary stack up`",
+        "Run the command again in a minute: by then it is known which.",
         "Start replication",
         "Stop what occupies them",
         "The mirror or a proxy serves another file",

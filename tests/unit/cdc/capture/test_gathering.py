@@ -106,7 +106,7 @@ class ServerOpeners:
                 source=of.table.source,
                 tier=of.tier,
                 publication="p",
-                slot="s",
+                slot=None,
                 connector="c",
                 kind="mysql",
                 resource=f"the capture of {of.table.source}",
@@ -180,7 +180,7 @@ def test_the_log_is_asked_with_what_the_connector_promises(
         asked.append(exactly_once)
 
     log = SimpleNamespace(
-        title="the log", danger=None, problem=problem, confirmed_after=lambda _: None
+        title="the log", danger=None, problem=problem, confirmed_after=lambda *_, **__: None
     )
     servers.source.capture(None).log_health = lambda: log
     captures = servers.captures()

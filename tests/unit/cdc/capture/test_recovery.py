@@ -20,7 +20,7 @@ from cdc.capture.recovery import (
 )
 from cdc.capture.sent_records import SentRecords
 from cdc.debezium import CaptureNames
-from cdc.errors import SourceError
+from cdc.errors import KafkaError, SourceError
 from cdc.log.position import Lsn
 from cdc.sources.postgres.slot import SlotHealth
 from cdc.store.connector_restarts import LIMIT, Restarts
@@ -137,10 +137,11 @@ def look(
     *,
     exactly_once: bool,
     topics: Topics | None = None,
+    store: Store | None = None,
 ) -> str | None:
     on_source, client = SimpleNamespace(log_health=log), cast("Any", connect)
     sent = SentRecords(
-        cast("Any", SimpleNamespace(topics=lambda *_: [])),
+        cast("Any", store or SimpleNamespace(topics=lambda *_: [])),
         lambda: cast("Any", topics or Topics()),
         lambda: cast("Any", Registry()),
         exactly_once=exactly_once,
@@ -172,11 +173,21 @@ def test_a_connector_whose_slot_another_reader_has_moved_is_not_restarted(tmp_pa
     [(False, False, True), (False, True, True), (True, True, True), (True, False, False)],
 )
 def test_a_slot_that_is_read_is_compared_only_with_transactions(
-    *, active: bool, exactly_once: bool, lost: bool
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    active: bool,
+    exactly_once: bool,
+    lost: bool,
 ) -> None:
-    log = replace(MOVED, active=active)
-    found = look(Connect(BEHIND), lambda: log, exactly_once=exactly_once)
+    log, store = replace(MOVED, active=active), Store(f"sqlite:///{tmp_path / 'state.db'}")
+    if exactly_once:
+        with pytest.raises(KafkaError, match="can be late in Kafka"):
+            look(Connect(BEHIND), lambda: log, exactly_once=True, store=store)
+        monkeypatch.setattr("cdc.capture.sent_records.LATE_S", 0.0)
+    found = look(Connect(BEHIND), lambda: log, exactly_once=exactly_once, store=store)
     assert (found is not None) is lost
+    store.close()
 
 
 def test_a_connector_whose_worker_was_killed_after_it_confirmed_is_restarted() -> None:
@@ -187,7 +198,7 @@ def test_a_connector_whose_worker_was_killed_after_it_confirmed_is_restarted() -
     assert look(Connect(BEHIND), lambda: ahead, exactly_once=False, topics=sender.topics)
 
 
-def test_a_connector_is_restarted_while_its_source_does_not_answer() -> None:
+def test_a_connector_is_restarted_while_its_source_does_not_answer(tmp_path: Path) -> None:
     """Only the restart shows when the connector reaches its source again."""
 
     def away() -> SlotHealth:
@@ -195,4 +206,6 @@ def test_a_connector_is_restarted_while_its_source_does_not_answer() -> None:
 
     assert look(Connect(BEHIND), away, exactly_once=True) is None
     kept = replace(MOVED, confirmed_flush_lsn=Lsn(400))
-    assert look(Connect(BEHIND), lambda: kept, exactly_once=True) is None
+    store = Store(f"sqlite:///{tmp_path / 'state.db'}")
+    assert look(Connect(BEHIND), lambda: kept, exactly_once=True, store=store) is None
+    store.close()

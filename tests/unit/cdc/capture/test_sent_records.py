@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.capture.sent_records import (
     HELD_BACK_S,
+    LATE_S,
     SentBeat,
     SentRecords,
     held_back_s,
@@ -24,7 +26,9 @@ from cdc.debezium.task_streams import TaskStream
 from cdc.errors import KafkaError
 from cdc.log.position import Lsn
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
+from cdc.store.late_commits import LateCommits
 from cdc.store.state_store import Store
+from cdc.store.tables import late_commit_rows
 from schemas.table import TableId
 from tests.records import table_record
 from tests.unit.cdc.task_topics import START, Registry, Topics, event
@@ -62,13 +66,15 @@ def slot(confirmed: int, *, active: bool = False) -> SlotHealth:
     )
 
 
-def records(topics: Topics, store: Store | None = None) -> SentRecords:
+def records(
+    topics: Topics, store: Store | None = None, *, exactly_once: bool = False
+) -> SentRecords:
     kept = store if store is not None else type("Empty", (), {"topics": lambda *_: []})()
     return SentRecords(
         cast("Any", kept),
         lambda: cast("Any", topics),
         lambda: cast("Any", Registry()),
-        exactly_once=False,
+        exactly_once=exactly_once,
     )
 
 
@@ -144,7 +150,6 @@ def test_kafka_is_asked_only_if_the_two_differ_while_nothing_reads_the_slot() ->
         return SentRecords(cast("Any", None), opened, opened, exactly_once=exactly_once)
 
     stored = Lsn(7)
-    assert look(exactly_once=True).position(NAMES, slot(8), stored) == stored
     for log in (slot(7), slot(6), slot(8, active=True), NoSlot("s")):
         assert look(exactly_once=False).position(NAMES, log, stored) == stored
     assert look(exactly_once=False).position(NAMES, slot(8), None) is None
@@ -222,3 +227,94 @@ def test_a_gap_is_never_taken_for_the_connectors_own_move(
     sender, stored, confirmed, lacking = life
     if lacking:
         assert problem(sender, stored, confirmed) is not None
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(f"sqlite:///{tmp_path / 'state.db'}")
+    yield opened
+    opened.close()
+
+
+def let_pass(store: Store, seconds: float) -> None:
+    with store.transaction() as connection:
+        rows = late_commit_rows
+        connection.execute(sa.update(rows).values(since=rows.c.since - seconds))
+
+
+def transactional(
+    sender: Sender, store: Store, stored: int, confirmed: int, *, active: bool = True
+) -> str | None:
+    """What a look finds in a slot whose connector writes in Kafka transactions."""
+    log = slot(confirmed, active=active)
+    at = records(sender.topics, store, exactly_once=True).position(NAMES, log, Lsn(stored))
+    return log.problem(at, exactly_once=True)
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_commit_whose_markers_are_late_in_kafka_is_no_loss(
+    sender: Sender, store: Store, *, active: bool
+) -> None:
+    """Kafka has answered, so the slot is confirmed, but a broker that restarts lacks the marker."""
+    sender.send("a", 0, range(10, 110, 10))
+    assert transactional(sender, store, 100, 120, active=active) is None
+    let_pass(store, 30)
+    assert transactional(sender, store, 100, 120, active=active) is None
+    sender.send("a", 100, (110, 120, 130))
+    let_pass(store, 3_600)
+    assert transactional(sender, store, 130, 130, active=active) is None
+    assert LateCommits(store).of(NAMES.resource) is None
+    assert transactional(sender, store, 110, 120, active=active) is None, "what is sent is enough"
+    assert LateCommits(store).of(NAMES.resource) is None
+
+    assert transactional(sender, store, 130, 140, active=active) is None
+    let_pass(store, 3_600)
+    assert transactional(sender, store, 140, 140, active=active) is None, "nothing was sent since"
+    assert LateCommits(store).of(NAMES.resource) is None
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_what_does_not_come_for_a_minute_is_lost(
+    sender: Sender, store: Store, *, active: bool
+) -> None:
+    sender.send("a", 0, range(10, 110, 10))
+    assert transactional(sender, store, 100, 120, active=active) is None
+    let_pass(store, LATE_S)
+    told = transactional(sender, store, 100, 120, active=active) or ""
+    assert "something other than the connector moved it" in told
+    again = transactional(sender, store, 100, 120, active=active)
+    assert again == told, "until the capture is made anew"
+    LateCommits(store).forget(NAMES.resource)
+    assert transactional(sender, store, 120, 120, active=active) is None
+
+
+def test_a_connector_that_goes_on_behind_a_gap_does_not_hide_it(
+    sender: Sender, store: Store
+) -> None:
+    """Its stored position is after the slot's first one, as if a late commit had arrived."""
+    sender.send("a", 0, range(10, 110, 10))
+    assert transactional(sender, store, 100, 150) is None
+    sender.send("b", 150, range(160, 260, 10))
+    assert transactional(sender, store, 250, 250) is None
+    let_pass(store, LATE_S)
+    assert "Connect has captured only up to" in (transactional(sender, store, 250, 250) or "")
+
+
+def test_a_slot_that_begins_before_an_earlier_late_commit_is_another_one(
+    sender: Sender, store: Store
+) -> None:
+    assert transactional(sender, store, 500, 520) is None
+    let_pass(store, LATE_S)
+    assert transactional(sender, store, 90, 90) is None
+    assert LateCommits(store).of(NAMES.resource) is None
+
+
+def test_no_connector_is_started_while_a_commit_can_be_late(sender: Sender, store: Store) -> None:
+    found, log = records(sender.topics, store, exactly_once=True), slot(120)
+    assert found.settled(NAMES, slot(100), Lsn(100)) == Lsn(100)
+    with pytest.raises(KafkaError, match="can be late in Kafka") as refused:
+        found.settled(NAMES, log, Lsn(100))
+    assert "in a minute" in refused.value.remedy
+    let_pass(store, LATE_S)
+    assert found.settled(NAMES, log, Lsn(100)) == Lsn(100)
+    assert records(sender.topics).settled(NAMES, log, Lsn(100)) == Lsn(100)

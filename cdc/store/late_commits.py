@@ -1,0 +1,85 @@
+"""Stores since when the position of a capture's slot is after the one that Connect has stored.
+
+`cdc.capture.sent_records` explains what follows from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.store.tables import late_commit_rows
+
+if TYPE_CHECKING:
+    from cdc.store.state_store import Store
+
+
+@dataclass(frozen=True)
+class LateCommit:
+    """A commit of a connector that its slot shows, and Connect's stored position does not.
+
+    Args:
+        stored: The position that Connect had stored at the first look that found the difference.
+        confirmed: The slot's later position at that look.
+        age_s: Time since that look by the state store's clock, in seconds.
+    """
+
+    stored: str
+    confirmed: str
+    age_s: float
+
+
+class LateCommits:
+    """The late commits of captures, which all processes that share a state store read and replace.
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of(self, scope: str) -> LateCommit | None:
+        """Return a capture's late commit; None without one.
+
+        Args:
+            scope: The capture's name, `CaptureNames.resource`.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        rows = late_commit_rows.c
+        age = (self._store.clock - rows.since).label("age")
+        asked = sa.select(rows.stored, rows.confirmed, age).where(rows.scope == scope)
+        with self._store.transaction() as connection:
+            row = connection.execute(asked).first()
+        return None if row is None else LateCommit(row.stored, row.confirmed, float(row.age))
+
+    def note(self, scope: str, stored: str, confirmed: str) -> LateCommit:
+        """Store a capture's late commit, and return it; return the stored one if there is one.
+
+        Args:
+            scope: The capture's name, `CaptureNames.resource`.
+            stored: The position that Connect has stored.
+            confirmed: The slot's later position.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        values = {"scope": scope, "stored": stored, "confirmed": confirmed}
+        try:
+            with self._store.transaction() as connection:
+                new = sa.insert(late_commit_rows).values(since=self._store.clock, **values)
+                connection.execute(new)
+        except IntegrityError:  # another process has just found it
+            pass
+        return self.of(scope) or LateCommit(stored, confirmed, 0.0)
+
+    def forget(self, scope: str) -> None:
+        """Remove a capture's late commit, which has arrived, or whose slot is removed."""
+        with self._store.transaction() as connection:
+            gone = sa.delete(late_commit_rows).where(late_commit_rows.c.scope == scope)
+            connection.execute(gone)
