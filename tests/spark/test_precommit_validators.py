@@ -41,3 +41,12 @@ def test_a_commit_that_a_validator_refuses_is_not_committed(
     assert latest.record.offsets == {0: 3}
     change(spark, table, 5, ("u", 3, (1, 5)), ("c", 4, (4, 40)))
     assert content(table) == [(1, 5), (2, 20), (3, 30), (4, 40)], "the next batch is not harmed"
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("size", [ONE_COMMIT, SEVERAL_COMMITS], ids=["bucket", "bloom"])
+def test_a_copy_is_not_validated(spark: SparkSession, tmp_path: Path, size: SnapshotSize) -> None:
+    """docs/checks.md says so."""
+    table = lake(spark, tmp_path / "t", SALES, hudi=NO_DEBTS)
+    insert(spark, table, (1, -10), size=size)
+    assert content(table) == [(1, -10)]
