@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import yaml
 
 from cdc.capture.onboarded_names import captured_by
-from cdc.config import Config, parse
+from cdc.config import parse
 from cdc.debezium import CaptureNames, Heartbeat, names
 from cdc.errors import CaptureError, ConfigError
 from cdc.runtime.progress import NullProgress
@@ -23,7 +22,6 @@ from cdc.store.type_looks import KeptTypeLooks, TypeLook
 from operate import tier_capture
 from operate.capture_names import (
     refuse_edited_names,
-    refuse_equal_numbers,
     refuse_other_database,
     refuse_other_installations,
     refuse_other_readers,
@@ -44,25 +42,6 @@ OTHER = CaptureNames("shop", "slow", "p2", "s2", "c2", "shop_slow", "postgres")
 
 def test_captures_with_names_of_their_own_are_accepted() -> None:
     refuse_shared_names([ONE, OTHER])
-
-
-def numbered(number: str | None) -> Config:
-    document = minimal()
-    if number is not None:
-        document["connect"]["connector"] = {"database.server.id": number}
-    return parse(yaml.safe_dump(document))
-
-
-def test_tiers_that_would_end_each_others_connector_are_refused() -> None:
-    """With one number, the primary ends the reader that came first."""
-    binlogs = [replace(one, kind="mysql", slot=None, publication=None) for one in (ONE, OTHER)]
-    refuse_equal_numbers(numbered(None), binlogs)
-    refuse_equal_numbers(numbered("77"), [ONE, OTHER])
-    refuse_equal_numbers(numbered("77"), binlogs[:1])
-    refuse_equal_numbers(numbered("77"), [binlogs[0], replace(binlogs[1], source="other")])
-    with pytest.raises(CaptureError, match="shop/default and shop/slow would share") as refused:
-        refuse_equal_numbers(numbered("77"), binlogs)
-    assert "Remove database.server.id from connect.connector" in refused.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -462,46 +441,3 @@ def test_a_table_that_moves_shares_its_topic_with_nobody(tmp_path: Path) -> None
 def renamed(table: TableId) -> TableId:
     """Another table with the same topic."""
     return replace(table, name=table.name.replace(" ", "_"))
-
-
-class Worker:
-    """A Kafka Connect with or without the connector of a binlog.
-
-    Args:
-        settings: The connector's settings; None without one.
-    """
-
-    def __init__(self, settings: dict[str, str] | None) -> None:
-        self.settings = settings
-
-    def connector(self, _: str) -> dict[str, str] | None:
-        return self.settings
-
-
-def number(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, cluster: str, running: dict[str, str] | None
-) -> str:
-    """The number that a MySQL connector of an installation gets on a Kafka cluster."""
-    document = minimal()
-    document["sources"]["shop"] = {
-        "kind": "mysql",
-        "primary": {"host": "db.example.com"},
-        "credentials": {"admin": {"user": "admin"}},
-    }
-    with closing(Services(parse(yaml.safe_dump(document), base=folder), NullProgress())) as made:
-        monkeypatch.setattr(Services, "connect", Worker(running))
-        monkeypatch.setattr(Services, "kafka", SimpleNamespace(ping=lambda: (cluster, 1)))
-        wanted = tier_capture.wanted_connector(made, made.capture(TableId("shop", "shop", "a")))
-    return wanted["database.server.id"]
-
-
-def test_installations_with_the_same_names_have_numbers_of_their_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """On one primary, the second connector ended the first one."""
-    numbers = {number(monkeypatch, tmp_path, cluster, None) for cluster in ("one", "other")}
-    assert len(numbers) == 2
-    again = number(monkeypatch, tmp_path, "one", {})
-    assert again in numbers
-    known = {"database.server.id": "4144219184"}
-    assert number(monkeypatch, tmp_path, "one", known) == "4144219184"

@@ -326,7 +326,8 @@ def test_the_table_of_exit_codes_names_commands_and_options_that_exist() -> None
     assert len(named) == len(set(named))
     for name in named:
         command: Any = ROOT_COMMAND
-        words = [word for word in name.split() if not word.startswith("--")]
+        # Words in capitals are arguments.
+        words = [word for word in name.split() if not word.startswith("--") and word.islower()]
         for word in words:
             command = command.commands[word]
         options = {option for parameter in command.params for option in parameter.opts}

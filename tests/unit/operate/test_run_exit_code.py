@@ -187,8 +187,13 @@ def test_a_check_that_fails_between_two_rounds_is_shown_until_it_is_possible_aga
     capsys: pytest.CaptureFixture[str],
     output: Output,
 ) -> None:
-    context = SimpleNamespace(config=None, kafka=None, predictions=SimpleNamespace(fresh_at=None))
-    context.unchecked = []
+    context = SimpleNamespace(
+        config=services.config,
+        kafka=None,
+        predictions=SimpleNamespace(fresh_at=None),
+        forgotten={},
+        unchecked=[],
+    )
     services.__dict__["run_context"] = context
     answers: list[list[Any] | KafkaError] = []
     rounds: list[list[Any] | KafkaError]
