@@ -1,25 +1,20 @@
 """Reads what a connector has sent to Kafka: up to which position it has captured its source's log.
 
-Without Kafka transactions (`connect.exactly_once: false`), PostgreSQL's slot can be ahead of the
-position that Connect has stored, although nothing was lost:
+PostgreSQL's connector confirms to the slot only positions that Connect has stored: at the first
+poll after Connect has stored one, Debezium reads the stored position, and confirms this one
+(`PostgresConnectorTask.performCommit`, since Debezium 2.7). Connect stores a position only once
+Kafka has acknowledged all records up to it. So a worker that is killed at any moment leaves a slot
+that is at the stored position or before it.
 
-- At each `offset.flush.interval.ms`, Kafka Connect stores the position up to which Kafka has
-  acknowledged all records. Then it calls Debezium (`SourceTask.commit`).
-- At the task's next poll, Debezium confirms a position to the slot. It is the position of the
-  record that Kafka has acknowledged last, which can be after the stored one.
-- If the worker is killed before it stores its next position, the two stay apart.
+If the slot is after the stored position, a stranger has read it, advanced it or created it again,
+or the stored position has become older. Without Kafka transactions (`connect.exactly_once: false`),
+a worker that was suspended can store an older position once it wakes, although another worker has
+taken its task over. The next position that the task stores replaces it.
 
-A stranger that reads the slot, advances it or creates it again leaves the same picture. The next
-task does not show the difference: it begins at the slot's position without an error, and the next
-stored position hides the gap. But Kafka shows it. A task sends the log in its order and without
-gaps. So the connector has sent all that is between the two positions if one task has read a commit
-that is not after the first one, and has sent an event from after the second one.
-
-What a task has sent can still be missing in Kafka. Kafka acknowledges the records of two topics in
-any order, and Debezium confirms the position of a later record while an earlier one waits, for
-example for the leader of its topic. Connect's stored position then stays behind this earlier
-record. So if the slot has moved on for a while, and the stored position has not, the changes count
-as lost. A record that waited for a shorter time is not noticed.
+The next task does not show the difference: it begins at the slot's position without an error, and
+the next stored position hides the gap. But Kafka shows it. A task sends the log in its order and
+without gaps. So the connector has sent all that is between the two positions if one task has read a
+commit that is not after the first one, and has sent an event from after the second one.
 
 With Kafka transactions, Connect stores a position in the transaction of the records before it.
 Kafka answers the end of a transaction before its brokers have the markers of the commit, and
@@ -34,8 +29,7 @@ was lost: a connector that has begun behind a gap stores one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -43,7 +37,6 @@ from cdc.capture.evidence import Beats
 from cdc.capture.other_servers import other_server
 from cdc.debezium import parse_heartbeats
 from cdc.debezium.event_reader import EventReader
-from cdc.debezium.sent_transactions import tails
 from cdc.debezium.task_ends import TaskEnds
 from cdc.debezium.task_streams import task_streams
 from cdc.errors import DecodeError, KafkaError
@@ -64,28 +57,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-HELD_BACK_S = 30.0
-"""How long the slot may move on while the stored position stays, in seconds. A worker stores a
-position before the slot moves, so a healthy one stays behind for the few seconds of that at most.
-"""
-
 LATE_S = 60.0
 """How late the markers of a commit may be in Kafka, in seconds: twice ``replica.lag.time.max.ms``,
 after which a leader no longer waits for a follower.
 """
-
-
-@dataclass(frozen=True)
-class SentBeat:
-    """A heartbeat that a connector has sent.
-
-    Args:
-        order: `SentChange.order` of the heartbeat.
-        sent_at: When the connector has sent it.
-    """
-
-    order: tuple[int, ...]
-    sent_at: datetime
 
 
 def is_sent(stream: TaskStream, stored: Lsn, confirmed: Lsn) -> bool:
@@ -101,19 +76,6 @@ def is_sent(stream: TaskStream, stored: Lsn, confirmed: Lsn) -> bool:
         confirmed: The slot's later position.
     """
     return stream.first < stream.later <= stored.value and stream.last >= confirmed.value
-
-
-def held_back_s(beats: Iterable[SentBeat], stored: Lsn, confirmed: Lsn) -> float:
-    """Return for how long the slot moved on while Connect's stored position stayed, in seconds.
-
-    Args:
-        beats: Heartbeats, of which those between the two positions count.
-        stored: The position that Connect has stored.
-        confirmed: The slot's later position.
-    """
-    between = (stored.value, confirmed.value)
-    times = [one.sent_at for one in beats if between[0] < max(one.order) < between[1]]
-    return (max(times) - min(times)).total_seconds() if times else 0.0
 
 
 def _waited(
@@ -161,9 +123,9 @@ class SentRecords:
     ) -> LogPosition | None:
         """Return the position up to which a connector has captured its source's log.
 
-        This is Connect's stored position, or the later position of a slot that the connector itself
-        has confirmed. Kafka is asked only if the two differ; without Kafka transactions, only while
-        nothing reads the slot. A commit that can be late counts as if it had arrived.
+        This is Connect's stored position, or the later position of a slot if the connector has sent
+        all that is between. Kafka is asked only if the two differ; without Kafka transactions, only
+        while nothing reads the slot. A commit that can be late counts as if it had arrived.
 
         Args:
             names: The capture.
@@ -182,21 +144,9 @@ class SentRecords:
             return stored
         if not self._is_sent(names, stored, confirmed):
             return stored
-        between = self._held_back_s(names, stored, confirmed)
-        if between > HELD_BACK_S:
-            _log.warning(
-                "%s moved on from %s to %s for %.0f s, in which Connect could not store a position:"
-                " Kafka has perhaps not acknowledged an event of connector %s",
-                log.title,
-                stored,
-                confirmed,
-                between,
-                names.connector,
-            )
-            return stored
         _log.info(
-            "%s begins at %s, and Connect has stored %s: connector %s has sent what is between, and"
-            " has ended before it stored its position",
+            "%s begins at %s, and Connect has stored %s, which became older: connector %s has sent"
+            " what is between",
             log.title,
             confirmed,
             stored,
@@ -330,21 +280,6 @@ class SentRecords:
             ends = TaskEnds(reader, EventReader(self._registry()), {topic: start})
             streams = task_streams(ends, topic, end, stored.value)
             return any(is_sent(stream, stored, confirmed) for stream in streams)
-
-    def _held_back_s(self, names: CaptureNames, stored: Lsn, confirmed: Lsn) -> float:
-        """Return for how long the slot moved on while Connect's position stayed, in seconds."""
-        topic = names.heartbeat_topic
-        start, end = self._range(topic)
-        beats: Sequence[SentBeat] = ()
-        with self._kafka().reader() as reader:
-            ends = TaskEnds(reader, EventReader(self._registry()), {topic: start})
-            for first in tails(start, end):
-                records = [*reader.read(topic, first, end)]
-                changes = [(ends.change(one).order, one.timestamp) for one in records if one.value]
-                beats = [SentBeat(order, at) for order, at in changes if order and at]
-                if beats and max(beats[0].order) <= stored.value:
-                    break
-        return held_back_s(beats, stored, confirmed)
 
     def _range(self, topic: str) -> tuple[int, int]:
         """Return a topic's first offset and its last stable offset; both 0 without such a topic.

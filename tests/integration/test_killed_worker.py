@@ -1,8 +1,12 @@
-"""A worker without Kafka transactions is killed before it stores what it has confirmed."""
+"""A worker of Kafka Connect without Kafka transactions is killed at any moment."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -29,33 +33,113 @@ pytestmark = [
 ]
 
 MANY = 100
-"""Rows of each transaction: so many that the worker sends events while it stores a position."""
+"""Rows of each transaction: so many that events are on their way whenever a position is stored."""
 MOVED = "something other than the connector moved it"
 
 
-def confirmed(shop: Shop, names: CaptureNames) -> Lsn:
+def ahead(shop: Shop, names: CaptureNames) -> int | None:
+    """How far the slot is after Connect's stored position, in bytes; None if none is stored.
+
+    As everywhere, the stored position is read after that of the slot.
+    """
     log = shop.services.source(names.source).capture(names).log_health()
     assert isinstance(log, SlotHealth)
     assert log.confirmed_flush_lsn is not None
-    return log.confirmed_flush_lsn
+    stored = stored_position(shop.services.connect, names)
+    return log.confirmed_flush_lsn - stored if isinstance(stored, Lsn) else None
 
 
-def is_ahead(shop: Shop, names: CaptureNames) -> bool:
-    """Whether the slot is after Connect's stored position, which is read after it."""
-    at, stored = confirmed(shop, names), stored_position(shop.services.connect, names)
-    return isinstance(stored, Lsn) and at > stored
+def position(shop: Shop, names: CaptureNames) -> Lsn:
+    stored = stored_position(shop.services.connect, names)
+    assert isinstance(stored, Lsn)
+    return stored
 
 
 def problem(shop: Shop) -> str:
     return status(shop.services, []).captures[0].problem or ""
 
 
-def failed(shop: Shop, names: CaptureNames) -> bool:
-    seen = shop.services.connect.status(names.connector)
-    return seen is not None and seen.failure is not None
+@contextmanager
+def source_away(shop: Shop) -> Iterator[None]:
+    """The connector's next task fails: its login is refused for a while."""
+    shop.database.stack.psql(f"ALTER ROLE {CAPTURE} NOLOGIN")
+    try:
+        yield
+    finally:
+        shop.database.stack.psql(f"ALTER ROLE {CAPTURE} LOGIN")
 
 
-def test_a_worker_that_is_killed_before_it_stores_its_position_costs_no_copy(
+def wait_failed(shop: Shop, names: CaptureNames) -> None:
+    def failed() -> bool:
+        seen = shop.services.connect.status(names.connector)
+        return seen is not None and seen.failure is not None
+
+    wait_until(failed, "the connector has failed", 150)
+
+
+@dataclass
+class Plain:
+    """A shop whose connector runs on a worker without exactly-once support.
+
+    Args:
+        person: Who works on it.
+        worker: The worker.
+        names: The capture.
+    """
+
+    person: Person
+    worker: PlainWorker
+    names: CaptureNames
+
+    def killed_amid_writes(self, wait_s: float) -> None:
+        """Kill the worker so long after looks at which the slot was never ahead."""
+        shop = self.person.shop
+        with shop.writing("UPDATE busy SET v = v + 1", pause_s=0.01):
+            wait_until(lambda: ahead(shop, self.names) is not None, "a stored position")
+            until, looks = time.monotonic() + 3 * FLUSH_S, 0
+            while time.monotonic() < until:
+                assert (ahead(shop, self.names) or 0) <= 0
+                looks += 1
+            assert looks > FLUSH_S
+            time.sleep(wait_s)
+            self.worker.kill()
+
+    def older(self) -> Mapping[str, Any]:
+        """Return an offset of the present task, once it has stored a later one."""
+        shop = self.person.shop
+        began = position(shop, self.names)
+        wait_until(lambda: position(shop, self.names) > began, "the task has stored a position")
+        time.sleep(2 * FLUSH_S)
+        offset, then = (
+            shop.services.connect.offset(self.names.connector),
+            position(shop, self.names),
+        )
+        assert offset is not None
+        wait_until(lambda: position(shop, self.names) > then, "a later position")
+        return offset
+
+    def look(self, *, is_ahead: bool) -> None:
+        """Once the connector has failed, nothing is lost, wherever the slot is."""
+        shop = self.person.shop
+        wait_failed(shop, self.names)
+        distance = ahead(shop, self.names)
+        assert distance is not None
+        assert (distance > 0) is is_ahead
+        assert MOVED not in problem(shop)
+        self.person.run("run")
+        assert self.person.state("orders") is State.INCREMENTAL
+
+    def go_on(self, *tables: str) -> None:
+        """Nothing is lost or doubled once the connector goes on."""
+        shop = self.person.shop
+        self.person.done("retry", tables[0])
+        shop.database.execute("UPDATE orders SET v = v + 1 WHERE id = 1")
+        shop.settle("orders")
+        self.person.done("run")
+        self.person.done("verify", *tables)
+
+
+def test_a_worker_that_is_killed_or_wakes_late_asks_for_no_copies(
     person: Person, plain_worker: PlainWorker
 ) -> None:
     shop = person.shop
@@ -66,31 +150,25 @@ def test_a_worker_that_is_killed_before_it_stores_its_position_costs_no_copy(
     busy = shop.database.label("busy")
     person.done("onboard", orders, busy)
     names = shop.services.capture_of(shop.record("orders"))
+    plain = Plain(person, plain_worker, names)
+    for wait_s in (0.0, FLUSH_S / 2):
+        plain.killed_amid_writes(wait_s)
+        with source_away(shop):
+            plain_worker.start()
+            plain.look(is_ahead=False)
+        plain.go_on(orders, busy)
 
-    with ExitStack() as source_away:
-        with shop.writing("UPDATE busy SET v = v + 1", pause_s=0.01):
-            wait_until(lambda: is_ahead(shop, names), "the slot moves first", 30 * FLUSH_S)
-            plain_worker.kill()
-        # Without the source, the next task cannot go on, as if the worker were still away.
-        shop.database.stack.psql(f"ALTER ROLE {CAPTURE} NOLOGIN")
-        source_away.callback(shop.database.stack.psql, f"ALTER ROLE {CAPTURE} LOGIN")
-        plain_worker.start()
-        wait_until(lambda: failed(shop, names), "the connector has failed", 150)
-        assert is_ahead(shop, names)
-        assert MOVED not in problem(shop)
-        person.run("run")
-        assert person.state("orders") is State.INCREMENTAL
-    person.done("retry", orders)
-    shop.database.execute("UPDATE orders SET v = 7 WHERE id = 1")
-    person.done("run")
-    person.done("verify", orders, busy)
+    # A worker that was suspended, and whose task another one has, stores an older position.
+    older = plain.older()
+    with source_away(shop):
+        shop.services.connect.change_offset(names.connector, lambda _: older)
+        plain.look(is_ahead=True)
+    plain.go_on(orders, busy)
 
-    with ExitStack() as source_away:
-        shop.database.stack.psql(f"ALTER ROLE {CAPTURE} NOLOGIN")
-        source_away.callback(shop.database.stack.psql, f"ALTER ROLE {CAPTURE} LOGIN")
+    with source_away(shop):
         shop.services.connect.restart(names.connector, only_failed=False)
-        wait_until(lambda: failed(shop, names), "the connector has failed", 150)
-        shop.database.execute("UPDATE orders SET v = 8 WHERE id = 1")
+        wait_failed(shop, names)
+        shop.database.execute("UPDATE orders SET v = 9 WHERE id = 1")
         advance = f"SELECT pg_replication_slot_advance('{names.slot}', pg_current_wal_lsn())"
         shop.database.stack.psql(advance, database=shop.database.name)
         assert MOVED in problem(shop)

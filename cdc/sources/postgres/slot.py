@@ -78,11 +78,11 @@ class SlotHealth:
         this health, lacks it until all brokers that matter know of the commit. The caller waits for
         that, and passes the confirmed position meanwhile (`cdc.capture.sent_records`).
 
-        Without exactly-once support, the confirmed position can be after the stored one while the
-        connector reads the slot. So the two are compared only while no session reads the slot. They
-        differ even then if the connector's worker was killed. If Kafka shows that the connector
-        itself has confirmed the position, the caller passes this position as the stored one
-        (`cdc.capture.sent_records`).
+        Without exactly-once support, a worker that was suspended, and whose task another worker has
+        taken over, can store an older position once it wakes. The task's next position replaces it.
+        So the two are compared only while no session reads the slot. If Kafka shows even then that
+        the connector has sent what is between, the caller passes the confirmed position as the
+        stored one (`cdc.capture.sent_records`).
         """
         reason = self.invalidation_reason
         if reason not in (None, "wal_removed"):
@@ -124,8 +124,7 @@ class SlotHealth:
         """Return the position up to which Kafka has all changes.
 
         With exactly-once support, this is the slot's confirmed position. Without it, this is the
-        position that Connect has stored: the connector's driver can confirm a position before Kafka
-        has acknowledged the records up to it.
+        position that Connect has stored, which the slot follows with the task's next poll.
         """
         return self.confirmed_flush_lsn if exactly_once else stored()
 

@@ -190,7 +190,7 @@ def test_a_slot_that_is_read_is_compared_only_with_transactions(
     store.close()
 
 
-def test_a_connector_whose_worker_was_killed_after_it_confirmed_is_restarted() -> None:
+def test_a_connector_whose_stored_position_became_older_is_restarted() -> None:
     sender = Sender()
     sender.send("a", 0, range(10, 700, 10))
     assert look(Connect(BEHIND), lambda: MOVED, exactly_once=False, topics=sender.topics) is None
