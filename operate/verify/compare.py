@@ -250,6 +250,19 @@ def row_digest(schema: TableSchema, names: Sequence[str] = _DIGEST) -> list[Spar
     ]
 
 
+def column_digest(schema: TableSchema, columns: Sequence[str], name: str) -> SparkColumn:
+    """Return the 64-bit digest of a row's values in some columns, as an expression named ``name``.
+
+    Args:
+        schema: The table's schema in the lake.
+        columns: The columns.
+        name: The name of the result.
+    """
+    kinds = ((column, schema.column(column).lake_type) for column in columns)
+    facts = [fact for column, kind in kinds for fact in _facts(column, kind)]
+    return F.xxhash64(F.lit(_SEEDS[0]), *facts).alias(name)
+
+
 def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
     """Return a compared column's two inputs for the hash: whether the value is NULL, and the value.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from cdc.rows.columns import scratch
-from operate.verify.compare import row_digest
+from operate.verify.compare import column_digest, row_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -24,6 +24,7 @@ MOST_PARTITIONS = 200
 """Number of differing partitions above which the rows of all partitions are compared."""
 
 _COUNT = scratch("count")
+_PLACE = scratch("partition")
 _SIDES = (scratch("ours"), scratch("theirs"))
 _SUMS = (scratch("sum_0"), scratch("sum_1"))
 _FACTS = f"struct<{_COUNT}:bigint,{_SUMS[0]}:decimal(38,0),{_SUMS[1]}:decimal(38,0)>"
@@ -63,18 +64,18 @@ def of_time(window: TimeRange, schema: TableSchema) -> SparkColumn:
 
 def differing_partitions(
     source: DataFrame, lake: DataFrame, schema: TableSchema, by: Sequence[str]
-) -> tuple[list[Mapping[str, Any]], int, int]:
+) -> tuple[list[int], int, int]:
     """Compare both sides by the count and the checksums of each partition.
 
     No row is shuffled. Two sums of 64-bit digests, of different seeds, are a partition's checksums.
 
     Returns:
-        The values of the partition columns of up to `MOST_PARTITIONS` + 1 differing partitions, the
-        number of rows in partitions that are equal, and the number of all partitions.
+        The digests of up to `MOST_PARTITIONS` + 1 differing partitions, for :func:`of_partitions`;
+        the number of rows in partitions that are equal, and the number of all partitions.
     """
     ours, theirs = (
-        side.select(*map(_column, by), *row_digest(schema, _SUMS))
-        .groupBy(*map(_column, by))
+        side.select(column_digest(schema, by, _PLACE), *row_digest(schema, _SUMS))
+        .groupBy(_PLACE)
         .agg(
             F.count(F.lit(1)).alias(_COUNT),
             *(F.sum(F.col(one).cast("decimal(38,0)")).alias(one) for one in _SUMS),
@@ -85,7 +86,7 @@ def differing_partitions(
     none = F.lit(None).cast(_FACTS)
     sides = [
         side.select(
-            *map(_column, by),
+            _PLACE,
             *((facts if name == own else none).alias(name) for name in _SIDES),
         )
         for side, own in zip((ours, theirs), _SIDES, strict=True)
@@ -93,28 +94,25 @@ def differing_partitions(
     both = (
         sides[0]
         .unionAll(sides[1])
-        .groupBy(*map(_column, by))
+        .groupBy(_PLACE)
         .agg(*(F.max(name).alias(name) for name in _SIDES))
         .collect()
     )
     one, two = _SIDES
     differing = [row for row in both if row[one] != row[two]]
     rows = sum(int(row[one][_COUNT]) for row in both if row[one] == row[two])
-    named: list[Mapping[str, Any]] = [
-        {name: row[name] for name in by} for row in differing[: MOST_PARTITIONS + 1]
-    ]
+    named = [int(row[_PLACE]) for row in differing[: MOST_PARTITIONS + 1]]
     return named, rows, len(both)
 
 
-def of_partitions(partitions: Sequence[Mapping[str, Any]]) -> SparkColumn:
-    """Return whether a row is of one of several partitions."""
-    return reduce(
-        or_,
-        (
-            reduce(and_, (_column(name).eqNullSafe(F.lit(value)) for name, value in one.items()))
-            for one in partitions
-        ),
-    )
+def of_partitions(partitions: Sequence[int], schema: TableSchema, by: Sequence[str]) -> SparkColumn:
+    """Return whether a row is of one of several partitions, given by their digests.
+
+    A partition's values do not come here: as literals of PySpark, times without a zone would be
+    read in the zone of this process. If two partitions have the same digest, the rows of both are
+    selected.
+    """
+    return column_digest(schema, by, _PLACE).isin(*partitions)
 
 
 def _column(name: str) -> SparkColumn:

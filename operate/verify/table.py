@@ -198,7 +198,10 @@ class _TableVerifier:
             over = self._scope.max_seconds
             if number and over is not None and time.monotonic() - started >= over:
                 break
-            found = found.after(self._settled(part), part)
+            settled = self._settled(part)
+            if plan.differing and part.of_lake is not None and not settled.rows.keys:
+                self._require_alike(plan.differing)
+            found = found.after(settled, part)
         if self._scope.whole and not plan.continued:
             self._require_rows(found.rows.keys)
         latest = self._context.timeline(self._attempt).latest_offsets()
@@ -263,11 +266,10 @@ class _TableVerifier:
         marker, covered = self._catch_up()
         ranges = self._ranges()
         lake = as_table(self._lake.read(), self._schema)
-        partitions, rows, number = differing_partitions(
-            self._source_frame(ranges), lake, self._schema, by
-        )
+        source = self._source_frame(ranges)
+        partitions, rows, number = differing_partitions(source, lake, self._schema, by)
         few = len(partitions) <= MOST_PARTITIONS
-        chosen = of_partitions(partitions) if partitions and few else None
+        chosen = of_partitions(partitions, self._schema, by) if partitions and few else None
         parts = (Part(ranges, chosen, chosen),) if partitions else ()
         alike = ComparedRows(0, 0, 0, 0, ())
         if few:
@@ -369,6 +371,24 @@ class _TableVerifier:
                 f"no row of table {self._id} was compared, but its source has {rows} rows",
                 remedy="Run verify again; if this repeats, check that credentials.snapshot may read"
                 " all rows of the table (row security hides rows).",
+                table=self._id,
+            )
+
+    def _require_alike(self, differing: int) -> None:
+        """Raise an error if partitions differ of which neither side has shown a row.
+
+        Their rows can have been deleted since they were counted. Then they are alike by now.
+        """
+        self._catch_up()
+        lake = as_table(self._lake.read(), self._schema)
+        by = self._scope.partition_by or self._settings.partition_by
+        source = self._source_frame(self._ranges())
+        again, _, _ = differing_partitions(source, lake, self._schema, by)
+        if again:
+            raise LakeError(
+                f"{differing} partitions of table {self._id} differ from its source, but no row of"
+                " them was compared",
+                remedy="Run verify again, without partitions: it compares all rows.",
                 table=self._id,
             )
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Iterator
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.sources.source_facts import KeyRange, TimeRange
@@ -201,11 +204,46 @@ def test_partitions_differ_by_their_counts_or_their_checksums(spark: SparkSessio
     partitions, alike, number = differing_partitions(
         sales(spark, *ours), sales(spark, *theirs), KEYED, ["day"]
     )
-    assert {one["day"] for one in partitions} == {second, None, third}
-    assert (alike, number) == (5, 4)
-    kept = sales(spark, *ours).where(of_partitions(partitions))
+    assert (len(partitions), alike, number) == (3, 5, 4)
+    kept = sales(spark, *ours).where(of_partitions(partitions, KEYED, ["day"]))
     assert kept.count() == 9
+    assert {row["day"] for row in kept.collect()} == {second, None, third}
     assert differing_partitions(sales(spark, *ours), sales(spark, *ours), KEYED, ["day"]) == (
         *([], 14, 4),
     )
     assert differing_partitions(sales(spark), sales(spark), KEYED, ["day"]) == ([], 0, 0)
+
+
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Gives this process a time zone in which one hour of each year comes twice."""
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
+def test_rows_of_differing_partitions_are_found_in_any_time_zone(spark: SparkSession) -> None:
+    """Partitions by a time without a zone, by an instant of the repeated hour, and by a zero."""
+    local = datetime(2026, 11, 1, 1, 30)  # noqa: DTZ001  # has no zone
+    once, again = (datetime(2026, 11, 1, hour, 30, tzinfo=timezone.utc) for hour in (5, 6))
+    types = {"id": "bigint", "local": "timestamp_ntz", "at": "timestamp", "ratio": "double"}
+    columns = tuple(Column(name, kind, kind) for name, kind in types.items())
+    schema = TableSchema(TableId("shop", "public", "times"), columns, ("id",))
+
+    def times(*rows: tuple[Any, ...]) -> DataFrame:
+        filled = [dict(zip(types, row, strict=True)) for row in rows]
+        return source_rows(spark, filled, schema)
+
+    ours = [(1, local, once, 0.0), (2, local, again, -0.0), (3, None, None, math.nan)]
+    for by in types:
+        for changed in ours:
+            theirs = [row for row in ours if row != changed]
+            found, _, _ = differing_partitions(times(*ours), times(*theirs), schema, [by])
+            assert len(found) == 1
+            kept = times(*ours).where(of_partitions(found, schema, [by])).collect()
+            assert changed[0] in {row["id"] for row in kept}, by
+            if by == "at":
+                assert len(kept) == 1
