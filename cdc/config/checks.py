@@ -138,6 +138,9 @@ class CheckSettings(Section):
     max_sessions: Positive | None = None
     """verify: the most sessions that read the source at the same time. Default: one for each core
     of Spark."""
+    read_from: Literal["replica", "primary"] = "replica"
+    """verify: the server that the source's rows are read from. The primary shows what only the
+    replica lacks, and bears the load."""
     max_age: Duration | None = None
     """freshness: the greatest age that is allowed. Default: freshness_target_s."""
 
@@ -190,7 +193,7 @@ _OPTIONAL: Mapping[CheckKind, frozenset[str]] = {
     "verify": frozenset(
         {
             *("method", "columns", "fraction", "time_column", "window", "settle"),
-            *("max_seconds", "max_sessions"),
+            *("max_seconds", "max_sessions", "read_from"),
         }
     ),
 }

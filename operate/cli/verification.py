@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,13 @@ from operate.render import Output, Renderer, seconds
 
 if TYPE_CHECKING:
     from operate.verify.result import Verification
+
+
+class ReadFrom(str, Enum):
+    """The server from which ``verify`` reads the source's rows."""
+
+    REPLICA = "replica"
+    PRIMARY = "primary"
 
 
 SampleOption = Annotated[
@@ -43,6 +51,14 @@ MaxSessionsOption = Annotated[
     int | None,
     typer.Option("--max-sessions", min=1, help="Most sessions that read the source at a time."),
 ]
+FromOption = Annotated[
+    ReadFrom,
+    typer.Option(
+        "--from",
+        help="Server that the source's rows are read from. The primary shows what only the replica"
+        " lacks, and bears the load of reading all rows.",
+    ),
+]
 
 
 def verify(
@@ -51,6 +67,7 @@ def verify(
     max_seconds: MaxSecondsOption = None,
     go_on: ContinueOption = False,
     max_sessions: MaxSessionsOption = None,
+    read_from: FromOption = ReadFrom.REPLICA,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -72,6 +89,7 @@ def verify(
         max_seconds=max_seconds,
         max_sessions=max_sessions,
         go_on=go_on,
+        from_primary=read_from is ReadFrom.PRIMARY,
     )
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:

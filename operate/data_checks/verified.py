@@ -43,6 +43,7 @@ def scope_of(check: CheckSettings, *, now: datetime, seed: int) -> Scope:
         max_seconds=check.max_seconds,
         max_sessions=check.max_sessions,
         go_on=check.max_seconds is not None,
+        from_primary=check.read_from == "primary",
     )
 
 

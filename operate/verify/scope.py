@@ -40,6 +40,8 @@ class Scope:
         max_seconds: Time after which no further piece begins; None for no limit.
         max_sessions: Maximum number of sessions that read the source; None for no limit.
         go_on: Whether to begin where an unfinished comparison in pieces ended.
+        from_primary: Whether the source's rows are read from the primary even if there is a
+            replica.
     """
 
     method: Method = "full"
@@ -50,6 +52,7 @@ class Scope:
     max_seconds: float | None = None
     max_sessions: int | None = None
     go_on: bool = False
+    from_primary: bool = False
 
     @property
     def in_pieces(self) -> bool:

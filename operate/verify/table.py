@@ -14,6 +14,7 @@ from cdc.errors import LakeError, StateError
 from cdc.rows.masking import hidden
 from cdc.run.comparison import frozen
 from cdc.run.published_generation import check_serving
+from cdc.sources import open_source
 from cdc.sources.source_facts import KeyRange
 from cdc.store.table_state import State
 from cdc.store.task_looks import KeptLooks
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
     from cdc.config import TableSettings
     from cdc.run import RunContext
+    from cdc.sources.base import Source
     from cdc.sources.source_facts import Marker
     from cdc.sources.views import View
     from cdc.store.attempt import Attempt
@@ -68,6 +70,7 @@ MAX_ROUNDS = 12
 Keys that still change then are unsettled.
 """
 _REPORTED = 1_000
+_PRIMARY = {"snapshot_from": "primary"}
 
 
 def verify_table(
@@ -150,6 +153,14 @@ def require_published(services: Services, table: TableId) -> tuple[TableRecord, 
     return record, record.attempt
 
 
+def _read_source(services: Services, table: TableId, scope: Scope) -> Source:
+    """Return the source whose rows are compared; without its replica if the primary is wanted."""
+    if not scope.from_primary:
+        return services.source(table.source)
+    config = services.config.source(table.source)
+    return open_source(table.source, config.model_copy(update={"replica": None}))
+
+
 class _TableVerifier:
     """The verification of one table; see :func:`verify_table` for the arguments."""
 
@@ -162,7 +173,7 @@ class _TableVerifier:
         self._scope = scope
         self._topic = record.topic
         self._tier = record.tier
-        self._source = services.source(table.source)
+        self._source = _read_source(services, table, scope)
         self._table = self._source.table(table)
         self._settings = self._lake_settings(services)
         self._schema = self._source.schema(self._table, self._settings)
@@ -185,7 +196,7 @@ class _TableVerifier:
         """Compare the rows of the scope, piece by piece if it has a budget."""
         started = time.monotonic()
         if not self._schema.key:
-            if self._scope != EVERYTHING:
+            if replace(self._scope, from_primary=False) != EVERYTHING:
                 raise LakeError(
                     f"table {self._id} has no key, so it can only be compared as a whole",
                     remedy="Verify it without a sample, a window, partitions and a budget.",
@@ -335,7 +346,7 @@ class _TableVerifier:
             self._context,
             self._capture,
             self._lake,
-            self._settings,
+            self._settings.model_copy(update=_PRIMARY if self._scope.from_primary else {}),
             ranges=self._ranges,
             read_source=self._source_frame,
             advance=self._following.advance,

@@ -57,6 +57,7 @@ def test_everything_is_looked_at_and_fine(shop: Shop) -> None:
         "max_slot_wal_keep_size",
         "privileges",
         "replica",
+        "replica snapshots",
         "replica lag",
         "table ",
         "Kafka",

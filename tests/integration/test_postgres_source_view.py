@@ -235,6 +235,32 @@ def test_a_snapshot_without_its_open_transactions_is_not_shared(
         assert view.snapshot_id
 
 
+def test_another_program_that_imports_a_snapshot_on_the_replica_is_named(
+    database: Database, source: PostgresSource
+) -> None:
+    """Both `check` and a copy name it, and neither does once it has ended."""
+
+    def checked() -> tuple[str, str]:
+        (line,) = [one for one in source.checks() if one.name == "replica snapshots"]
+        return line.status, line.detail
+
+    with database.connect(replica=True) as exporter, database.connect(replica=True) as importer:
+        exporter.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        ((snapshot,),) = exporter.execute("SELECT pg_export_snapshot()").fetchall()
+        importer.execute("SET application_name = 'report'")
+        importer.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        importer.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+        status, detail = checked()
+        assert status == "warning"
+        assert "report (process " in detail
+        marker = source.write_marker()
+        with source.open_view(marker, one_moment=False, timeout_s=60, progress=QUIET) as view:
+            assert any("report (process " in warning for warning in view.warnings)
+        importer.execute("ROLLBACK")
+        exporter.execute("ROLLBACK")
+    assert checked()[0] != "warning"
+
+
 def test_view_that_would_miss_the_marker_is_not_given_out(
     database: Database, source: PostgresSource
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import sql
 
 from cdc.errors import ReplicaError
-from cdc.sources.postgres import key_order, letter_case, other_publications, version
+from cdc.sources.postgres import importers, key_order, letter_case, other_publications, version
 from cdc.sources.postgres.connection import Connections, Session
 from cdc.sources.postgres.primary import identity
 from cdc.sources.postgres.replica import check_standby, describe_lag, replica_position
@@ -251,6 +251,23 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
     )
 
 
+def _importers_check(others: str | None, *, hidden: bool) -> Check:
+    """Return the line about other programs that import snapshots on the replica."""
+    if others is not None:
+        return Check("replica snapshots", "warning", others, importers.REMEDY)
+    if hidden:
+        return Check(
+            "replica snapshots",
+            "note",
+            "the snapshot login does not see what other users' sessions run on the replica, so one"
+            " that imports a snapshot shows only if it is a pg_dump with several sessions",
+            "GRANT pg_read_all_stats TO that login shows them to `check` and copies.",
+        )
+    return Check(
+        "replica snapshots", "ok", "no session on the replica is seen to import a snapshot"
+    )
+
+
 def _replica_checks(connections: Connections) -> Iterator[Check]:
     where = connections.where(on_replica=True)
     try:
@@ -262,6 +279,7 @@ def _replica_checks(connections: Connections) -> Iterator[Check]:
                 "SELECT current_setting('max_standby_streaming_delay'), "
                 "current_setting('hot_standby_feedback')"
             ).fetchone()
+            others, hidden = importers.importing(session)
         position = replica_position(connections)
         warnings = check_standby(theirs, ours, where)
     except ReplicaError as error:
@@ -276,6 +294,7 @@ def _replica_checks(connections: Connections) -> Iterator[Check]:
         )
     else:
         yield Check("replica", "ok", f"{where} is a standby of the primary")
+    yield _importers_check(others, hidden=hidden)
     late = position.paused or (position.lag_seconds or 0) > _LAG_WARNING_S
     yield Check(
         "replica lag",

@@ -14,6 +14,7 @@ from cdc.errors import ReplicaError, SnapshotLostError, SourceError
 from cdc.log.position import LogPosition, Lsn
 from cdc.runtime.progress import Progress, shown_as
 from cdc.runtime.waiting import wait_while
+from cdc.sources.postgres import importers
 from cdc.sources.postgres.connection import (
     CONFLICT_REMEDY,
     Connections,
@@ -298,9 +299,22 @@ def proven(
         on_replica=on_replica,
         marker=marker,
         identity=found,
-        warnings=check_standby(found, marker, where) if on_replica else (),
+        warnings=_warnings(session, found, marker, where) if on_replica else (),
         split=KnownSplit(exported.upper_bound) if exported.exact else None,
     )
+
+
+def _warnings(
+    session: Session, found: ServerIdentity, marker: Marker, where: str
+) -> tuple[str, ...]:
+    """Return what a copy from the standby warns of.
+
+    Raises:
+        ReplicaError: The server is not a standby of the primary.
+    """
+    warnings = check_standby(found, marker, where)
+    others, _ = importers.importing(session)
+    return warnings if others is None else (*warnings, f"{others}. {importers.REMEDY}")
 
 
 def closed_view(source: str, view: View) -> SnapshotLostError:

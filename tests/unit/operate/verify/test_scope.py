@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from cdc.config.checks import CheckSettings
 from cdc.errors import LakeError
 from cdc.log.position import Lsn
+from cdc.sources import open_source
 from cdc.sources.source_facts import KeyRange, TimeRange
 from cdc.store.verifications import Proven
 from operate.data_checks.verified import scope_of
@@ -21,7 +23,9 @@ from operate.verify.compare import ComparedRows
 from operate.verify.parts import Compared, Part, Plan, Settled
 from operate.verify.scope import KeyOrder, Scope, joined, left, pieces, ranges_of, sampled
 from operate.verify.settle import Suspect
+from operate.verify.table import _read_source
 from schemas.table import Column, TableId, TableSchema
+from tests.unit.cdc.configuration import ENVIRONMENT, full, read
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
@@ -156,6 +160,28 @@ def test_a_window_ends_before_what_has_not_settled() -> None:
     assert scope.window == TimeRange("at", "2026-01-01 02:04:05", "2026-01-02 02:04:05")
     assert not scope.whole
     assert not scope.in_pieces
+
+
+def test_a_check_reads_the_server_that_it_names() -> None:
+    assert not scope_of(verify(), now=NOW, seed=1).from_primary
+    assert scope_of(verify(read_from="primary"), now=NOW, seed=1).from_primary
+
+
+@pytest.mark.parametrize("from_primary", [False, True])
+def test_a_verification_from_the_primary_opens_the_source_without_its_replica(
+    from_primary: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    config = read(full())
+    services = SimpleNamespace(
+        config=config, source=lambda name: open_source(name, config.source(name))
+    )
+    found = _read_source(
+        cast("Any", services), TableId("shop", "public", "t"), Scope(from_primary=from_primary)
+    )
+    assert found.has_replica is not from_primary
+    assert config.source("shop").replica is not None
 
 
 def test_a_budget_makes_pieces_that_go_on() -> None:
