@@ -37,8 +37,35 @@ def to_search(
     behind = {topic: known.behind.get(topic, known.beat_at) for topic in unread if changed}
     behind |= {topic: at for topic, at in known.behind.items() if topic in unread}
     since = {**(dict.fromkeys(sent, known.beat_at) if changed else {}), **known.behind}
-    # If the connector has sent a heartbeat later than a record, it does not skip after it.
+    # If the connector has sent a heartbeat later than a record, it does not skip after it. The
+    # heartbeat is a row that the source has logged in a transaction of its own. So it never comes
+    # between two rows of one record of the log, as the heartbeats of Debezium itself can.
     return [topic for topic, at in sent.items() if topic in since and at >= since[topic]], behind
+
+
+def to_await(
+    known: TaskLook, now: TaskLook, searched: Collection[str], unread: Collection[str]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the awaited topics that have grown since, and those that have not.
+
+    If there is another task, it has sent nothing to the topics that are not searched. These are
+    awaited from now on.
+
+    Args:
+        known: The previous look.
+        now: The new look.
+        searched: The topics that the new look searches for ends of tasks.
+        unread: The topics that cannot be read now.
+
+    Returns:
+        Two mappings in the form of `TaskLook.awaited`, without the topics in ``searched``.
+    """
+    others = [topic for topic in now.ends if topic not in searched]
+    if known.task != now.task:
+        return {}, {topic: now.ends[topic] for topic in others if topic not in unread}
+    left = {topic: known.awaited[topic] for topic in others if topic in known.awaited}
+    grown = {topic: at for topic, at in left.items() if now.ends[topic] > at}
+    return grown, {topic: at for topic, at in left.items() if topic not in grown}
 
 
 def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
@@ -65,14 +92,16 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
     """Return whether the new look must replace the previous look in the state store.
 
-    It must if the task, the doubts or the topics that are behind have changed. It also must if a
-    topic has grown and the new look is at least five minutes newer.
+    It must if the task, the doubts, or the topics that are behind or awaited have changed. It also
+    must if a topic has grown and the new look is at least five minutes newer.
 
     Args:
         look: The new look.
         earlier: The previous look.
     """
-    if (earlier.task, earlier.doubts, earlier.behind) != (look.task, look.doubts, look.behind):
+    if earlier.task != look.task or earlier.doubts != look.doubts:
+        return True
+    if (earlier.behind, earlier.awaited) != (look.behind, look.awaited):
         return True
     return earlier.ends != look.ends and look.beat_at - earlier.beat_at >= _RENEWED_AFTER
 
@@ -82,7 +111,8 @@ def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLoo
     same = {topic for topic, record in begun.items() if known.is_of(record)}
     ends = {topic: end for topic, end in known.ends.items() if topic in same}
     behind = {topic: at for topic, at in known.behind.items() if topic in same}
-    return replace(known, ends=ends, behind=behind)
+    awaited = {topic: end for topic, end in known.awaited.items() if topic in same}
+    return replace(known, ends=ends, behind=behind, awaited=awaited)
 
 
 def remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:

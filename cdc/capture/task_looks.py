@@ -41,6 +41,7 @@ from cdc.capture.look_bounds import (
     remaining,
     search_range,
     settled,
+    to_await,
     to_search,
 )
 from cdc.debezium.event_reader import EventReader
@@ -124,18 +125,23 @@ class TaskLooks:
             return kept
         now, sent = look.look, look.sent
         searched, behind = to_search(known, now, sent, look.unread)
-        found: Found | None = Found()
-        if searched or known.task != now.task:
+        of_mysql = names.kind == "mysql"
+        grown, awaited = to_await(known, now, searched, look.unread) if of_mysql else ({}, {})
+        found = Found()
+        if searched or grown or known.task != now.task:
             lively = [begun[topic] for topic in searched]
-            found = self._search(_Capture(names, following, source), lively, (known, look), beat)
-        if found is None:
-            return kept
+            look = replace(look, grown=tuple((begun[topic], at) for topic, at in grown.items()))
+            search = self._search(_Capture(names, following, source), lively, (known, look), beat)
+            if search is None:
+                return kept
+            found = search.found
+            awaited |= search.awaited if of_mysql else {}
         if known.task == now.task:
             ends = {topic: now.ends[topic] for topic in searched}
             now = settled(now, sent, known.ends)
             now = replace(now, ends={**now.ends, **ends})
         doubts = {**remaining(known, following), **found.doubts}
-        now = replace(now, doubts=doubts, behind=behind)
+        now = replace(now, doubts=doubts, behind=behind, awaited=awaited)
         if not is_worth_keeping(now, known):
             return known
         if not self._looks.move(names.connector, earlier, NextLook(now, found.by_scope(names))):
@@ -181,8 +187,8 @@ class TaskLooks:
         lively: Sequence[TableRecord],
         looks: tuple[TaskLook, _Look],
         beat: KafkaRecord | None,
-    ) -> Found | None:
-        """Return the losses and the doubts at the ends of tasks between two looks.
+    ) -> _Search | None:
+        """Return a search that has found the losses and the doubts between two looks.
 
         The result is None if an end cannot be judged yet, because the task that followed has sent
         too few records.
@@ -196,9 +202,10 @@ class TaskLooks:
             search = _Search(capture, ends, known, now.look, self._exactly_once, reached, later)
             try:
                 search.search(lively)
+                search.judge_first_changes(now.grown)
             except _EarlyError:
                 return None
-        return search.found
+        return search
 
 
 @dataclass(frozen=True)
@@ -210,12 +217,15 @@ class _Look:
         starts: The first offset of each topic that can be read.
         sent: The time of each topic's newest record, read after the look.
         unread: The topics that cannot be read.
+        grown: The tables whose topics are awaited and have grown, with the offsets of
+            `TaskLook.awaited`.
     """
 
     look: TaskLook
     starts: Mapping[str, int]
     sent: Mapping[str, datetime]
     unread: frozenset[str]
+    grown: tuple[tuple[TableRecord, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -257,6 +267,8 @@ class _Search:
             sends twice changes nothing in the lake.
         later: Finds changes that a task decoded by a later definition of their table.
         found: Collects the losses and the doubts.
+        awaited: Collects the searched topics in which the present task has sent nothing, in the
+            form of `TaskLook.awaited`.
     """
 
     capture: _Capture
@@ -267,6 +279,7 @@ class _Search:
     beat: SentChange | None
     later: LaterDecoding
     found: Found = field(default_factory=Found)
+    awaited: dict[str, int] = field(default_factory=dict)
 
     def search(self, lively: Sequence[TableRecord]) -> None:
         """Judge the ends of tasks since the previous look.
@@ -287,6 +300,20 @@ class _Search:
             for record in some:
                 self.judge_all(record, *ranges[record.topic])
 
+    def judge_first_changes(self, grown: Sequence[tuple[TableRecord, int]]) -> None:
+        """Judge the first change that the present task has sent to each awaited topic."""
+        if grown:
+            self.ends.read_ahead({one.topic: (at, self.now.ends[one.topic]) for one, at in grown})
+        for record, first in grown:
+            end = self.now.ends[record.topic]
+            ends = [*self.ends.between(record.topic, first, end, self.now.task)]
+            self._note_silence(record, ends, end)
+            self.later.judge(record, (first, end), ends, self.found)
+
+    def _note_silence(self, record: TableRecord, ends: Sequence[TaskEnd], end: int) -> None:
+        if ends and ends[-1].following is None:
+            self.awaited[record.topic] = end
+
     def judge_all(self, record: TableRecord, first: int, end: int) -> None:
         """Judge the ends of tasks in a table's topic.
 
@@ -297,6 +324,7 @@ class _Search:
         """
         table = record.table
         ends = [*self.ends.between(record.topic, first, end, self.now.task)]
+        self._note_silence(record, ends, end)
         self.later.judge(record, (first, end), ends, self.found)
         for ended in ends:
             if ended.last.offset < (first_offset(record) or 0):

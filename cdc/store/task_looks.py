@@ -55,6 +55,9 @@ class TaskLook(Part):
         behind: The topics that could not be read when a look found that the connector has another
             task. A later look must search such a topic from the topic's offset in ``ends`` on. The
             value is the ``beat_at`` of the look that has searched the topic up to this offset.
+        awaited: The topics in which a task of a MySQL connector has sent nothing yet, and their end
+            offsets at the first look at that task. Its first change of such a topic is still to be
+            judged (`cdc.capture.later_decoding`).
         format: Version of this document.
     """
 
@@ -64,6 +67,7 @@ class TaskLook(Part):
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     behind: Mapping[str, datetime] = field(default_factory=dict)
+    awaited: Mapping[str, int] = field(default_factory=dict)
     format: Literal[1] = 1
 
     def is_of(self, record: TableRecord) -> bool:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from cdc.store.attempt import Attempt
+from cdc.store.state_store import Store
 from cdc.store.table_state import TableRecord
+from cdc.store.task_looks import KeptLooks
 from tests.unit.cdc.capture.test_task_looks import NAMES, asked, beat, looks_at, losses, record
 from tests.unit.cdc.store.test_table_state import READY
 from tests.unit.cdc.task_topics import START, Topics, in_binlog, learned
@@ -56,6 +58,46 @@ def test_rows_from_before_a_statement_that_the_next_task_sends_are_a_loss(
     beat(topics, "b", at=70)
     assert look(tmp_path, topics) == {ORDERS: 1}
     assert look(tmp_path, topics) == {ORDERS: 1}, "a loss is counted once"
+
+
+@pytest.mark.parametrize("later_looks", [0, 2])
+def test_rows_that_the_next_task_sends_after_its_first_heartbeat_are_judged_once(
+    tmp_path: Path, later_looks: int
+) -> None:
+    """The look that sees the new task finds no row of it in the topic yet."""
+    topics = Topics()
+    history(topics)
+    topics.add(in_binlog(0, 300, 0, "c", topic="orders", task="a", at=5, decoded=5))
+    beat(topics, "a", at=10)
+    assert look(tmp_path, topics) == {}
+    for number in range(1 + later_looks):
+        beat(topics, "b", at=60 + number * 600)
+        assert look(tmp_path, topics) == {}
+    topics.add(in_binlog(1, 400, 0, "c", topic="orders", task="b", at=2001, decoded=2000))
+    beat(topics, "b", at=2002)
+    assert look(tmp_path, topics) == {ORDERS: 1}
+    topics.add(in_binlog(2, 410, 0, "c", topic="orders", task="b", at=2003, decoded=2002))
+    beat(topics, "b", at=2004)
+    assert look(tmp_path, topics) == {ORDERS: 1}, "only the first change is judged"
+
+
+def test_a_first_change_that_a_task_decoded_rightly_ends_the_wait_for_it(tmp_path: Path) -> None:
+    topics = Topics()
+    history(topics)
+    beat(topics, "a", at=10)
+    look(tmp_path, topics)
+    beat(topics, "b", at=60)
+    look(tmp_path, topics)
+    kept = KeptLooks(Store(f"sqlite:///{tmp_path / 'state.db'}"))
+    waiting = kept.of("c")
+    assert waiting is not None
+    assert dict(waiting.look.awaited) == {"orders": 0}
+    topics.add(in_binlog(0, 950, 0, "c", topic="orders", task="b", at=61, decoded=61))
+    beat(topics, "b", at=70)
+    assert look(tmp_path, topics) == {}
+    after = kept.of("c")
+    assert after is not None
+    assert dict(after.look.awaited) == {}
 
 
 @pytest.mark.parametrize(
