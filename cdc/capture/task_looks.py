@@ -282,10 +282,7 @@ class _Search:
     awaited: dict[str, int] = field(default_factory=dict)
 
     def search(self, lively: Sequence[TableRecord]) -> None:
-        """Judge the ends of tasks since the previous look.
-
-        Args:
-            lively: Tables that have got events since the previous look.
+        """Judge the ends of tasks since the previous look, in topics that have got events since.
 
         Raises:
             _EarlyError: An end cannot be judged yet, because the task that followed has sent too
