@@ -61,6 +61,9 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Point `replica` at one server: a load balancer",
     ),
     Why.OUTSIDE: (
+        "Run `pg_dump -j` on the primary, or on a standby that is not copied from. Then compare"
+        " tables that were copied with `tributary verify --from primary`",
+        "GRANT pg_read_all_stats TO that login",
         "If the state store was restored from a backup, or a command was interrupted, onboard",
         "Take them out of table.include.list of {} in Kafka Connect",
         "Offboard its tables with the version of tributary that wrote it",
