@@ -7,7 +7,6 @@ primary.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -187,7 +186,7 @@ class Copying:
         timeline = self.context.timeline(self._attempt)
         if not timeline.exists or timeline.newest_instant() is not None:
             return
-        left, identity = self._attempt.path, uuid.uuid4()
+        left, identity = self._attempt.path, self.context.store.installation.new_attempt()
         self._note_facts(id=identity, path=attempt_path(self.record.base_path, identity))
         delete_path(self.context.spark, left)
         _log.info(

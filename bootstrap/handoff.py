@@ -8,7 +8,6 @@ any point, the same command continues with the next step.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -21,7 +20,7 @@ from bootstrap.commit import handoff_commit, require_planned
 from bootstrap.copying import Copying
 from bootstrap.definition_renewal import renew_definition
 from bootstrap.errors import AttemptSpoiledError, BootstrapError
-from bootstrap.publish import after_publication, publish
+from bootstrap.publish import after_publication, publish, require_own_folder
 from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
 from cdc.capture.remembered_losses import RememberedLossError, check_losses, loss_scopes, times
@@ -217,6 +216,7 @@ class _Bootstrap:
         )
 
     def _begin_attempt(self) -> None:
+        require_own_folder(self._context, self._record)
         self._store_record(
             transition(self._record, State.BOOTSTRAPPING, at=_now(), attempt=self._new_attempt())
         )
@@ -249,7 +249,7 @@ class _Bootstrap:
 
     def _new_attempt(self) -> Attempt:
         self._attempts += 1
-        identity = uuid.uuid4()
+        identity = self._context.store.installation.new_attempt()
         path = attempt_path(self._record.base_path, identity)
         attempt = Attempt(identity, _now(), path, **self._made_by._asdict())
         self._context.published_settings.note(attempt)

@@ -10,10 +10,11 @@ from bootstrap.errors import BootstrapError
 from cdc.errors import StateError, onboard_again
 from cdc.lake.index import SnapshotSize
 from cdc.lake.late_files import delete_unnamed
+from cdc.lake.ownership import Ownership
 from cdc.lake.pointer import Published
-from cdc.lake.publish import current_path, write_pointer
+from cdc.lake.publish import read_pointer, write_pointer
 from cdc.lake.shard_write import ShardWrite
-from cdc.lake.shards import ShardTimeline, identity_of, shared_path
+from cdc.lake.shards import ShardTimeline, shared_path
 from cdc.run import keep_name
 from cdc.run.published_generation import known_commit, require_no_shards
 from cdc.runtime.failpoints import crash
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
     from schemas.table import Shard
 
 _log = logging.getLogger(__name__)
+
+
+def require_own_folder(context: RunContext, record: TableRecord) -> None:
+    """Check before a copy that readers of its folder see no generation of another installation.
+
+    Raises:
+        OtherInstallationError: Another installation has published its own generation.
+        LakeError: The pointer cannot be read.
+    """
+    base = record.base_path if record.shard is None else record.shard.base_path
+    owner = Ownership.of(record, context.store.installation)
+    owner.require(read_pointer(context.spark, base), base)
 
 
 def publish(
@@ -50,6 +63,7 @@ def publish(
     Raises:
         SchemaError: The columns or the key of this shard differ from those of the other shards.
         ReplacedGenerationError: Another generation has replaced the attempt's generation.
+        OtherInstallationError: Another installation has published its own generation.
         MissingFolderError: The folder of the shared table is missing, although other shards have
             rows in it.
         LakeError: The lake cannot be written.
@@ -63,11 +77,13 @@ def publish(
     else:
         continues = None if attempt.continues is None else str(attempt.continues)
         shown = Published(attempt.path, record.generation, str(attempt.id), continues=continues)
+        owner = Ownership.of(record, context.store.installation)
         write_pointer(
             context.spark,
             record.base_path,
             shown,
             check=lease.check,
+            replaces=lambda pointer: owner.require(pointer, record.base_path),
         )
     crash("bootstrap.after_publish")
     return attempt
@@ -121,11 +137,12 @@ def _joined(
     Returns:
         The attempt, with the shared table's path.
     """
-    attempt = _attempt(record)
-    path, identity = shared_path(context.spark, shard), str(identity_of(shard))
+    attempt, owner = _attempt(record), Ownership.of(record, context.store.installation)
     # Read first: once the rows are joined, readers see them, so no fault must stop the rest.
-    published = current_path(shard.base_path, context.spark) is not None
-    if not published:
+    pointer = read_pointer(context.spark, shard.base_path)
+    owner.require(pointer, shard.base_path)
+    path = shared_path(context.spark, shard, owner)
+    if pointer is None:
         require_no_shards(context.store, shard)
     there = ShardTimeline(context.spark, path, shard.name).latest_offsets()
     if there is None or there.record.attempt != str(attempt.id):
@@ -154,10 +171,13 @@ def _joined(
             )
         )
     crash("shards.after_join")
-    if published:
+    if pointer is not None:
         return replace(attempt, path=path, shard=shard.name)
     with context.shared(path).hold_lease():
-        if current_path(shard.base_path, context.spark) is None:
+        pointer = read_pointer(context.spark, shard.base_path)
+        owner.require(pointer, shard.base_path)
+        if pointer is None:
+            identity = str(owner.installation.shared_table(shard.base_path))
             write_pointer(context.spark, shard.base_path, Published(path, 1, identity))
     return replace(attempt, path=path, shard=shard.name)
 

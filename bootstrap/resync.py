@@ -124,6 +124,7 @@ def _begin_next_generation(
         updated_at=datetime.now(timezone.utc),
         generation=record.generation + 1,
         beside=True,
+        taken_over=record.taken_over,
     )
     build = context.store.put(build)
     crash("resync.after_begin")
@@ -152,7 +153,12 @@ def _take_place(
         lease.check()
         crash("resync.before_swap")
         other = former.captured if build.topic != former.topic else former.other
-        build = replace(_continuing(build, former), shown_as=former.shown_as, other=other)
+        build = replace(
+            _continuing(build, former),
+            shown_as=former.shown_as,
+            other=other,
+            taken_over=former.taken_over,
+        )
         return context.store.promote(build, former)
 
 

@@ -46,6 +46,10 @@ class ConnectError(TributaryError):
     """Kafka Connect is unreachable or refuses a connector, or a connector or task has failed."""
 
 
+class OtherConnectorError(ConnectError):
+    """A connector that another installation made, so this one must not change it."""
+
+
 class CaptureError(TributaryError):
     """A table's capture is not as required: its publication, connector, slot or topic."""
 
@@ -105,6 +109,10 @@ class LakeError(TributaryError):
 
 class MissingFolderError(LakeError):
     """A lake table whose folder is missing: the lake is not mounted, or the folder was removed."""
+
+
+class OtherInstallationError(LakeError):
+    """A lake table's folder in which another installation has published its own generation."""
 
 
 class ClusterError(TributaryError):

@@ -6,6 +6,7 @@ share a topic, and a capture keeps the names with which its tables were onboarde
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -21,7 +22,13 @@ from cdc.debezium import (
     silence_bound_s,
     topic_collisions,
 )
-from cdc.errors import CaptureError, ConfigError, StateError
+from cdc.errors import (
+    CaptureError,
+    ConfigError,
+    ConnectError,
+    OtherConnectorError,
+    StateError,
+)
 from cdc.runtime.waiting import wait_while
 from cdc.store.table_state import State
 from cdc.store.type_looks import KeptTypeLooks
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
     from operate.tier_capture import Group
     from schemas.table import TableId
 
+_log = logging.getLogger(__name__)
 _SESSION_ENDS_S, _POLL_S = 10.0, 0.2
 
 
@@ -111,6 +119,24 @@ def refuse_edited_names(services: Services, group: Group) -> dict[TableId, Confi
             except ConfigError as error:
                 return dict.fromkeys(group.tables, error)
     return {}
+
+
+def refuse_other_owner(services: Services, capture: CaptureNames) -> None:
+    """Check that no other installation made the connector of a capture, unless it is taken over.
+
+    If Connect does not answer, the check passes: whatever needs Connect then fails by itself.
+
+    Raises:
+        OtherConnectorError: Another installation made it.
+    """
+    if services.take_over:
+        return
+    try:
+        services.connect.require_own(capture.connector)
+    except OtherConnectorError:
+        raise
+    except ConnectError as error:
+        _log.info("the owner of connector %s is not known: %s", capture.connector, error)
 
 
 def refuse_other_installations(

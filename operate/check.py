@@ -18,6 +18,7 @@ from cdc.capture.log_limits import over_limit
 from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
 from cdc.capture.unneeded_tables import of_unneeded
+from cdc.connect import INSTALLATION
 from cdc.debezium import connector_class
 from cdc.errors import LakeError, SourceError
 from cdc.sources.selection import require_named
@@ -385,7 +386,7 @@ def _other_settings(
     other = sorted(
         name
         for name in {*wanted, *effective}
-        if wanted.get(name) != effective.get(name) and name not in reported
+        if wanted.get(name) != effective.get(name) and name not in (*reported, INSTALLATION)
     )
     if not other:
         return []

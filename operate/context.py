@@ -17,7 +17,7 @@ from cdc.capture.onboarded_names import capture_of
 from cdc.capture.sent_records import SentRecords
 from cdc.config import Config, load
 from cdc.config.secret_files import SecretFiles, files_of
-from cdc.connect import ConnectClient
+from cdc.connect import ConnectClient, ConnectorOwner
 from cdc.debezium import CaptureNames, Definitions, names
 from cdc.kafka import KafkaAdmin
 from cdc.runtime.progress import Interruptible
@@ -64,6 +64,8 @@ class Services:
         """The files with secrets that the command's clients read once."""
         self.most_sessions: int | None = None
         """Maximum number of sessions for the copies of a source; None for ``copy_sessions``."""
+        self.take_over = False
+        """Whether ``onboard`` takes over what another installation has made."""
         self.captured_looks: dict[TableId, str] = {}
         """By table, the digest of a fingerprint; all changes from before it are captured."""
         self.without_readers: dict[str, float] = {}
@@ -98,7 +100,8 @@ class Services:
     @cached_property
     def connect(self) -> ConnectClient:
         """The command's client of Kafka Connect."""
-        client = ConnectClient(self.config.connect)
+        owner = ConnectorOwner(lambda: self.store.installation.name)
+        client = ConnectClient(self.config.connect, owner=owner)
         self._exit.callback(client.close)
         return client
 
@@ -148,6 +151,15 @@ class Services:
             lambda: self.schemas,
             exactly_once=self.config.connect.exactly_once,
         )
+
+    def take_over_if_asked(self, connector: str) -> None:
+        """Take over a connector of another installation, if the command has `--take-over`.
+
+        Raises:
+            ConnectError: Connect does not answer, or refuses.
+        """
+        if self.take_over:
+            self.connect.take_over(connector, progress=self.progress)
 
     def capture(self, table: TableId) -> CaptureNames:
         """Return the names of the capture to which the settings assign a table."""

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from cdc.store.table_state import State
 from operate import tier_capture
 from operate.onboard import refusals
+from operate.other_installations import refuse_other_lakes
 from operate.readiness_check import examine_all
 from operate.table_outcome import Outcome
 from schemas.table import TableId
@@ -70,6 +71,9 @@ def onboarding_steps(
         by_wildcard: The tables that a wildcard matched and no argument named.
     """
     examined = examine_all(services, tables)
+    if not services.take_over:
+        # No Spark is started, so only local folders are looked at.
+        examined.refuse(refuse_other_lakes(services, examined.replicable, with_spark=False))
     steps: list[PlannedStep] = []
     for group in tier_capture.groups(services, examined.replicable):
         steps += _group(services, group, with_bootstrap=with_bootstrap)
@@ -104,7 +108,12 @@ def _group(
     ]
     if services.connect.connector(names.connector) is None:
         body = json.dumps(
-            tier_capture.wanted_connector(services, names, group.tables), indent=2, sort_keys=True
+            {
+                **tier_capture.wanted_connector(services, names, group.tables),
+                **services.connect.owner.mark,
+            },
+            indent=2,
+            sort_keys=True,
         )
         path = f"PUT /connectors/{quote(names.connector, safe='')}/config"
         steps.append(PlannedStep("rest", services.config.connect.url, f"{path}\n{body}"))

@@ -113,9 +113,12 @@ def _lost_tables_error(store: str, left: tuple[CaptureNames, ...]) -> LostTables
     return LostTablesError(
         f"the state store {store} has no table, but Kafka Connect has {them} of this configuration,"
         " so nothing applies what the source sends",
-        remedy="Check state.url. If the state store was lost, restore it from a backup; if"
-        " `tributary onboard` was interrupted, run it again. If no table is to be replicated,"
-        f" delete {them} in Kafka Connect" + (f", and drop {slots}." if slots else "."),
+        remedy="Check state.url. If the state store was lost, restore it from a backup; without"
+        " one, run `tributary onboard --take-over` for its tables. If another installation uses"
+        f" {them}, leave it, and give this one names of its own: set other slot, publication and"
+        " topic_prefix for the sources, or name them otherwise. If `tributary onboard` was"
+        " interrupted, run it again. If no installation is to replicate a table, delete"
+        f" {them} in Kafka Connect" + (f", and drop {slots}." if slots else "."),
         connector=left[0].connector,
         field="state.url",
     )

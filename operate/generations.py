@@ -35,12 +35,13 @@ class Removed:
 
 
 def look(services: Services, table: TableId) -> list[Generation]:
-    """Return all generations of a table: also former, unfinished and abandoned ones.
+    """Return all generations of a table: also former, unfinished and abandoned ones, and others'.
 
     Raises:
         StateError: The table was never on the plan.
         LakeError: The table's folder cannot be read.
     """
+    from cdc.lake.ownership import Ownership
     from cdc.lake.publish import attempt_folders, read_pointer
 
     record = _known_record(services, table)
@@ -48,7 +49,8 @@ def look(services: Services, table: TableId) -> list[Generation]:
     pointer = read_pointer(services.spark, record.base_path)
     build = services.store.get(table, beside=True)
     records = [_known_record(services, table), *([build] if build is not None else ())]
-    return generations(folders, pointer, records)
+    owner = Ownership.of(record, services.store.installation)
+    return generations(folders, pointer, records, owner.is_other)
 
 
 def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Removed:
@@ -134,6 +136,15 @@ def _known_record(services: Services, table: TableId) -> TableRecord:
 
 
 def _in_use(table: TableId, one: Generation) -> StateError:
+    if one.kind is FolderKind.OTHER:
+        return StateError(
+            f"attempt {one.attempt} of table {table} is of another installation, which can still"
+            " need it, and cannot be removed",
+            remedy="Remove it there. If that installation is gone for good, run `tributary onboard"
+            f" --take-over --no-bootstrap {table}`, then this command again.",
+            table=table,
+            attempt=one.attempt,
+        )
     if one.kind is FolderKind.SERVING:
         remedy = f"Run `tributary resync {table}` first, which sends readers to a new generation."
     else:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.captured_tables import captures_of
 from cdc.capture.log_limits import Level, OverLimit, over_limit
-from cdc.errors import ConnectError, LeaseHeldError
+from cdc.errors import ConnectError, LeaseHeldError, OtherConnectorError
 from cdc.runtime.failpoints import crash
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import TRANSITIONS, Cause, State, transition
@@ -91,13 +91,16 @@ def _look(services: Services, capture: CaptureNames) -> OverLimit | None:
 
 
 def _may_stop(services: Services, capture: CaptureNames) -> bool:
-    """Whether the slot can be dropped: Connect answers, or nothing reads the slot.
+    """Whether the slot can be dropped: the connector is ours, or nothing reads the slot.
 
     Without Connect, a connector that still reads would keep the slot, and the loss would be counted
     for nothing.
     """
     try:
-        services.connect.status(capture.connector)
+        services.connect.require_own(capture.connector)
+    except OtherConnectorError as error:
+        _log.warning("the capture of %s is not given up: %s", capture.resource, error)
+        return False
     except ConnectError as error:
         kept = services.source(capture.source).capture(capture).kept_log
         if kept is not None and (reader := kept.reader()) is not None:

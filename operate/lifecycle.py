@@ -19,26 +19,23 @@ from cdc.errors import (
     UnreachableError,
     copy_lost,
 )
-from cdc.lake.pointer import POINTER
 from cdc.store.announcements import Announcements
 from cdc.store.connector_restarts import Restarts
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate import tier_capture
+from operate.data_removal import remove_data
 from operate.departure import depart, needed_by_others, remove_capture
 from operate.lake_storage import folder_here
 from operate.selection import not_on_plan
-from operate.shards import is_beside
 from operate.table_outcome import Outcome, unfinished
 from schemas.errors import TributaryError
-from schemas.table import Shard, TableId
-from tributary_reader.reader_files import FOLDER as READERS
+from schemas.table import TableId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdc.debezium import CaptureNames
-    from cdc.store.lease import Lease
     from operate.context import Services
 
 LEASE_WAIT_S = 120.0
@@ -267,9 +264,9 @@ def offboard(
     Args:
         services: The services of the command.
         table: The table.
-        delete_data: Whether to delete the lake table with all generations, its name in the catalog,
-            and the table's topic. If the table is the last one, the capture's own topics are
-            deleted, too. If the lake table has other shards, only this shard's rows are deleted.
+        delete_data: Whether to delete the lake table with all of this installation's generations,
+            its name in the catalog, and the table's topic. If the table is the last one, the
+            capture's own topics, too. If the lake table has other shards, only this shard's rows.
         absent: The error if the table's source does not answer. The source is then not queried, and
             a note names what remains on the source. None if the source is to be queried.
     """
@@ -300,7 +297,7 @@ def offboard(
                 )
                 done += [f"dropped {what}" for what in gone]
         if delete_data:
-            _delete_data(services, record, lease)
+            notes += remove_data(services, record, lease)
             Quarantine(services.store).forget(table)
             done.append(f"deleted {record.base_path} and topic {record.topic}")
             services.store.put(replace(record, last_commit=None, updated_at=_now()))
@@ -386,49 +383,6 @@ def _left_there(
             f" ({absent.message}). If it comes back, run `tributary offboard {table}` again."
         )
     return notes
-
-
-def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:
-    """Delete an offboarded table: its folder in the lake, its name in the catalog, its topic."""
-    from cdc.lake.publish import delete_path
-    from cdc.run import drop_name
-
-    if record.shard is None:
-        drop_name(services.spark, services.config, record)
-    else:
-        _leave_shared(services, record, record.shard, lease)
-    delete_path(services.spark, record.base_path)
-    services.kafka.delete_topic(record.topic)
-
-
-def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: Lease) -> None:
-    """Remove an offboarded shard's rows, and the shared lake table if no shard remains."""
-    from cdc.lake.publish import delete_path
-    from cdc.lake.shards import shared_path
-    from cdc.run import drop_name
-    from cdc.run.published_generation import known_commit
-
-    path = shared_path(services.spark, shard)
-    shared = services.run_context.shared(path)
-
-    def delete_if_last() -> bool:
-        with shared.hold_lease():
-            others = (one for one in services.store.tables() if one.table != record.table)
-            if any(is_beside(one, shard) and one.state is not State.RETIRED for one in others):
-                return False
-            if record.attempt is not None:
-                shown = replace(record.attempt, path=path, shard=shard.name)
-                drop_name(services.spark, services.config, replace(record, attempt=shown))
-            # Remove the pointer first: a pointer to a removed table would look like a lost table.
-            for what in (f"{shard.base_path}/{POINTER}", path, f"{shard.base_path}/{READERS}"):
-                delete_path(services.spark, what)
-            return True
-
-    # A table that is deleted takes no commit before, so it can be deleted if it is not whole.
-    if not delete_if_last():
-        settings, known = services.config.table_settings(record.table), known_commit(record)
-        shared.remove(shard, settings, lambda _: lease.check(), known=known)
-        delete_if_last()
 
 
 def _now() -> datetime:

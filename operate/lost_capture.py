@@ -15,11 +15,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture.captured_tables import users
-from cdc.debezium import read_server
+from cdc.capture.skipped_definitions import skipped
+from cdc.debezium import Definitions, read_server
 from cdc.errors import CaptureError, LeaseHeldError
 from cdc.store.table_state import Cause, State, TableRecord, transition
 
 if TYPE_CHECKING:
+    from cdc.capture.evidence import CaptureEvidence
     from cdc.debezium import CaptureNames
     from cdc.sources.base import SourceLog
     from cdc.sources.log_health import LogHealth
@@ -115,6 +117,20 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
     if not known or now is None or now in known:
         return None
     return f"is of server {now}, but its tables were captured on {', '.join(sorted(known))}"
+
+
+def skipping_definition(services: Services, evidence: CaptureEvidence) -> str | None:
+    """Return why a connector will skip a table's definition when it starts (MariaDB).
+
+    Returns:
+        The reason as a sentence; None if the connector skips none, or does not exist.
+    """
+    connector = evidence.connector_facts
+    if connector is None or connector.listed is None:
+        return None
+    definitions = Definitions(services.kafka, services.schemas)
+    stored = evidence.stored_position
+    return skipped(evidence.names, lambda: definitions, stored, connector.listed)
 
 
 def left_on_former_server(

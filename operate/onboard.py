@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import capture_record
-from cdc.errors import SourceError
+from cdc.errors import LakeError, SourceError
 from cdc.runtime.failpoints import crash
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State, TableRecord, transition
@@ -21,6 +21,7 @@ from operate.copy_order import largest_first
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
 from operate.lost_capture import is_copying
+from operate.other_installations import refuse_other_lakes, take_over_folders
 from operate.readiness_check import Examined, examine, examine_all, on_record
 from operate.render import seconds
 from operate.table_outcome import Outcome, UnexpectedError, for_each
@@ -67,6 +68,9 @@ def onboard(
     """
     followed = _followed(services, tables)
     examined = examine_all(services, tables, only_settings=followed & {*in_bulk})
+    if not services.take_over:
+        new = examined.replicable
+        examined.refuse(refuse_other_lakes(services, new, with_spark=with_bootstrap))
     outcomes = {outcome.table: outcome for outcome in refusals(services, examined, by_wildcard)}
     if with_bootstrap and not followed.issuperset(examined.replicable):
         services.require_cluster()
@@ -79,6 +83,8 @@ def onboard(
                 registered.append(outcome.table)
         _add_left_behind(services, group, examined.notes)
     crash("onboard.after_register")
+    if services.take_over:
+        take_over_folders(services, [one.table for one in outcomes.values() if not one.failed])
     if with_bootstrap and registered:
         for outcome in copy(services, registered):
             outcomes[outcome.table] = outcome
@@ -91,8 +97,8 @@ def refusals(
     """Return the outcomes of tables that ``onboard`` refuses: each is left out or has failed.
 
     A table has failed if an argument names it, if it is on the plan already, or if its error is not
-    about the table: an error of the source or an unexpected error. Other tables, which only a
-    wildcard matched, are left out.
+    about the table: an error of the source or the lake, or an unexpected error. Other tables, which
+    only a wildcard matched, are left out.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -104,7 +110,7 @@ def refusals(
             error=error,
             left_out=table in by_wildcard
             and table not in known
-            and not isinstance(error, (SourceError, UnexpectedError)),
+            and not isinstance(error, (SourceError, LakeError, UnexpectedError)),
         )
         for table, error in examined.refused.items()
     ]

@@ -48,6 +48,7 @@ from operate.capture_names import (
     refuse_edited_names,
     refuse_equal_numbers,
     refuse_other_installations,
+    refuse_other_owner,
     refuse_shared_names,
 )
 from operate.lost_capture import (
@@ -57,6 +58,7 @@ from operate.lost_capture import (
     left_on_former_server,
     not_retired,
     of_another_server,
+    skipping_definition,
     users_of,
 )
 from schemas.table import TableId
@@ -115,12 +117,15 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]:
     """Hold a capture's lease while a command changes the capture.
 
-    Without the lease, one process could drop the slot while another process adds a table.
+    Without the lease, one process could drop the slot while another process adds a table. The
+    capture of another installation, which has other leases, is refused or taken over.
 
     Raises:
         LeaseHeldError: Another process holds the lease, and the wait for it has timed out.
+        OtherConnectorError: Another installation made the capture's connector.
     """
     with services.leases.hold(capture.resource, wait_s=_LEASE_WAIT_S):
+        refuse_other_owner(services, capture)
         yield
 
 
@@ -132,10 +137,9 @@ def prepare(services: Services, group: Group) -> None:
     Raises:
         ConfigError: The configured publication, slot, connector or topic prefix differs from the
             one with which tables of the capture were onboarded.
-        CaptureError: The configured settings of the connector would lose changes; another connector
-            writes to the capture's topics; another installation reads its slot, or has a connector
-            of its name; the capture has lost changes, and published tables depend on it; or no
-            heartbeat arrives in Kafka.
+        CaptureError: The connector's configured settings would lose changes; another connector
+            writes to its topics; another installation reads its slot, or has its connector; the
+            capture has lost changes, and published tables depend on it; or no heartbeat arrives.
         KafkaError: A topic cannot be created, or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses a statement.
@@ -145,6 +149,7 @@ def prepare(services: Services, group: Group) -> None:
         raise error
     wanted = wanted_connector(services, capture, group.tables)
     refuse_other_installations(services, capture, wanted)
+    services.take_over_if_asked(capture.connector)
     on_source = source.capture(capture)
     # Check the settings before anything is created: a connector with these settings would be
     # refused later.
@@ -454,6 +459,7 @@ def _joined(findings: Sequence[SettingFinding]) -> str:
 def heal_log(services: Services, group: Group, source: Source) -> None:
     """Remove the connector and the slot of a capture that has lost changes.
 
+    So is a connector of MariaDB that would skip a definition when it starts: a new one does not.
     `prepare` then creates them again. Unpublished copies are discarded. A capture that can continue
     stays as it is. If the connector has read another server, a slot can be left there, which a
     warning and `Services.left_behind` name.
@@ -468,10 +474,11 @@ def heal_log(services: Services, group: Group, source: Source) -> None:
     log, made = known(evidence.log), known(evidence.connector)
     lost = [one.message for one in of_capture(evidence) if one.severity is Severity.LOST]
     if not lost:
-        what = after_gtid_change(services, capture, source, log) or of_another_server(
-            services, capture, source
-        )
+        what = after_gtid_change(services, capture, source, log)
+        what = what or of_another_server(services, capture, source)
         lost = [] if what is None else [f"{log.title} {what}"]
+    if not lost and (what := skipping_definition(services, evidence)) is not None:
+        lost = [what]
     if not lost:
         if made is not None:
             # What follows can start the connector, which would hide a gap.

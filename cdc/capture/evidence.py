@@ -16,6 +16,7 @@ from schemas.errors import TributaryError
 if TYPE_CHECKING:
     from cdc.connect import ConnectorStatus
     from cdc.debezium import CaptureNames, Heartbeat, ReportedStatements, SettingFinding
+    from cdc.errors import OtherConnectorError
     from cdc.kafka import KafkaRecord
     from cdc.log.continuity import Continuity
     from cdc.log.position import LogPosition
@@ -139,12 +140,14 @@ class ConnectorFacts:
             tables.
         health: The state of the connector and its tasks; None if the connector was deleted right
             after its configuration was read.
+        other_owner: An error if another installation made the connector.
     """
 
     effective: Mapping[str, str]
     wrong: tuple[SettingFinding, ...]
     listed: frozenset[TableId] | None
     health: ConnectorHealth | None
+    other_owner: OtherConnectorError | None = None
 
     @property
     def running(self) -> bool:

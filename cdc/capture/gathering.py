@@ -478,6 +478,7 @@ def _connector_facts(
         wrong=tuple(audit(effective, names, exactly_once=exactly_once)),
         listed=None if listed is None else frozenset(listed),
         health=health(status),
+        other_owner=connect.owner.other(effective),
     )
 
 

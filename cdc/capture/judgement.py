@@ -33,8 +33,8 @@ _COPY_AGAIN = "Run `tributary run`, which marks its tables, then `tributary boot
 
 _ONE_WRITER = (
     "Let only one server write in each GTID domain: set another gtid_domain_id on each server that"
-    " takes writes. After a failover, no other domain is needed. Then offboard all tables of this"
-    " source and tier with --delete-data, and onboard them again."
+    " takes writes. After a failover, no other domain is needed. Then run `tributary run`, which"
+    " marks its tables, then `tributary bootstrap` for them, which recreates the connector."
 )
 
 
@@ -282,6 +282,8 @@ def _connector_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
             " it may have altered or kept from their topics, and `tributary bootstrap` for them"
             " corrects the connector.",
         )
+    if connector is not None and (other := connector.other_owner) is not None:
+        yield Finding(Severity.WAITING, name, other.message, other.remedy)
     if isinstance(evidence.skipped, str):
         yield Finding(Severity.INCOMPLETE, name, evidence.skipped, _ONE_WRITER)
     health, life = evidence.health, evidence.life

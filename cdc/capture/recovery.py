@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from cdc.capture.signs_of_life import lost_connection
 from cdc.connect import failures
 from cdc.debezium import after_truncate, silence_remedy, stored_position
-from cdc.errors import CaptureError, ConnectError, DecodeError, KafkaError, LeaseHeldError
+from cdc.errors import (
+    CaptureError,
+    ConnectError,
+    DecodeError,
+    KafkaError,
+    LeaseHeldError,
+    OtherConnectorError,
+)
 from cdc.store.connector_restarts import LIMIT, Restarts
 from schemas.errors import RegistryError, TributaryError
 from schemas.redaction import redact
@@ -133,6 +140,8 @@ def restart_connector(
     if tried.now:
         try:
             restart(connect, name, only_failed=not failed.runs)
+        except OtherConnectorError as error:
+            return replace(failed, reason=f"{failed.reason}, and {error}", remedy=error.remedy)
         except ConnectError as error:
             refused = f", which Connect refused: {error.message}"
     given_up = _is_last(tried, failed) and not tried.now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cdc.connect.client import ConnectClient
+from cdc.connect.ownership import INSTALLATION, ConnectorOwner
 from cdc.connect.worker_status import (
     ConnectorStatus,
     FieldProblem,
@@ -12,7 +13,9 @@ from cdc.connect.worker_status import (
 )
 
 __all__ = [
+    "INSTALLATION",
     "ConnectClient",
+    "ConnectorOwner",
     "ConnectorStatus",
     "FieldProblem",
     "Plugin",

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 
 from cdc.connect import failures
+from cdc.connect.ownership import ConnectorOwner
 from cdc.connect.rest import RestClient
 from cdc.connect.worker_status import (
     ConnectorStatus,
@@ -38,12 +39,23 @@ _log = logging.getLogger(__name__)
 class ConnectClient:
     """A client of one Kafka Connect cluster. Safe to share among threads.
 
+    Before each change of a connector, the client checks that no other installation made it: two
+    installations with the same names on one Connect would change each other's connectors.
+
     Args:
         config: Address of the cluster's REST API, and the login.
         request_timeout_s: Limit for one request, in seconds.
+        owner: The installation for which connectors are made and changed; None for none.
     """
 
-    def __init__(self, config: ConnectConfig, *, request_timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        config: ConnectConfig,
+        *,
+        request_timeout_s: float = 30.0,
+        owner: ConnectorOwner | None = None,
+    ) -> None:
+        self.owner = owner or ConnectorOwner()
         self._timeout_s = float(config.timeout_s)
         self._rest = RestClient(config, request_timeout_s=request_timeout_s)
 
@@ -135,6 +147,29 @@ class ConnectClient:
         Raises:
             ConnectError: The worker refuses the configuration; the error names each field.
         """
+        self.require_own(name)
+        return self._put(name, {**config, **self.owner.mark}, progress)
+
+    def require_own(self, name: str) -> None:
+        """Check that no other installation made a connector.
+
+        Raises:
+            OtherConnectorError: Another installation made it.
+        """
+        existing = self.connector(name) if self.owner.mark else None
+        if existing is not None and (error := self.owner.other(existing)) is not None:
+            raise error
+
+    def take_over(self, name: str, *, progress: Progress | None = None) -> bool:
+        """Make a connector of another installation this one's; return whether it was another's."""
+        existing = self.connector(name)
+        if existing is None or self.owner.other(existing) is None:
+            return False
+        _log.warning("connector %s of another installation is taken over", name)
+        return self._put(name, {**existing, **self.owner.mark}, progress)
+
+    def _put(self, name: str, config: Mapping[str, str], progress: Progress | None) -> bool:
+        """Create or change a connector of any installation, as `put_connector` does."""
         wanted = {**config, "name": name}
         existing = self.connector(name)
         if existing == wanted:
@@ -149,10 +184,10 @@ class ConnectClient:
                 field=problems[0].field,
             )
         if existing is not None:
-            self.stop(name, progress=progress)
+            self._stop(name, None, progress)
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/config", body=wanted)
         if existing is not None:
-            self.resume(name)
+            self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/resume")
         return True
 
     def status(self, name: str) -> ConnectorStatus | None:
@@ -218,6 +253,7 @@ class ConnectClient:
             only_failed: Whether to restart only what has failed: the connector itself, or tasks of
                 it.
         """
+        self.require_own(name)
         before = self.status(name)
         query = f"includeTasks=true&onlyFailed={str(only_failed).lower()}"
         self._rest.ask("POST", f"connectors/{quote(name, safe='')}/restart?{query}")
@@ -237,6 +273,7 @@ class ConnectClient:
 
         The tasks of a paused connector still exist.
         """
+        self.require_own(name)
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/pause")
 
         def paused(status: ConnectorStatus | None) -> bool:
@@ -249,6 +286,7 @@ class ConnectClient:
 
     def resume(self, name: str) -> None:
         """Resume a paused or stopped connector."""
+        self.require_own(name)
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/resume")
 
     def wake(self, name: str) -> bool:
@@ -274,6 +312,10 @@ class ConnectClient:
 
         Connect keeps the connector's configuration.
         """
+        self.require_own(name)
+        self._stop(name, timeout_s, progress)
+
+    def _stop(self, name: str, timeout_s: float | None, progress: Progress | None) -> None:
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/stop")
         self._wait_for_status(
             name,
@@ -297,8 +339,9 @@ class ConnectClient:
         """
         if self.status(name) is None:
             return False
+        self.require_own(name)
         if forget_offsets:
-            self.stop(name, progress=progress)
+            self._stop(name, None, progress)
             self._rest.ask("DELETE", f"connectors/{quote(name, safe='')}/offsets")
         self._rest.ask("DELETE", f"connectors/{quote(name, safe='')}", missing_ok=True)
         if wait_while(lambda: self.status(name), timeout_s=self._timeout_s, poll_s=_POLL_S):

@@ -1,4 +1,4 @@
-"""Classifies the folders of a table: serving, building, former, or abandoned.
+"""Classifies the folders of a table: serving, building, former, abandoned, or of others.
 
 The pointer for readers and the records in the state store decide the kind of a folder. A record's
 state shows whether its attempt is in progress.
@@ -6,7 +6,7 @@ state shows whether its attempt is in progress.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -29,6 +29,9 @@ class FolderKind(str, Enum):
     """The pointer named this folder before. Readers can still have it open."""
     ABANDONED = "abandoned"
     """The pointer does not name this folder, and no record continues its attempt."""
+    OTHER = "other"
+    """Another installation wrote this folder, and the pointer does not name it as the one to read.
+    Whether that installation still needs it is not known here."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,10 @@ class Generation:
 
 
 def generations(
-    folders: Mapping[str, int], pointer: Pointer | None, records: Iterable[TableRecord]
+    folders: Mapping[str, int],
+    pointer: Pointer | None,
+    records: Iterable[TableRecord],
+    is_other: Callable[[str], bool] = lambda _: False,
 ) -> list[Generation]:
     """Return the folders of a lake table: first the published ones, newest first, then the rest.
 
@@ -69,6 +75,7 @@ def generations(
             it has a folder, so a listed folder without a record is abandoned.
         pointer: The pointer for readers; None if nothing is published.
         records: The table's own record, and the record of its next generation if there is one.
+        is_other: Whether another installation made an attempt (`Ownership.is_other`).
     """
     published = (pointer.current, *pointer.former) if pointer is not None else ()
     building = {
@@ -81,14 +88,16 @@ def generations(
     found = []
     for place, one in enumerate(published):
         if one.attempt in folders:
-            kind = FolderKind.FORMER if place else FolderKind.SERVING
+            kind = FolderKind.OTHER if is_other(one.attempt) else FolderKind.FORMER
+            kind = kind if place else FolderKind.SERVING
             size = folders[one.attempt]
             found.append(Generation(one.attempt, kind, size, one.generation, one.published_at))
     known = {one.attempt for one in found}
     for attempt in sorted(set(folders) - known):
         size, record = folders[attempt], building.get(attempt)
         if record is None:
-            found.append(Generation(attempt, FolderKind.ABANDONED, size))
+            kind = FolderKind.OTHER if is_other(attempt) else FolderKind.ABANDONED
+            found.append(Generation(attempt, kind, size))
         else:
             found.append(
                 Generation(
@@ -109,11 +118,12 @@ def superfluous(
         keep: For how long a generation is retained after the next generation has replaced it.
         now: The current time, in UTC.
     """
-    published = [one for one in found if one.kind in (FolderKind.SERVING, FolderKind.FORMER)]
+    published = [one for one in found if one.published_at is not None]
     needless = [
         one
         for newer, one in list(pairwise(published))[retain:]
-        if newer.published_at is None or now - newer.published_at > keep
+        if one.kind is FolderKind.FORMER
+        and (newer.published_at is None or now - newer.published_at > keep)
     ]
     return [*needless, *(one for one in found if one.kind is FolderKind.ABANDONED)]
 

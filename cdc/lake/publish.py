@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,8 @@ from cdc.runtime.spark import java_class, java_reason
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cdc.lake.ownership import Ownership
+
 _RENAMES = frozenset({"hdfs", "viewfs"})
 """Schemes of file systems that replace an existing file by a rename in one step."""
 
@@ -47,6 +49,7 @@ def write_pointer(
     shown: Published,
     *,
     check: Callable[[], None] | None = None,
+    replaces: Callable[[Pointer | None], None] = lambda _: None,
 ) -> Pointer:
     """Publish a generation in one step, and return the new pointer.
 
@@ -58,8 +61,11 @@ def write_pointer(
         shown: The generation to publish.
         check: Called just before and just after the pointer is written. It raises FencedError if
             this process no longer holds the table's lease.
+        replaces: Called with the pointer to replace, or None. It raises an error if this process
+            must not replace it (`cdc.lake.ownership.Ownership.require`).
 
     Raises:
+        OtherInstallationError: Another installation has published the present generation.
         FencedError: This process no longer holds the table's lease. The pointer may name ``shown``
             already. If so, the table's next run stops, since the state store's record names another
             generation.
@@ -67,7 +73,9 @@ def write_pointer(
         LakeError: The pointer cannot be read or written.
     """
     check = check or (lambda: None)
-    pointer = moved(read_pointer(spark, table_base), shown)
+    former = read_pointer(spark, table_base)
+    replaces(former)
+    pointer = moved(former, shown)
     with _files(spark, table_base) as (files, folder):
         # The pointer drops former generations whose folders were removed.
         there = [one for one in pointer.former if files.exists(_path(spark, one.path))]
@@ -187,16 +195,36 @@ def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
     Raises:
         LakeError: The table's folder cannot be read.
     """
-    with _files(spark, table_base) as (files, folder):
+    found = {}
+    with _files(spark, table_base) as (files, _):
+        for attempt in attempt_names(spark, table_base):
+            summary = files.getContentSummary(_path(spark, attempt_path(table_base, attempt)))
+            found[attempt] = int(summary.getLength())
+    return found
+
+
+def attempt_names(spark: SparkSession, table_base: str) -> list[str]:
+    """Return the UUIDs of all attempts that have a folder.
+
+    Raises:
+        LakeError: The table's folder cannot be read.
+    """
+    folders = (name for name, is_file in _entries(spark, table_base) if not is_file)
+    return [name.removeprefix(ATTEMPT) for name in folders if name.startswith(ATTEMPT)]
+
+
+def _entries(spark: SparkSession, path: str) -> list[tuple[str, bool]]:
+    """Return the name of each entry of a folder, and whether it is a file.
+
+    The result is empty if there is no such folder.
+    """
+    with _files(spark, path) as (files, folder):
         if not files.exists(folder):
-            return {}
-        found = {}
-        for status in files.listStatus(folder):
-            name = str(status.getPath().getName())
-            if status.isDirectory() and name.startswith(ATTEMPT):
-                size = files.getContentSummary(status.getPath()).getLength()
-                found[name.removeprefix(ATTEMPT)] = int(size)
-        return found
+            return []
+        return [
+            (str(status.getPath().getName()), bool(status.isFile()))
+            for status in files.listStatus(folder)
+        ]
 
 
 def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> list[str]:
@@ -244,6 +272,39 @@ def delete_path(spark: SparkSession, path: str) -> bool:
                 path=path,
             )
         return bool(files.delete(folder, True))
+
+
+def delete_table(
+    spark: SparkSession, table_base: str, owner: Ownership, *, besides: Collection[str] = ()
+) -> list[str]:
+    """Delete an installation's pointer and attempts; delete the folder if nothing else is in it.
+
+    The caller holds the table's lease.
+
+    Args:
+        spark: The session whose file systems are used.
+        table_base: Folder of the table.
+        owner: What the installation owns of the table.
+        besides: Names of entries that do not keep the folder, such as what readers have recorded.
+
+    Returns:
+        The names of the entries that are not the installation's, for which the folder stays.
+
+    Raises:
+        LakeError: The pointer cannot be read, or something cannot be deleted.
+    """
+    pointer = read_pointer(spark, table_base)
+    # Remove the pointer first: a pointer to a removed table would look like a lost table.
+    if pointer is not None and not owner.is_other(pointer.attempt):
+        delete_path(spark, f"{table_base}/{POINTER}")
+    attempts = attempt_names(spark, table_base)
+    delete_attempts(spark, table_base, [one for one in attempts if not owner.is_other(one)])
+    # A hidden file is a pointer that a killed process has not put in its place.
+    entries = [one for one in _entries(spark, table_base) if not (one[1] and one[0][0] == ".")]
+    left = [name for name, _ in entries if name not in besides]
+    if not left:
+        delete_path(spark, table_base)
+    return left
 
 
 def has_commit(spark: SparkSession, path: str, instant: str) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -27,7 +26,13 @@ from cdc.errors import FencedError, LakeError, LeaseHeldError
 from cdc.lake.commit import CommitRecord, SharedState
 from cdc.lake.layout import LakeLayout, column
 from cdc.lake.options import check_overrides
-from cdc.lake.publish import attempt_path, current_path, delete_path, folder_exists
+from cdc.lake.publish import (
+    attempt_path,
+    current_path,
+    delete_path,
+    folder_exists,
+    read_pointer,
+)
 from cdc.lake.restored_files import WholeCommits
 from cdc.lake.shard_write import (
     ShardWrite,
@@ -53,6 +58,7 @@ if TYPE_CHECKING:
 
     from cdc.config import TableSettings
     from cdc.lake.guard import Guard
+    from cdc.lake.ownership import Ownership
     from cdc.store.attempt import Attempt
     from cdc.store.lease import Lease, Leases
 
@@ -97,21 +103,16 @@ class ShardTimeline(Timeline):
             yield Committed(instant, committed.action, mine.record, committed.index)
 
 
-def shared_path(spark: SparkSession, shard: Shard) -> str:
+def shared_path(spark: SparkSession, shard: Shard, owner: Ownership) -> str:
     """Return the base path of a shard's shared Hudi table.
 
-    The path never changes.
+    The path never changes. If another installation has published its shared table, the result is
+    the path that this installation's own shared table has or would have.
     """
-    there = current_path(shard.base_path, spark)
-    return there or attempt_path(shard.base_path, identity_of(shard))
-
-
-def identity_of(shard: Shard) -> uuid.UUID:
-    """Return a shared table's UUID.
-
-    In the table's path, this UUID takes the place of an attempt's UUID.
-    """
-    return uuid.uuid5(uuid.NAMESPACE_URL, shard.base_path)
+    there = read_pointer(spark, shard.base_path)
+    if there is not None and not owner.is_other(there.attempt):
+        return there.path
+    return attempt_path(shard.base_path, owner.installation.shared_table(shard.base_path))
 
 
 def timeline_of(spark: SparkSession, attempt: Attempt) -> Timeline:

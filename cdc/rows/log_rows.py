@@ -21,6 +21,7 @@ from cdc.rows.columns import (
     TRANSACTION,
     scratch,
 )
+from cdc.rows.semantic_types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,6 +62,22 @@ def inserted(
     digits = F.lpad(F.col(OFFSET).cast("string"), 19, "0")
     place = F.concat_ws("-", F.col(PARTITION).cast("string"), digits)
     return rows.withColumn(ROW, place).drop(*DECODED_ONLY)
+
+
+def absent(rows: DataFrame, lake: DataFrame) -> DataFrame:
+    """Return the rows to insert that an append table's lake table does not have yet.
+
+    The lake has a row of a replay if a killed replay has committed it, or if the connector has sent
+    its change twice. Values that the source no longer has, as of a dropped column, stay in the
+    lake's row.
+
+    Args:
+        rows: Rows with their record keys, which are read twice.
+        lake: The rows of the lake table.
+    """
+    wanted = F.broadcast(rows.select(ROW))
+    there = lake.select(ROW).join(wanted, ROW, "leftsemi")
+    return rows.join(F.broadcast(there), ROW, "leftanti").select(*map(quoted, rows.columns))
 
 
 @dataclass(frozen=True)

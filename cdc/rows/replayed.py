@@ -33,6 +33,18 @@ def replayed(
         table: The table, which has a key.
     """
     rows = changes.filter(F.col(OP).isin("c", "r", "u", "d"))
+    keys = at_places(rows, places).select(*(quoted(name) for name in table.key)).distinct()
+    found = rows.join(F.broadcast(keys), list(table.key), "leftsemi")
+    return found.select(*(quoted(name) for name in changes.columns))
+
+
+def at_places(changes: DataFrame, places: Collection[tuple[int, int]]) -> DataFrame:
+    """Return the changes of a batch that have one of the places.
+
+    Args:
+        changes: The batch in the normal form of `cdc.rows.decode`.
+        places: Partition and offset of each change.
+    """
     by_partition: dict[int, list[int]] = {}
     for partition, offset in places:
         by_partition.setdefault(partition, []).append(offset)
@@ -40,7 +52,4 @@ def replayed(
         (F.col(PARTITION) == partition) & F.col(OFFSET).isin(offsets)
         for partition, offsets in by_partition.items()
     )
-    applied = rows.filter(reduce(or_, tests, F.lit(False)))
-    keys = applied.select(*(quoted(name) for name in table.key)).distinct()
-    found = rows.join(F.broadcast(keys), list(table.key), "leftsemi")
-    return found.select(*(quoted(name) for name in changes.columns))
+    return changes.filter(reduce(or_, tests, F.lit(False)))

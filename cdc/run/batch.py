@@ -14,8 +14,8 @@ from cdc.lake.commit import CommitRecord
 from cdc.rows.columns import MISSING, MOVED, OFFSET, OP, STALE, TRANSACTION
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import RecordProblem, fill, fold
-from cdc.rows.log_rows import ReachedPlace, inserted, reached
-from cdc.rows.replayed import replayed
+from cdc.rows.log_rows import ReachedPlace, absent, inserted, reached
+from cdc.rows.replayed import at_places, replayed
 from cdc.rows.semantic_types import quoted
 from cdc.rows.visibility import Reading
 from cdc.run.batch_reading import Batch, BatchReader, HeldFrames
@@ -324,29 +324,30 @@ class BatchWriter:
             beyond: The place in the binlog that earlier batches of an append table have reached.
             only: Partition and offset of the quarantined records whose keys are written; empty for
                 a batch whose changes are all written. The lake has already applied every TRUNCATE
-                that counts for these records. A replay of an append table writes all of its rows.
+                that counts for these records. If the table is an append table, the records' own
+                rows are written, and only those that the lake does not have.
         """
         summary, changes = batch.summary, batch.changes
         truncated = _within(commit.truncated, batch.piece)
         is_log = self._lake.layout.is_log
-        emptied = truncated is not None and (is_log or not only)
+        emptied = truncated is not None and not only
         changing = ("c", "r") if is_log else ("c", "r", "u", "d")
         rows_changed = any(summary.counts.get(op) for op in changing)
-        if only and not is_log:
+        if only:
             later = [place for place in only if truncated is None or place[1] > truncated]
-            changes = replayed(changes, later, self._schema)
+            chosen = changes.filter(F.col(OP).isin(*changing))
+            changes = at_places(chosen, later) if is_log else replayed(chosen, later, self._schema)
             rows_changed = rows_changed and not changes.isEmpty()
         crash("run.before_commit")
         if not rows_changed and not emptied:
-            instant = self._lake.empty_commit(commit, guard)
-            return Applied(commit, instant, summary.events)
+            return Applied(commit, self._lake.empty_commit(commit, guard), summary.events)
         if is_log:
             rows = inserted(
                 changes, after_offset=truncated, from_binlog=self._from_binlog, beyond=beyond
             )
-            write = self._lake.upsert if only else self._lake.insert
-            instant = (self._lake.overwrite if emptied else write)(rows, commit, guard)
-            return Applied(commit, instant, summary.events)
+            rows = absent(self._held.hold(rows), self._lake.read()) if only else rows
+            write = self._lake.overwrite if emptied else self._lake.insert
+            return Applied(commit, write(rows, commit, guard), summary.events)
         rows = fold(
             changes,
             self._schema,
@@ -359,11 +360,9 @@ class BatchWriter:
             rows = self._filled(rows, from_lake=not emptied)
         rows = rows.drop(MISSING, STALE, MOVED, TRANSACTION)
         if not emptied:
-            instant = self._lake.upsert(rows, commit, guard)
-        else:
-            left = rows if self._keeps_deleted else rows.filter(F.col(OP) != "d")
-            instant = self._lake.overwrite(left, commit, guard)
-        return Applied(commit, instant, summary.events)
+            return Applied(commit, self._lake.upsert(rows, commit, guard), summary.events)
+        left = rows if self._keeps_deleted else rows.filter(F.col(OP) != "d")
+        return Applied(commit, self._lake.overwrite(left, commit, guard), summary.events)
 
     def _commit_record(
         self,

@@ -182,7 +182,7 @@ def _find_work(
     if look_at_idle:
         idle = [record for record in wanted if record.table not in working]
         found |= _changed_unseen(context, captures, idle)
-        found |= context.served.differing_from_lake(lambda: context.spark, idle)
+        found |= context.served.differing_from_lake(context, idle)
         found |= cut_off(context, idle, topics)
     due = [record for record in wanted if record.table in working | found]
     if due and not look_at_idle:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cdc.errors import LeaseHeldError
 from cdc.lake.generations import FolderKind, Generation, generations, superfluous
+from cdc.lake.ownership import Ownership
 from cdc.lake.publish import attempts_there, delete_attempts
 from cdc.run.commits import keep_size
 from cdc.run.published_generation import check_serving
@@ -52,13 +53,14 @@ def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
 
 def _remove_superfluous(context: RunContext, record: TableRecord, pointer: Pointer) -> None:
     settings, attempts = context.settings(record), [one.attempt for one in pointer.former]
+    owner = Ownership.of(record, context.store.installation)
     if len(attempts) > settings.retain_generations:
-        if not _over(pointer, attempts, settings):
+        if not _over(pointer, attempts, settings, owner):
             return
         attempts = attempts_there(context.spark, record.base_path, attempts)
     if len(attempts) <= settings.retain_generations:
         context.served.note_nothing_to_remove(record.table, pointer)
-    elif _over(pointer, attempts, settings):
+    elif _over(pointer, attempts, settings, owner):
         _remove_under_lease(context, record, settings, attempts)
 
 
@@ -69,24 +71,28 @@ def _remove_under_lease(
     with context.leases.hold(record.resource):
         # The record and the pointer can be older than the lease.
         record = context.store.newest(record)
-        pointer = check_serving(context.spark, record)
-        gone = _over(pointer, there, settings) if pointer is not None else []
+        pointer = check_serving(context, record)
+        owner = Ownership.of(record, context.store.installation)
+        gone = _over(pointer, there, settings, owner) if pointer is not None else []
         delete_attempts(context.spark, record.base_path, [one.attempt for one in gone])
         keep_size(context.spark, context.store, record)
     for one in gone:
         _log.info("removed former attempt %s of table %s", one.attempt, record.table)
 
 
-def _over(pointer: Pointer, there: Collection[str], settings: TableSettings) -> list[Generation]:
+def _over(
+    pointer: Pointer, there: Collection[str], settings: TableSettings, owner: Ownership
+) -> list[Generation]:
     """Return the former generations among ``there`` that a run can remove now.
 
     Args:
         pointer: The table's pointer.
         there: UUIDs of the former attempts that still have a folder.
         settings: The table's settings.
+        owner: What this installation owns of the table.
     """
     folders = dict.fromkeys((pointer.current.attempt, *there), 0)
     keep, now = timedelta(seconds=settings.readers_keep_s), datetime.now(timezone.utc)
-    found = generations(folders, pointer, ())
+    found = generations(folders, pointer, (), owner.is_other)
     gone = superfluous(found, settings.retain_generations, keep=keep, now=now)
     return [one for one in gone if one.kind is FolderKind.FORMER]

@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,13 @@ from cdc.errors import (
     LakeError,
     LostHistoryError,
     MissingFolderError,
+    OtherInstallationError,
     copy_again,
     copy_lost,
     onboard_again,
     onboard_shards_again,
 )
+from cdc.lake.ownership import Ownership
 from cdc.lake.publish import folder_exists, has_commit, read_pointer
 from cdc.store.table_state import State
 
@@ -90,7 +92,7 @@ class Served:
         self._agreed[record.table] = _version(record)
 
     def differing_from_lake(
-        self, spark: Callable[[], SparkSession], records: Sequence[TableRecord]
+        self, context: RunContext, records: Sequence[TableRecord]
     ) -> set[TableId]:
         """Return the tables whose record differs from the lake's pointer or newest commit.
 
@@ -100,7 +102,7 @@ class Served:
         unreachable, no table is returned: idle tables have nothing to write.
 
         Args:
-            spark: Returns the calling thread's session, whose file systems are used.
+            context: The runs' context.
             records: The tables.
         """
         new = [one for one in records if self._agreed.get(one.table) != _version(one)]
@@ -114,9 +116,9 @@ class Served:
             if time.monotonic() >= deadline:
                 return _LATE
             try:
-                self.note_pointer(record, check_serving(spark(), record))
-                return not _has_newest(spark(), record)
-            except (LostHistoryError, MissingFolderError):
+                self.note_pointer(record, check_serving(context, record))
+                return not _has_newest(context.spark, record)
+            except (LostHistoryError, MissingFolderError, OtherInstallationError):
                 return True
             except LakeError as error:
                 return error
@@ -141,14 +143,14 @@ def _version(record: TableRecord) -> tuple[int, str]:
     return record.version, record.attempt.path if record.attempt is not None else ""
 
 
-def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
+def check_serving(context: RunContext, record: TableRecord) -> Pointer | None:
     """Refuse a run of a table whose pointer names another generation than the table's record.
 
     A state store that was restored from a backup can name a former generation. If the run applied
     changes to that generation, readers would not see them.
 
     Args:
-        spark: The session whose file systems are used.
+        context: The runs' context.
         record: The table's record. The pointer is read only if the record's state is INCREMENTAL,
             or was INCREMENTAL before PAUSED or FAILED.
 
@@ -159,13 +161,14 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
     Raises:
         LostHistoryError: The record and the pointer name different attempts, or the table's folder
             has no pointer.
+        OtherInstallationError: The pointer names an attempt of another installation.
         MissingFolderError: The table's folder does not exist.
         LakeError: The pointer cannot be read.
     """
     attempt = record.attempt
     if attempt is None or State.INCREMENTAL not in (record.state, record.resume_to):
         return None
-    base = _folder(record)
+    base, spark = _folder(record), context.spark
     pointer = read_pointer(spark, base)
     if pointer is not None and pointer.path == attempt.path:
         return None if attempt.shard is not None else pointer
@@ -175,6 +178,7 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
         pointer = read_pointer(spark, base)
         if pointer is not None and pointer.path == attempt.path:
             return None if attempt.shard is not None else pointer
+    Ownership.of(record, context.store.installation).require(pointer, base)
     known = f"the state store knows generation {record.generation}, attempt {attempt.id}"
     if pointer is None:
         found = "there is no pointer for readers"

@@ -85,7 +85,7 @@ class _QuarantineReplay:
     def run(self, first: int | None) -> Replayed:
         """Apply the quarantined records from offset ``first`` on; None applies all of them."""
         attempt = self._attempt()
-        check_serving(self._context.spark, self._record)
+        check_serving(self._context, self._record)
         timeline = self._context.timeline(attempt)
         latest = timeline.latest_offsets()
         if latest is None or latest.record.attempt != str(attempt.id):

@@ -216,7 +216,7 @@ class _TableRun:
             raise facts
         if attempt is None:
             raise no_offsets(self._record, "the table has no attempt")
-        pointer = check_serving(self._context.spark, self._record)
+        pointer = check_serving(self._context, self._record)
         self._context.served.note_pointer(self._record, pointer)
         timeline = self._context.timeline(attempt)
         latest = timeline.latest_offsets()

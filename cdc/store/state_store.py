@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from cdc.store.commit_counts import add_commits
 from cdc.store.engine import exposed_file, open_engine, shown
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
 from cdc.store.history_rows import Writer
+from cdc.store.installation import Installation
 from cdc.store.table_cost import TABLE_COSTS, TableCost
 from cdc.store.table_state import TABLE_RECORDS, TableRecord
 from cdc.store.tables import (
@@ -29,6 +31,7 @@ from cdc.store.tables import (
     MYSQL,
     cost_rows,
     format_rows,
+    installation_rows,
     metadata,
     named,
     of_table,
@@ -72,6 +75,19 @@ class Store:
     def exposed(self) -> Path | None:
         """The state store's file if other users of the machine may access it; else None."""
         return exposed_file(self._engine.url)
+
+    @cached_property
+    def installation(self) -> Installation:
+        """The identity of the installation; its first use makes it."""
+        asked = sa.select(installation_rows.c.node)
+        # Another process can insert the row first, which is then read below.
+        with suppress(IntegrityError), self.transaction() as connection:
+            if (node := connection.execute(asked).scalar()) is None:
+                node = Installation.new().node
+                connection.execute(sa.insert(installation_rows).values(only=1, node=node))
+            return Installation(node)
+        with self.transaction() as connection:
+            return Installation(connection.execute(asked).scalar_one())
 
     def tables(self) -> list[TableRecord]:
         """Return the state store's records of all tables, ordered by source, schema and table."""
@@ -396,7 +412,7 @@ class Store:
                 remedy="Use the version of tributary that wrote it, or a later one."
                 if later
                 else "Offboard its tables with the version of tributary that wrote it, then name"
-                " another state store as state.url, and onboard them again.",
+                " another state store as state.url, and onboard them again with --take-over.",
                 field="state.url",
             )
 

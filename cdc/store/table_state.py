@@ -207,6 +207,8 @@ class TableRecord(Part):
         other: Another capture that can have the table, too, since a move to another tier is not
             finished: the one to which the table moves, or the one from which it came. None if there
             is no such capture. It is recorded before the table joins or leaves that capture.
+        taken_over: UUIDs of attempts of another installation that this table has taken over: it may
+            replace the generation that the pointer names, and remove their folders.
         version: Number of times that the stored record was changed; 0 if it is not stored yet. The
             store has this number beside the document, not in it.
         format: Version of this document.
@@ -234,6 +236,7 @@ class TableRecord(Part):
     named: str | None = None
     shown_as: str | None = None
     other: TierCapture | None = None
+    taken_over: tuple[str, ...] = ()
     version: int = field(default=0, compare=False, metadata=NOT_STORED)
     format: Literal[1] = 1
 

@@ -42,6 +42,14 @@ format_rows = sa.Table(
 )
 """One row with the `FORMAT` of the store."""
 
+installation_rows = sa.Table(
+    "tributary_installation",
+    metadata,
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("node", sa.BigInteger, nullable=False),
+)
+"""One row, whose ``only`` is 1, with the identity of the installation."""
+
 table_rows = sa.Table(
     "tributary_table",
     metadata,

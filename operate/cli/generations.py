@@ -32,7 +32,10 @@ def list_(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """List all generations of a table: serving, being built, former or abandoned."""
+    """List all generations of a table: serving, being built, former, abandoned or other.
+
+    Another installation wrote a generation that is listed as `other`. It is not removed.
+    """
     from operate.context import services
     from operate.generations import look
 

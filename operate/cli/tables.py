@@ -48,6 +48,24 @@ SessionsOption = Annotated[
 ]
 
 
+NoBootstrapOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-bootstrap",
+        help="Capture and register the tables; copy them later with `bootstrap`.",
+    ),
+]
+TakeOverOption = Annotated[
+    bool,
+    typer.Option(
+        "--take-over",
+        help="Take over what another installation has made for these tables: its connectors, and"
+        " its generations in the lake. Only if that installation is gone for good, for example"
+        " since its state store was lost.",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the command ``tributary``."""
     app.command()(discover)
@@ -108,13 +126,7 @@ def discover(
 def onboard(
     tables: Annotated[list[str] | None, _TABLES] = None,
     file: ListOption = None,
-    no_bootstrap: Annotated[
-        bool,
-        typer.Option(
-            "--no-bootstrap",
-            help="Capture and register the tables; copy them later with `bootstrap`.",
-        ),
-    ] = False,
+    no_bootstrap: NoBootstrapOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the steps, and change nothing.")
     ] = False,
@@ -122,6 +134,7 @@ def onboard(
         bool,
         typer.Option("--strict", help="Exit code 3 also if a wildcard leaves a table out."),
     ] = False,
+    take_over: TakeOverOption = False,
     sessions: SessionsOption = None,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
@@ -144,6 +157,7 @@ def onboard(
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
         opened.most_sessions = sessions
+        opened.take_over = take_over
         wanted = at_source(opened, tables or (), listed)
         if dry_run:
             from operate.dryrun import onboarding_steps

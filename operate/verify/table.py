@@ -168,7 +168,7 @@ class _TableVerifier:
         self, services: Services, context: RunContext, table: TableId, scope: Scope
     ) -> None:
         record, self._attempt = require_published(services, table)
-        check_serving(context.spark, record)
+        check_serving(context, record)
         self._services, self._context, self._id = services, context, table
         self._scope = scope
         self._topic = record.topic

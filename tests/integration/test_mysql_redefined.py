@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from cdc.capture.judgement import of_capture
 from cdc.errors import ConnectError
+from cdc.lake.pointer import local_folder
+from cdc.lake.publish import current_path
 from cdc.store.table_state import State
 from operate.lifecycle import offboard, retry
 from operate.onboard import bootstrap
@@ -257,10 +260,15 @@ def test_a_definition_that_the_connector_skips_at_its_next_start_stops_its_table
     error = shop.record("t").error
     assert error is not None
     assert f"skips a definition of table {database.name}.t when it starts" in error.message
-    (refused,) = bootstrap(shop.services, [table])
-    assert "skips a definition" in str(refused.error)
-    offboard(shop.services, table, delete_data=True)
-    succeeded(shop.onboard("t"))
+    evidence = shop.services.stream_evidence(shop.services.capture(table))
+    (told,) = [one.remedy for one in of_capture(evidence) if "skips a definition" in one.message]
+    assert told.endswith("then `tributary bootstrap` for them, which recreates the connector.")
+    former = current_path(shop.record("t").base_path)
+    assert former is not None, "readers keep what was committed"
+    succeeded(bootstrap(shop.services, [table]))
+    assert (local_folder(former) or Path()).exists(), "they can still have it open"
+    evidence = shop.services.stream_evidence(shop.services.capture(table))
+    assert of_capture(evidence) == []
     database.execute("INSERT INTO t VALUES (3, 6000000000)")
     shop.assert_equal("t")
 

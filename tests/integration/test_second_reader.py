@@ -13,6 +13,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from cdc.connect import INSTALLATION
 from cdc.debezium import CaptureNames, latest_heartbeat, stored_position
 from cdc.sources.postgres.slot import SlotHealth
 from cdc.store.table_state import State
@@ -212,6 +213,8 @@ def test_the_connector_of_another_environment_is_left_as_it_says(early: Person) 
     early.configure(sources={names.source: there}, state=staging)
     before = shop.services.connect.connector(names.connector)
     told = early.refused("onboard", "--no-bootstrap", orders)
+    assert "is of installation" in told.messages
+    told = early.refused("onboard", "--no-bootstrap", "--take-over", orders)
     assert f"already exists in this Kafka Connect and reads {mine}" in told.messages
     assert told.remedy.startswith("If that connector is not yours, leave it")
     assert shop.services.connect.connector(names.connector) == before
@@ -223,6 +226,46 @@ def test_the_connector_of_another_environment_is_left_as_it_says(early: Person) 
     assert shop.services.connect.connector(names.connector) == before
     early.configure()
     early.done("offboard", orders)
+
+
+def test_the_connector_of_another_installation_is_left_until_it_is_taken_over(
+    early: Person,
+) -> None:
+    """Both have the same file, database and Kafka Connect, and each a state store of its own."""
+    shop = early.shop
+    (orders,) = created(shop, "orders")
+    early.done("onboard", "--no-bootstrap", orders)
+    name = shop.services.capture_of(shop.record("orders")).connector
+
+    def connector() -> dict[str, str]:
+        found = shop.services.connect.connector(name)
+        assert found is not None
+        return found
+
+    made = connector()
+    assert made[INSTALLATION] == shop.services.store.installation.name
+    early.configure(state={"url": f"sqlite:///{shop.folder}/staging.db"})
+    told = early.refused("run")
+    assert f"If another installation uses connector {name}, leave it" in told.remedy
+    told = early.refused("onboard", "--no-bootstrap", orders)
+    assert f"connector {name} is of installation {made[INSTALLATION]}" in told.messages
+    assert told.remedy.startswith("Check state.url. If another installation uses the connector")
+    assert connector() == made
+    early.done("onboard", "--no-bootstrap", "--take-over", orders)
+    mark = {INSTALLATION: shop.services.store.installation.name}
+    assert connector() == made | mark
+
+    early.configure()
+    for words in (("offboard", orders), ("retry", orders), ("onboard", "--no-bootstrap", orders)):
+        told = early.refused(*words)
+        assert f"connector {name} is of installation" in told.messages, words
+    assert f"connector {name} is of installation" in str(early.run("check").documents)
+    assert connector() == made | mark
+    assert shop.database.rows("SELECT count(*) FROM pg_publication_tables")[0][0] > 0
+    early.done("onboard", "--no-bootstrap", "--take-over", orders)
+    assert connector() == made
+    early.done("offboard", orders)
+    assert shop.services.connect.connector(name) is None
 
 
 def test_topics_of_another_environment_are_left_as_it_says(early: Person) -> None:

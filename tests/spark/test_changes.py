@@ -12,7 +12,7 @@ from cdc.rows.columns import MISSING, MOVED, OFFSET, STALE, TRANSACTION
 from cdc.rows.decode import UNKNOWN_SCHEMA, decode
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import fill, fold, problems, summarize
-from cdc.rows.replayed import replayed
+from cdc.rows.replayed import at_places, replayed
 from cdc.rows.visibility import Reading, is_not_visible
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic, sent_at
@@ -271,6 +271,17 @@ def test_a_replay_applies_the_changes_of_its_records_keys_only(
     assert found(lost, gone) == [(2, "c"), (2, "u"), (3, "d")]
     assert found(truncated) == found(gone + 1) == found() == []
     assert replayed(batch, [(1, lost)], SCHEMA).isEmpty(), "the offset of another partition"
+
+
+def test_a_replay_of_an_append_table_applies_its_records_only(
+    spark: SparkSession, topic: Topic
+) -> None:
+    first = topic.insert(**row(1, "a", "x"))
+    topic.insert(**row(1, "a", "x"))
+    last = topic.insert(**row(2, "b", "y"))
+    found = at_places(changes(spark, topic), [(0, first), (0, last), (1, last - 1)])
+    assert sorted(one[OFFSET] for one in found.select(OFFSET).collect()) == [first, last]
+    assert at_places(changes(spark, topic), []).isEmpty()
 
 
 def test_the_summary_of_a_batch(spark: SparkSession, topic: Topic) -> None:

@@ -9,28 +9,39 @@ import time
 import uuid
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc.errors import LakeError, LostHistoryError
+from cdc.errors import LakeError, LostHistoryError, OtherInstallationError
+from cdc.lake.ownership import Ownership
 from cdc.lake.pointer import POINTER, Published
 from cdc.lake.publish import (
+    attempt_path,
     current_path,
     delete_path,
+    delete_table,
     has_commit,
     probe,
     read_pointer,
     write_pointer,
 )
+from cdc.lake.shards import shared_path
 from cdc.run.published_generation import check_serving
 from cdc.store.attempt import Attempt
+from cdc.store.installation import Installation
 from cdc.store.lease import Leases
 from cdc.store.state_store import Store
 from cdc.store.table_state import TableRecord
+from schemas.table import Shard
 from tests.records import table_record
 from tests.spark.lake import TABLE
+
+if TYPE_CHECKING:
+    from cdc.run.context import RunContext
 
 FOLDERS = ["plain", "with space", "100%25", "hash#1", "a~2eb", "ünï", "x" * 200]
 
@@ -170,14 +181,15 @@ def test_a_process_that_slept_for_longer_than_its_lease_does_not_move_the_pointe
         told, errors = child.communicate(timeout=120)
     finally:
         child.kill()
-        store.close()
 
     assert child.returncode == 0, errors[-2000:]
     assert told.count("was lost: another process has taken it over") == 2
     assert current_path(bases["checked"]) == f"{bases['checked']}/attempt=3"
     assert current_path(bases["unchecked"]) == f"{bases['unchecked']}/attempt=2"
+    context = cast("RunContext", SimpleNamespace(spark=spark, store=store))
     with pytest.raises(LostHistoryError, match=r"knows generation 3, .* names generation 2"):
-        check_serving(spark, third_generation(bases["unchecked"]))
+        check_serving(context, third_generation(bases["unchecked"]))
+    store.close()
 
 
 def wait_until_still(child: subprocess.Popen[str]) -> None:
@@ -198,6 +210,69 @@ def third_generation(base: str) -> TableRecord:
         generation=3,
         attempt=Attempt(uuid.uuid4(), now, f"{base}/attempt=3"),
     )
+
+
+def test_another_installations_generation_is_not_replaced(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    base, here, there = tmp_path.as_uri(), Installation.new(), Installation.new()
+
+    def publish(who: Installation, *taken_over: str) -> str:
+        attempt = str(who.new_attempt())
+        owner = Ownership.of(table_record(table=TABLE, taken_over=taken_over), who)
+        shown = Published(attempt_path(base, attempt), 1, attempt)
+        write_pointer(spark, base, shown, replaces=lambda one: owner.require(one, base))
+        return attempt
+
+    publish(here)
+    former = publish(here)
+    with pytest.raises(OtherInstallationError, match=former):
+        publish(there)
+    assert current_path(base, spark) == attempt_path(base, former)
+    theirs = publish(there, former)
+    with pytest.raises(OtherInstallationError, match=theirs):
+        publish(here)
+
+
+def test_the_shared_table_of_another_installation_is_not_joined(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    base, here, there = tmp_path.as_uri(), Installation.new(), Installation.new()
+    shard = Shard(of="sales.orders", name="eu", column="shard", base_path=base)
+    paths = {who: attempt_path(base, who.shared_table(base)) for who in (here, there)}
+
+    def path(who: Installation, *taken_over: str) -> str:
+        record = table_record(table=TABLE, taken_over=taken_over)
+        return shared_path(spark, shard, Ownership.of(record, who))
+
+    assert (path(here), path(there)) == (paths[here], paths[there])
+    theirs = str(there.shared_table(base))
+    write_pointer(spark, base, Published(paths[there], 1, theirs))
+    assert (path(here), path(there)) == (paths[here], paths[there])
+    assert path(here, theirs) == paths[there]
+
+
+def test_only_what_an_installation_made_is_deleted_of_a_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    base, here, there = (tmp_path / "t").as_uri(), Installation.new(), Installation.new()
+    made = {who: [str(who.new_attempt()) for _ in range(2)] for who in (here, there)}
+    for attempt in (*made[here], *made[there]):
+        (tmp_path / "t" / f"attempt={attempt}" / ".hoodie").mkdir(parents=True)
+    (tmp_path / "t" / f".{POINTER}.cut-short").touch()
+    shown = made[there][0]
+    write_pointer(spark, base, Published(attempt_path(base, shown), 1, shown))
+    owners = {who: Ownership.of(table_record(table=TABLE), who) for who in made}
+
+    left = delete_table(spark, base, owners[here])
+    assert sorted(left) == sorted([POINTER, *(f"attempt={one}" for one in made[there])])
+    assert current_path(base, spark) == attempt_path(base, shown)
+    assert delete_table(spark, base, owners[here]) == left
+    (tmp_path / "t" / "_readers").mkdir()
+    assert delete_table(spark, base, owners[there]) == ["_readers"]
+    assert delete_table(spark, base, owners[there], besides=["_readers"]) == []
+    assert not (tmp_path / "t").exists()
+    assert delete_table(spark, base, owners[there]) == []
 
 
 def test_a_file_that_is_no_pointer_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def publish_another(spark: SparkSession, context: RunContext, settings: TableSet
     copied(spark, context.store.put(record), settings)
     time.sleep(1.1)
     (record,) = context.store.tables()
-    assert context.served.differing_from_lake(lambda: spark, [record]) == set()
+    assert context.served.differing_from_lake(context, [record]) == set()
     remove_former(context, [record])
 
 

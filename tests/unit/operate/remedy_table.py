@@ -333,6 +333,15 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     "test_a_table_that_no_record_has_is_named_with_the_statement_that_removes_it": (
         "If it was onboarded under this name, and the state store was restored",
     ),
+    f"{_TESTS}one_lake.py::test_a_second_installation_leaves_the_folder_of_the_first_as_it_says": (
+        "Set another lake.url for this installation.",
+        "Run `tributary offboard {}` in one of the two, set another lake.url",
+        "Remove it there. If that installation is gone for good",
+    ),
+    f"{_TESTS}second_reader.py::"
+    "test_the_connector_of_another_installation_is_left_until_it_is_taken_over": (
+        "Check state.url. If another installation uses the connector, leave it",
+    ),
     f"{_TESTS}second_reader.py::test_the_slot_of_another_installation_is_left_as_it_says": (
         "If that reader is not yours, leave it, and give this installation names",
     ),

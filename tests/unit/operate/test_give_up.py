@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from cdc.capture.log_limits import Level, OverLimit, over_limit
 from cdc.capture.remembered_losses import check_losses, loss_scopes
 from cdc.config import parse
-from cdc.errors import ConnectError, LostHistoryError, SourceError
+from cdc.errors import ConnectError, LostHistoryError, OtherConnectorError, SourceError
 from cdc.log.position import Lsn
 from cdc.runtime import failpoints
 from cdc.runtime.progress import NullProgress
@@ -60,6 +60,7 @@ class Server:
     connector: str | None = "RUNNING"
     away: bool = False
     in_use: bool = False
+    of_another: bool = False
     asked: list[str] = field(default_factory=list)
 
     def capture(self, _: object) -> Server:
@@ -86,6 +87,12 @@ class Server:
         if self.away:
             raise ConnectError("Kafka Connect does not answer", remedy="start it")
         return self.connector
+
+    def require_own(self, name: str) -> None:
+        if self.away:
+            raise ConnectError("Kafka Connect does not answer", remedy="start it")
+        if self.of_another:
+            raise OtherConnectorError(f"{name} is of another installation", remedy="leave it")
 
     def stop(self, _: str, *, progress: object) -> None:
         self.asked.append("stop")
@@ -226,6 +233,15 @@ def test_no_loss_is_counted_while_a_connector_reads_that_cannot_be_stopped(
     put(services)
     found = over(services)
     server.away = server.in_use = True
+    assert give_up(services, found) is None
+    assert server.asked == []
+    assert not Losses(services.store).seen(found.capture.resource)
+
+
+def test_the_capture_of_another_installation_is_left(services: Services, server: Server) -> None:
+    put(services)
+    found = over(services)
+    server.of_another = True
     assert give_up(services, found) is None
     assert server.asked == []
     assert not Losses(services.store).seen(found.capture.resource)

@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 
 from cdc.capture.onboarded_names import captured_by
+from cdc.connect import INSTALLATION, ConnectorOwner
 from cdc.debezium import CaptureNames
-from cdc.errors import CaptureError, ConnectError, LeaseHeldError
+from cdc.errors import CaptureError, ConnectError, LeaseHeldError, OtherConnectorError
 from cdc.log.position import Lsn
 from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres.slot import SlotHealth
@@ -47,6 +48,12 @@ class Connect:
         self._store = store
         self._failed = failed
         self.restarted: list[bool] = []
+        self.owner = ConnectorOwner(lambda: "here")
+        self.made_by = "here"
+
+    def require_own(self, name: str) -> None:
+        if (error := self.owner.other({"name": name, INSTALLATION: self.made_by})) is not None:
+            raise error
 
     def status(self, name: str) -> Any:
         failure = "it failed" if name == self._failed else None
@@ -89,8 +96,18 @@ def retry(store: Store, connect: Connect, begins: int = 400) -> Outcome:
         capture_of=lambda _record: NAMES,
         source=lambda _name: Source(begins),
         progress=NullProgress(),
+        take_over=False,
     )
     return lifecycle.retry(cast("Any", services), TABLE)
+
+
+def test_a_connector_of_another_installation_is_not_restarted(store: Store) -> None:
+    store.put(table_record(TABLE, state=State.INCREMENTAL))
+    connect = Connect(store)
+    connect.made_by = "elsewhere"
+    with pytest.raises(OtherConnectorError, match="is of installation elsewhere"):
+        retry(store, connect)
+    assert connect.restarted == []
 
 
 def test_a_connector_is_restarted_under_its_captures_lease(store: Store) -> None:

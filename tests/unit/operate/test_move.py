@@ -363,7 +363,7 @@ def test_a_table_that_a_run_marks_meanwhile_is_not_reported_as_moved(
     monkeypatch.setattr("operate.tier_capture.prepare", lambda *_: prepared())
     monkeypatch.setattr("bootstrap.resync.resync_table", copied)
     monkeypatch.setattr("operate.move.clean", lambda *_: None)
-    vars(services).update(run_context=None, connect=None)
+    vars(services).update(run_context=None, connect=SimpleNamespace(require_own=lambda _: None))
 
     (outcome,) = move(services, [ORDERS])
 

@@ -57,6 +57,9 @@ class Place:
     def connector(self, name: str) -> dict[str, str] | None:
         return {} if name in self.connectors else None
 
+    def require_own(self, _: str) -> None:
+        """No other installation has a connector here."""
+
     def delete(self, name: str, **_: object) -> None:
         self.connectors.discard(name)
 

@@ -16,7 +16,7 @@ from cdc.capture.gathering import Captures
 from cdc.capture.judgement import Severity, of_capture, stopping
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.sent_records import SentRecords
-from cdc.connect import ConnectorStatus, TaskStatus
+from cdc.connect import ConnectorOwner, ConnectorStatus, TaskStatus
 from cdc.debezium import ReportedStatements
 from cdc.errors import ConnectError, KafkaError, SourceError
 from cdc.log.continuity import Continuity, LogMark
@@ -90,7 +90,9 @@ class ServerOpeners:
         )
         running = ConnectorStatus("c", "RUNNING", "w", tasks=(TaskStatus(0, "RUNNING", "w"),))
         self.connect = SimpleNamespace(
-            connector=self.answers("connector", {}), status=lambda _: running
+            connector=self.answers("connector", {}),
+            status=lambda _: running,
+            owner=ConnectorOwner(),
         )
 
     def answers(self, name: str, value: Any) -> Any:

@@ -120,6 +120,23 @@ def test_what_serves_or_is_on_record_is_never_superfluous(
     assert len(there & published - gone) >= min(retain, len(there & published))
 
 
+@given(
+    st.sets(st.integers(1, 9)), st.lists(st.integers(1, 9), unique=True), st.sets(st.integers(1, 9))
+)
+def test_what_another_installation_made_is_never_superfluous(
+    there: set[int], shown: list[int], others: set[int]
+) -> None:
+    theirs = {attempt(number) for number in others}
+    found = generations(folders(*there), pointer(*shown), (), theirs.__contains__)
+    late = NOW + timedelta(days=99)
+    gone = superfluous(found, 0, keep=timedelta(hours=1), now=late)
+    own = there - others - {*shown[-1:]}
+    assert set(folders(*own - {*shown})) <= {one.attempt for one in gone} <= set(folders(*own))
+    kept = {one.attempt for one in found if one.kind is FolderKind.OTHER}
+    assert kept == set(folders(*(there & others) - {*shown[-1:]}))
+    assert not any(one.removable for one in found if one.attempt in theirs)
+
+
 def test_names() -> None:
     found = generations(folders(1, 2, 3), pointer(1, 2), [record(2)])
     short = attempt(3)[:8]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -106,7 +105,7 @@ def test_a_table_without_its_folder_is_not_lost(
         folder.mkdir(parents=True)
     else:
         served = command.context().served
-        assert served.differing_from_lake(cast("Any", str), [first]) == {TABLE}, "it has its run"
+        assert served.differing_from_lake(command.context(), [first]) == {TABLE}, "it has its run"
     result = run_table(command.context(), first)
     assert result.error is not None
     state, error = (

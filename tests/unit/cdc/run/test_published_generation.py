@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 import pytest
 
-from cdc.errors import LakeError
+from cdc.errors import LakeError, LostHistoryError, OtherInstallationError
 from cdc.lake.pointer import Pointer, Published, moved
 from cdc.run import published_generation as serving
 from cdc.store.attempt import Attempt
+from cdc.store.installation import Installation
 from cdc.store.table_state import CommitSummary, TableRecord
 from schemas.table import TableId
 from tests.records import table_record
 
+if TYPE_CHECKING:
+    from cdc.run.context import RunContext
+
+HERE, ELSEWHERE = Installation.new(), Installation.new()
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
 
@@ -38,6 +44,7 @@ class Lake:
 
     def __init__(self) -> None:
         self.paths = {one.base_path: f"{one.base_path}/a" for one in (ONE, OTHER)}
+        self.attempt = "a"
         self.away = False
         self.lost: set[str] = set()
         self.asked: list[str] = []
@@ -46,7 +53,7 @@ class Lake:
         self.asked.append(base)
         if self.away:
             raise LakeError("the bucket does not answer", remedy="Wait.")
-        return Pointer.of(Published(self.paths[base], 1, "a", NOW))
+        return Pointer.of(Published(self.paths[base], 1, self.attempt, NOW))
 
     def has_commit(self, _spark: object, path: str, _instant: str) -> bool:
         return path not in self.lost
@@ -60,8 +67,13 @@ def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
     return known
 
 
+def context_here() -> RunContext:
+    store = SimpleNamespace(installation=HERE)
+    return cast("RunContext", SimpleNamespace(spark=None, store=store))
+
+
 def look(served: serving.Served, *records: TableRecord) -> set[str]:
-    found = served.differing_from_lake(lambda: cast("Any", None), records)
+    found = served.differing_from_lake(context_here(), records)
     return {one.name for one in found}
 
 
@@ -78,6 +90,22 @@ def test_readers_that_are_sent_elsewhere_are_found_at_each_look(lake: Lake) -> N
     served = serving.Served()
     lake.paths["/lake/one"] = "/lake/one/former"
     assert look(served, ONE, OTHER) == look(served, ONE, OTHER) == {"one"}
+
+
+def test_another_installation_in_the_folder_of_an_idle_table_is_found_at_each_look(
+    lake: Lake,
+) -> None:
+    served, context = serving.Served(), context_here()
+    lake.attempt = str(ELSEWHERE.new_attempt())
+    assert look(served, ONE) == set(), "readers see the generation on record"
+    lake.paths["/lake/one"] = "/lake/one/theirs"
+    newer = replace(ONE, version=2)
+    assert look(served, newer) == look(served, newer) == {"one"}
+    with pytest.raises(OtherInstallationError, match="knows generation 1, attempt"):
+        serving.check_serving(context, newer)
+    lake.attempt = str(HERE.new_attempt())
+    with pytest.raises(LostHistoryError, match="the pointer names generation 1"):
+        serving.check_serving(context, newer)
 
 
 def test_a_lake_that_lost_the_newest_commit_is_found_until_a_run_has_compared_it(

@@ -1,0 +1,58 @@
+"""Shows which installation made a connector.
+
+Two installations with the same names on one Kafka Connect, for example by a copy of tributary.yaml
+with another state store, would change and delete each other's connectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cdc.errors import OtherConnectorError
+
+INSTALLATION = "tributary.installation"
+"""The property of a connector's configuration that names the installation which made it.
+
+Connect and Debezium ignore properties that they do not know. Connect keeps the property for as long
+as the connector exists, and it is read with the configuration.
+"""
+
+
+@dataclass(frozen=True)
+class ConnectorOwner:
+    """What an installation writes into its connectors, and what it finds in those of others.
+
+    Args:
+        installation: Returns the installation's name. None makes connectors that name no
+            installation, and takes those of all installations for its own.
+    """
+
+    installation: Callable[[], str] | None = None
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """The property by which a connector shows that this installation made it."""
+        return {} if self.installation is None else {INSTALLATION: self.installation()}
+
+    def other(self, config: Mapping[str, str]) -> OtherConnectorError | None:
+        """Return an error if a connector's configuration names another installation.
+
+        A connector that names none was made by an earlier version, or by hand, and has no owner.
+        """
+        if (made_by := config.get(INSTALLATION)) is None:
+            return None
+        mine = self.mark.get(INSTALLATION)
+        if mine in (None, made_by):
+            return None
+        name = config.get("name", "")
+        return OtherConnectorError(
+            f"connector {name} is of installation {made_by}, and this one, by its state store, is"
+            f" {mine}",
+            remedy="Check state.url. If another installation uses the connector, leave it, and give"
+            " this one names of its own: set other slot, publication and topic_prefix for the"
+            " source, or name the source otherwise. If that installation is gone for good, for"
+            " example since its state store was lost, run `tributary onboard --take-over` for the"
+            " tables of this source and tier.",
+            connector=name,
+        )

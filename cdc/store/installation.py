@@ -1,0 +1,60 @@
+"""The installation: all processes that share one state store.
+
+Two installations have neither records nor leases in common. So whatever can be found by both, such
+as a generation in the lake, must show which of them made it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from dataclasses import dataclass
+
+_MULTICAST = 1 << 40
+"""The bit that no address of a network card has, so a random node has it (RFC 9562, 6.10)."""
+_NODE_BITS = 48
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The identity of an installation, which the state store keeps.
+
+    The identity is the node of the UUIDs of version 1 that the installation makes. An attempt's
+    UUID is in the name of its folder, in the pointer and in each commit, so each of these shows the
+    installation without a request of its own.
+
+    Args:
+        node: A random number of 48 bits.
+    """
+
+    node: int
+
+    @classmethod
+    def new(cls) -> Installation:
+        """Return the identity of a new installation."""
+        return cls(secrets.randbits(_NODE_BITS) | _MULTICAST)
+
+    @property
+    def name(self) -> str:
+        """The identity as text: the last 12 characters of each of the installation's UUIDs."""
+        return f"{self.node:012x}"
+
+    def new_attempt(self) -> uuid.UUID:
+        """Return the UUID of a new attempt of this installation."""
+        return uuid.uuid1(node=self.node)
+
+    def shared_table(self, base_path: str) -> uuid.UUID:
+        """Return the UUID of this installation's shared table at a path, always the same one."""
+        of_path = uuid.uuid5(uuid.NAMESPACE_URL, base_path).int
+        return uuid.UUID(int=of_path >> _NODE_BITS << _NODE_BITS | self.node, version=1)
+
+    def is_of_another(self, attempt: str) -> bool:
+        """Whether another installation made a UUID.
+
+        False if the text does not show who made it: it is no UUID, or one of another version.
+        """
+        try:
+            made = uuid.UUID(attempt)
+        except ValueError:
+            return False
+        return made.version == 1 and made.node != self.node

@@ -1,0 +1,127 @@
+"""Keeps two installations from writing to one folder of the lake, unless one takes it over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from cdc.errors import LakeError, OtherInstallationError
+from cdc.lake.pointer import read_local
+from cdc.store.table_state import State
+from operate.lake_storage import folder_here
+from operate.lifecycle import LEASE_WAIT_S
+
+if TYPE_CHECKING:
+    from cdc.lake.pointer import Pointer
+    from cdc.store.table_state import TableRecord
+    from operate.context import Services
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 32
+"""Number of pointers that are read at the same time."""
+
+
+def refuse_other_lakes(
+    services: Services, tables: Sequence[TableId], *, with_spark: bool
+) -> dict[TableId, OtherInstallationError]:
+    """Return an error for each new table in whose folder another installation has published.
+
+    Tables on the plan are not looked at: their copies and runs are refused.
+
+    Args:
+        services: The services of the command.
+        tables: The tables to onboard.
+        with_spark: Whether folders that are not local may be read, for which Spark is started. If
+            not, or if the lake does not answer, the copy refuses the table later.
+    """
+    from cdc.lake.ownership import Ownership
+
+    known = {record.table: record for record in services.store.tables()}
+
+    def one(table: TableId) -> OtherInstallationError | LakeError | None:
+        record, base = known.get(table), _pointers_folder(services, table)
+        owner = Ownership(services.store.installation, table, record)
+        try:
+            owner.require(_pointer(services, base, with_spark=with_spark), base)
+        except LakeError as error:
+            return error
+        return None
+
+    new = [
+        table
+        for table in tables
+        if (record := known.get(table)) is None or record.state is State.RETIRED
+    ]
+    found: dict[TableId, OtherInstallationError] = {}
+    with ThreadPoolExecutor(min(_AT_ONCE, len(new) or 1), thread_name_prefix="pointers") as pool:
+        for table, error in zip(new, pool.map(one, new), strict=True):
+            if isinstance(error, OtherInstallationError):
+                found[table] = error
+            elif error is not None:
+                _log.info("the folder of table %s was not looked at: %s", table, error)
+    return found
+
+
+def take_over_folders(services: Services, tables: Iterable[TableId]) -> None:
+    """Note all attempts of other installations in tables' folders as taken over by the tables.
+
+    Args:
+        services: The services of the command.
+        tables: Tables on the plan.
+
+    Raises:
+        LakeError: The lake cannot be read.
+        LeaseHeldError: Another process works on a table.
+    """
+    for table in tables:
+        with services.leases.hold(table, wait_s=LEASE_WAIT_S):
+            record = services.store.get(table)
+            if record is None or not (others := _others(services, record)):
+                continue
+            taken = (*record.taken_over, *others)
+            services.store.put(
+                replace(record, taken_over=taken, updated_at=datetime.now(timezone.utc))
+            )
+        _log.info("table %s has taken over attempts %s", table, ", ".join(others))
+
+
+def _others(services: Services, record: TableRecord) -> list[str]:
+    """Return the attempts of other installations in a table's folders, without duplicates."""
+    from cdc.lake.ownership import Ownership
+
+    owner, shard = Ownership.of(record, services.store.installation), record.shard
+    found: list[str] = []
+    for base in (record.base_path, *(() if shard is None else (shard.base_path,))):
+        pointer = _pointer(services, base, with_spark=True)
+        if pointer is not None:
+            found += [one.attempt for one in (pointer.current, *pointer.former)]
+        found += _attempts(services, base)
+    return [one for one in dict.fromkeys(found) if owner.is_other(one)]
+
+
+def _pointers_folder(services: Services, table: TableId) -> str:
+    shard = services.config.shard(table)
+    return services.config.table_path(table) if shard is None else shard.base_path
+
+
+def _pointer(services: Services, base: str, *, with_spark: bool) -> Pointer | None:
+    """Return the pointer in a folder; None without one, or if the folder may not be read."""
+    from cdc.lake.publish import read_pointer
+
+    if (folder := folder_here(services.config, base)) is not None:
+        return read_local(folder)
+    return read_pointer(services.spark, base) if with_spark else None
+
+
+def _attempts(services: Services, base: str) -> list[str]:
+    """Return the UUIDs of all attempts with a folder; Spark is not started for a local folder."""
+    from cdc.lake.publish import ATTEMPT, attempt_names
+
+    if (folder := folder_here(services.config, base)) is not None:
+        return sorted(one.name.removeprefix(ATTEMPT) for one in folder.glob(f"{ATTEMPT}*"))
+    return attempt_names(services.spark, base)
