@@ -45,6 +45,11 @@ def settings(column: str | None = "at", zone: str = "UTC") -> TableSettings:
     return config.table_settings(ORDERS)
 
 
+def literal(time: datetime | None) -> str:
+    """A time as Spark's SQL writes it."""
+    return "CAST(NULL AS timestamp)" if time is None else f"timestamp '{time:%Y-%m-%d %H:%M:%S}'"
+
+
 def of(
     spark: SparkSession,
     late: LateRows,
@@ -54,10 +59,7 @@ def of(
 ) -> EventTimes:
     """What a batch's commit says of rows: operation, key and time of each, in their order."""
     values = ", ".join(
-        f"('{op}', 0, {at}L, timestamp '{NOW:%Y-%m-%d %H:%M:%S}', {key},"
-        f" {'NULL' if time is None else f'timestamp {time:%Y-%m-%d %H:%M:%S}'!r})".replace(
-            "'timestamp ", "timestamp '"
-        )
+        f"('{op}', 0, {at}L, {literal(NOW)}, {key}, {literal(time)})"
         for at, (op, key, time) in enumerate(rows)
     )
     names = f"{OP}, {PARTITION}, {OFFSET}, {SOURCE_TS}, id, at"
