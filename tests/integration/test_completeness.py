@@ -25,6 +25,7 @@ from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.databases import OwnDatabase
 from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.kinds import for_each_kind
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.project import Project
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, succeeded
