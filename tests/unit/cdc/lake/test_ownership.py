@@ -78,6 +78,7 @@ def test_what_this_installation_has_published_is_its_own(
             f"--take-over --no-bootstrap {ORDERS}`, then `tributary resync {ORDERS}`.",
         ),
     ],
+    ids=["unknown", "offboarded", "needs a bootstrap", "failed"],
 )
 def test_what_another_one_has_published_is_refused(
     known: TableRecord | None, mine: str, remedy: str

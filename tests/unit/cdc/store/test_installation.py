@@ -51,6 +51,14 @@ def test_a_shared_table_has_one_identity_in_each_installation() -> None:
     assert there.is_of_another(str(mine))
 
 
-@pytest.mark.parametrize("attempt", [str(uuid4()), str(uuid5(uuid4(), "/lake")), "first", ""])
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        pytest.param(str(uuid4()), id="random"),
+        pytest.param(str(uuid5(uuid4(), "/lake")), id="of a path"),
+        pytest.param("first", id="a word"),
+        pytest.param("", id="nothing"),
+    ],
+)
 def test_what_does_not_show_who_made_it_is_of_no_other_installation(attempt: str) -> None:
     assert not Installation.new().is_of_another(attempt)
