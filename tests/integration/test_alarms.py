@@ -86,6 +86,7 @@ HEALTHY: Mapping[str, str] = {
     table("freshness_seconds"): always(30),
     table("freshness_target_seconds"): always(900),
     table("quarantined_messages"): always(0),
+    table("period_due_timestamp_seconds"): growing(3600, 60),
     table("verify_success_timestamp_seconds"): always(0),
     CHECK: always(0),
     DUE: at_each_minute(lambda minute: minute % 60 < 20),
@@ -156,6 +157,18 @@ FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
     "a reader that must read all of a table": (
         {reader("lost"): always(1), reader("lag_target_seconds"): always(3600)},
         {"ReaderLag"},
+    ),
+    "an hour that should be complete": (
+        {table("period_due_timestamp_seconds"): always(60)},
+        {"PeriodOverdue"},
+    ),
+    "an hour that is not complete since its table is late": (
+        {
+            table("period_due_timestamp_seconds"): always(60),
+            table("late"): always(1),
+            table("freshness_seconds"): always(2000),
+        },
+        {"Stale"},
     ),
     "a table that was never verified": (
         {table("verify_success_timestamp_seconds"): NOTHING},
@@ -336,7 +349,7 @@ def overdue() -> dict[str, Any]:
         "input_series": [
             {"series": series, "values": text.replace(f"x{MINUTES}", "x220")}
             for series, text in HEALTHY.items()
-            if "heartbeat" not in series and series != READ_AT
+            if "heartbeat" not in series and "period" not in series and series != READ_AT
         ],
         "promql_expr_test": [
             {

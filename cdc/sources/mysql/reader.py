@@ -33,7 +33,8 @@ _SSL_MODES = {
 _FROM_SERVER = re.compile(r"\(conn=\d+\) ([^\n]+)")
 _ZERO_DATE = "zero date in key column number"
 _NOT_THERE = "Subquery returns more than 1 row"
-_DENIED = re.compile(r"(?:\w+ command denied|Access denied|SELECT command denied)[^\n]*")
+# A wrong password is no lack of rights: it can be one that is being changed.
+_DENIED = re.compile(r"(?:\w+ command denied|Access denied(?![^\n]*using password))[^\n]*")
 _CHANGED = re.compile(
     r"Table definition has changed|doesn't exist|Record has changed since|needs to be re-prepared"
 )

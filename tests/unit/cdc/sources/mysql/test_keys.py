@@ -119,6 +119,8 @@ def test_a_column_keeps_its_number(name: str) -> None:
     [
         ("Subquery returns more than 1 row", ReplicaError),
         ("SELECT command denied to user 'a'@'%' for table `db`.`t`", PermanentError),
+        ("Access denied for user 'a'@'%' to database 'db'", PermanentError),
+        ("Access denied for user 'a'@'%' (using password: YES)", SourceError),
         ("Table definition has changed, please retry transaction", SnapshotLostError),
         ("Lost connection", SourceError),
     ],
