@@ -37,6 +37,7 @@ from operate.lake_storage import folder_here
 from operate.readiness import judge
 from operate.readiness_check import nulls_are_kept
 from operate.tier_capture import wanted_connector
+from operate.transactions import SET_ON_WORKERS
 from operate.unused_slots import unused_slots
 from schemas.errors import TributaryError
 
@@ -282,7 +283,7 @@ def _exactly_once(services: Services, enabled: bool | None) -> Check:
     name, wanted = "Connect: exactly-once", services.config.connect.exactly_once
     if enabled:
         return Check(name, "ok", "source support is enabled")
-    remedy = "Set exactly.once.source.support=enabled on every worker."
+    remedy = SET_ON_WORKERS
     if wanted:
         return Check(
             name,

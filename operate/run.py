@@ -44,6 +44,7 @@ from operate.readers import keep_looks, readers
 from operate.signals import handle_ends, leave_terminal
 from operate.table_outcome import abandoned
 from operate.targets import shortfalls_now
+from operate.transactions import Transactions
 from operate.unused_slots import unused_slots
 from schemas.errors import TributaryError
 
@@ -71,25 +72,27 @@ _FOLLOWED = frozenset({State.INCREMENTAL, State.RETIRED})
 
 @dataclass(frozen=True)
 class FailedCheck:
-    """A check that was not possible after a run.
+    """A check that was not possible after a run, or that found the services set up wrongly.
 
     Args:
-        what: What could not be checked, for example ``captures``.
-        reason: Why not.
+        what: What was checked, for example ``captures``.
+        reason: Why it could not be checked, or what is wrong.
         remedy: What to do.
+        possible: Whether the check was possible.
     """
 
     what: str
     reason: str
     remedy: str
+    possible: bool = False
 
     @property
     def message(self) -> str:
         """The message for an operator."""
-        return f"{self.what} could not be checked: {self.reason}"
+        return self.reason if self.possible else f"{self.what} could not be checked: {self.reason}"
 
     def to_json(self) -> dict[str, str]:
-        """Return what was not checked, the message and the remedy as values for JSON."""
+        """Return what was checked, the message and the remedy as values for JSON."""
         return {"what": self.what, "message": self.message, "remedy": self.remedy}
 
 
@@ -117,6 +120,7 @@ class Runs:
         self._failed: set[TableId] = set()
         self._unattended = Unattended(services, records)
         self._slots_next = 0.0
+        self._transactions = Transactions(services)
         self.silences: list[Silence] = []
         """The captures that sent no changes, as of the last check."""
         self.forgotten: list[Forgotten] = []
@@ -174,7 +178,8 @@ class Runs:
         otherwise, whether captures send tables that the state store has lost.
         If one of these checks fails, the others are done nevertheless. The failure counts for the
         exit code, since the failed check could have found a problem. The method also announces the
-        hours and days that are complete, and deletes old entries of the histories.
+        hours and days that are complete, unless connectors write without transactions, and deletes
+        old entries of the histories.
 
         Args:
             stop: Is set if the state store lacks tables, so that continuous runs end.
@@ -192,8 +197,11 @@ class Runs:
             self.forgotten = forgotten_tables(services, Answers(services), records)
         with self._checking("captures"):
             self.silences = silences(context, records)
+        if records and (wrong := self._transactions.look()) is not None:
+            self._note(FailedCheck("transactions", wrong.message, wrong.remedy, possible=True))
         with self._checking("complete periods"):
-            announce_periods(context, records, {one.capture for one in self.silences})
+            if self._transactions.supported:
+                announce_periods(context, records, {one.capture for one in self.silences})
         with self._checking("expiring topics"):
             self.expiring = expiring(context, records)
         with self._checking("freshness targets"):
@@ -215,8 +223,11 @@ class Runs:
         try:
             yield
         except TributaryError as error:
-            self.failed_checks.append(FailedCheck(what, error.message, error.remedy))
-            _log.warning("%s", self.failed_checks[-1].message)
+            self._note(FailedCheck(what, error.message, error.remedy))
+
+    def _note(self, failed: FailedCheck) -> None:
+        self.failed_checks.append(failed)
+        _log.warning("%s", failed.message)
 
     def resync(self) -> list[Outcome]:
         """Resync the command's tables that need a resync, if the tables' settings allow it now."""

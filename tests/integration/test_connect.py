@@ -110,7 +110,8 @@ def test_a_failed_task_is_explained_and_restarted_on_request_only(
 
     def failed() -> bool:
         status = connect.status(name)
-        return status is not None and status.failure is not None
+        tasks = () if status is None else status.tasks
+        return bool(tasks) and all(task.state == "FAILED" for task in tasks)
 
     stack.psql("ALTER ROLE tributary_capture NOLOGIN")
     try:

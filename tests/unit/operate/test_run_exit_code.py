@@ -141,6 +141,35 @@ def test_one_run_looks_at_captures_once_its_tables_are_done(
         services.close()
 
 
+def test_workers_without_transactions_count_and_prove_no_period(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(services)
+    announced: list[str] = []
+    services.__dict__["run_context"] = SimpleNamespace(
+        config=services.config,
+        kafka=None,
+        predictions=SimpleNamespace(fresh_at=None),
+        forgotten={},
+    )
+    for name in ("silences", "expiring", "shortfalls_now", "forgotten_tables", "over_limits"):
+        monkeypatch.setattr(run, name, lambda *_: [])
+    monkeypatch.setattr(run, "keep_looks", lambda *_: None)
+    monkeypatch.setattr(run, "announce_periods", lambda *_: announced.append("periods"))
+    worker = SimpleNamespace(exactly_once=False)
+    monkeypatch.setattr(Services, "connect", SimpleNamespace(worker=lambda: worker))
+    runs = Runs(services, services.store.tables)
+    runs.watch()
+    (wrong,) = runs.failed_checks
+    assert wrong.message.startswith("connect.exactly_once is true, but Kafka Connect's workers")
+    assert announced == []
+    assert runs.exit_code() is ExitCode.SOME_FAILED
+    worker.exactly_once = True
+    runs.watch()
+    assert (runs.failed_checks, announced) == ([], ["periods"])
+    assert runs.exit_code() is ExitCode.OK
+
+
 @pytest.mark.parametrize("failing", ["silences", "expiring", "shortfalls_now"])
 def test_a_check_that_fails_hides_no_other_and_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
