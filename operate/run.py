@@ -197,11 +197,6 @@ class Runs:
             self.forgotten = forgotten_tables(services, Answers(services), records)
         with self._checking("captures"):
             self.silences = silences(context, records)
-        if records and (wrong := self._transactions.look()) is not None:
-            self._note(FailedCheck("transactions", wrong.message, wrong.remedy, possible=True))
-        with self._checking("complete periods"):
-            if self._transactions.supported:
-                announce_periods(context, records, {one.capture for one in self.silences})
         with self._checking("expiring topics"):
             self.expiring = expiring(context, records)
         with self._checking("freshness targets"):
@@ -211,6 +206,11 @@ class Runs:
             )
         with self._checking("logs that captures hold back"):
             self._look_at_logs()
+        if records and (wrong := self._transactions.look()) is not None:
+            self._note(FailedCheck("transactions", wrong.message, wrong.remedy, possible=True))
+        with self._checking("complete periods"):
+            if self._transactions.supported:
+                announce_periods(context, records, {one.capture for one in self.silences})
         self._look_at_unused_slots()
         keep_looks(services)
         self._forget_history()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -27,6 +28,7 @@ from cdc.run.late_rows import untimely
 from cdc.runtime.failpoints import crash
 from cdc.store.announcements import Announcements, Proof
 from cdc.store.completeness import CompletenessRules, Seen, proven_until, thinned
+from cdc.store.late_commits import LateCommits
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State
 from schemas.errors import TributaryError
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_MARKERS_S = 20.0
+"""How long a look may write marker files before runs go on, in seconds."""
 MARKERS = "_complete"
 """Name of the folder with marker files, in a table's folder beside its generations."""
 
@@ -247,6 +251,8 @@ def _problem(context: RunContext, captures: Captures, record: TableRecord) -> st
     evidence, source = captures.evidence(record), context.sources[record.table.source]
     position_check.check_stream(record.table, position_check.Rests.of(record), evidence, source)
     check_losses(captures.losses(record), evidence.names, record)
+    if LateCommits(context.store).of(evidence.names.resource) is not None:
+        return "it is not known yet whether the capture has lost changes"
     capture = source.capture(evidence.names)
     source_table, fingerprint = capture.described(record.table)
     known = None if record.attempt is None else record.attempt.fingerprint
@@ -274,13 +280,18 @@ def _write_markers(
 ) -> None:
     """Write the marker files that are missing or out of date, also those of a killed process.
 
+    Later looks write those for which there is no time now.
+
     Raises:
         LakeError: A file cannot be written.
         StateError: The state store cannot be used.
     """
-    written = []
+    written: list[Announcement] = []
+    deadline = time.monotonic() + _MARKERS_S
     try:
         for one in store.unmarked(records):
+            if written and time.monotonic() > deadline:
+                break
             folder = f"{records[one.table].base_path}/{MARKERS}"
             write_file(context.spark, folder, marker_name(one), marker_text(one))
             written.append(one)

@@ -118,11 +118,15 @@ class LateRows:
             newest = last if newest is None else max(newest, last)
         now = datetime.now(timezone.utc)
         cut = rules.cut(now)
+        # The lateness can have been smaller when periods were announced.
+        announced = self._announcements.newest({self._schema.table: rules.calendar})
+        if (known := announced.get(self._schema.table)) is not None:
+            cut = max(cut, known.newest_end)
         if times[0] >= cut.timestamp() * _MICROS:
             return EventTimes(newest)
         first = rules.earliest(previous.watermark, now)
-        announced = self._announcements.first_start(self._schema.table)
-        first = first if announced is None else min(first, announced)
+        oldest = self._announcements.first_start(self._schema.table)
+        first = first if oldest is None else min(first, oldest)
         return EventTimes(newest, self._counted(batch, first, cut, places))
 
     def _counted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
@@ -153,11 +154,12 @@ def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) ->
     def one(table: TableId) -> Outcome:
         executor = _TableChecks(services, context, table, ages)
         found[table] = executor.results
-        try:
-            with services.leases.hold(f"the checks of table {table}"):
-                return executor.execute(plans[table], wanted)
-        except LeaseHeldError:
-            return Outcome(table, "is being checked by another process", unchanged=True)
+        with ExitStack() as held:
+            try:
+                held.enter_context(services.leases.hold(f"the checks of table {table}"))
+            except LeaseHeldError:
+                return Outcome(table, "is being checked by another process", unchanged=True)
+            return executor.execute(plans[table], wanted)
 
     parallel = min(services.config.spark.parallel_tables, max(1, len(plans)))
     outcomes = for_each(list(plans), one, action="check", parallel=parallel)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 import yaml
@@ -16,9 +17,13 @@ from cdc.config import TableSettings, parse
 from cdc.lake.commit import CommitRecord
 from cdc.rows.columns import OFFSET, OP, PARTITION, SOURCE_TS
 from cdc.run.late_rows import EventTimes, LateRows, untimely
-from cdc.store.completeness import slot_of
+from cdc.store.announcements import Announcements, Proof
+from cdc.store.attempt import Attempt
+from cdc.store.completeness import CompletenessRules, slot_of
 from cdc.store.state_store import Store
+from cdc.store.table_state import CommitSummary
 from schemas.table import Column, TableId, TableSchema
+from tests.records import table_record
 from tests.unit.cdc.configuration import minimal
 
 ORDERS = TableId("shop", "public", "orders")
@@ -37,10 +42,14 @@ def schema(lake_type: str, *key: str) -> TableSchema:
     return TableSchema(ORDERS, (Column("id", "integer", "int", nullable=False), at), key)
 
 
-def settings(column: str | None = "at", zone: str = "UTC") -> TableSettings:
+def settings(
+    column: str | None = "at", zone: str = "UTC", lateness: str | None = None
+) -> TableSettings:
     chosen: dict[str, Any] = {"completeness": {"by": "hour", "zone": zone}}
     if column is not None:
         chosen["event_time"] = {"column": column}
+    if lateness is not None:
+        chosen["event_time"]["lateness"] = lateness
     config = parse(yaml.safe_dump(minimal() | {"tables": {"public.orders": chosen}}))
     return config.table_settings(ORDERS)
 
@@ -98,6 +107,21 @@ def test_a_batch_of_the_present_hour_counts_nothing(spark: SparkSession, store: 
     ahead = NOW + timedelta(hours=1)
     assert of(spark, late, "timestamp", ("c", 1, ahead)) == EventTimes(ahead, {})
     assert of(spark, late, "timestamp", ("d", 1, None)) == EventTimes()
+
+
+def test_rows_of_announced_periods_are_late_also_after_the_lateness_was_raised(
+    spark: SparkSession, store: Store
+) -> None:
+    rules = CompletenessRules.of(settings())
+    assert rules is not None
+    attempt = Attempt(UUID(int=1), NOW, "/lake/orders/attempt=1")
+    summary = CommitSummary({0: 7}, "0/9", NOW, "c5", NOW)
+    known = store.put(table_record(ORDERS, attempt=attempt, last_commit=summary))
+    due = list(rules.due(NOW, NOW - timedelta(hours=4)))
+    assert due[-1].end > LATE
+    Announcements(store).announce([Proof(known, rules, NOW, due)], NOW)
+    late = LateRows(store, settings(lateness="1d"), schema("timestamp", "id"))
+    assert of(spark, late, "timestamp", ("c", 1, LATE)).late == {slot_of(LATE): 1}
 
 
 def test_a_replay_counts_the_replayed_records_only(spark: SparkSession, store: Store) -> None:
