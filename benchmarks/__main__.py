@@ -15,6 +15,7 @@ def main() -> int:
         for command in (
             ["benchmarks.bootstrap", "--dlt-python", peers_python("bench")],
             ["benchmarks.incremental"],
+            ["benchmarks.fleet"],
             ["benchmarks.cold_start"],
             ["benchmarks.mysql_readers", "--kind", "mariadb"],
             ["benchmarks.mysql_readers", "--kind", "mysql"],

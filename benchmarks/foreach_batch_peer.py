@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -116,3 +117,44 @@ def consume(
         )
     for query in queries:
         query.awaitTermination()
+
+
+def consume_together(
+    spark: SparkSession, tables: list[PeerTable], kafka_servers: str, checkpoints: str
+) -> None:
+    """Bring every table up to what its topic holds now, with one stream over all topics.
+
+    Of each micro-batch, only the tables that have records in it are written, four at a time.
+    """
+    by_topic = {table.topic: table for table in tables}
+
+    def write(batch: DataFrame, _: int) -> None:
+        held = batch.select("topic", "value", "offset").persist()
+        try:
+            found = [row.topic for row in held.select("topic").distinct().collect()]
+            with ThreadPoolExecutor(max_workers=4) as pool:
+                jobs = [
+                    pool.submit(upsert, held.where(F.col("topic") == topic), by_topic[topic])
+                    for topic in found
+                ]
+                for job in jobs:
+                    job.result()
+        finally:
+            held.unpersist()
+
+    starts = {table.topic: {"0": table.start} for table in tables}
+    stream = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka_servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", ",".join(sorted(by_topic)))
+        .option("startingOffsets", json.dumps(starts))
+        .load()
+    )
+    query = (
+        stream.writeStream.foreachBatch(write)
+        .option("checkpointLocation", f"{checkpoints}/all")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()

@@ -1,0 +1,296 @@
+"""Many small tables of which few change: runs beside a `foreachBatch` job and the bare upsert.
+
+One process, one Spark session, one stack. Three sides write the same changes:
+
+- ours: a run over all tables;
+- the stock job: one stream over all topics, with Hudi's default table settings;
+- the bare upsert: Hudi's writer alone, for rows that are in memory already, into tables with the
+  settings of ours.
+
+Rounds with no change, with changes in one table, and with changes in ``--active`` tables take
+turns; the order of the sides alternates. The first two rounds of each kind warm the JVM up and do
+not count. Before a figure is printed, the changed tables of all sides are compared with the source.
+
+    python -m benchmarks.fleet [--tables 500] [--active 10] [--changes 20] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from benchmarks import foreach_batch_peer as peer
+from benchmarks.environment import on_a_stack
+from benchmarks.incremental import (
+    COLUMNS,
+    DDL,
+    FILL,
+    SOURCE,
+    latest_schema,
+    opened,
+    peers,
+    timed,
+    wait_for_events,
+)
+from cdc.lake.index import IndexLayout
+from cdc.lake.options import check_overrides, table_options
+from cdc.lake.write import layout_of
+from cdc.run import run_tables
+from operate.context import Services
+from operate.onboard import onboard
+from schemas.table import TableId
+from stack.local import LocalStack
+
+ROWS = 1_000
+WARM_UP = 2
+GATES = {"stock_to_ours_many": 10.0, "ours_to_bare_one": 1.3, "ours_to_stock_one": 0.5}
+"""Limits of the ratios of seconds on the wall: at least the first, at most the others."""
+CHANGE = (
+    "update {table} set quantity = quantity + 1, status = 'r{number}' "
+    "where id in (select id from {table} order by hashint8(id + {number}) limit {changes})"
+)
+
+
+@dataclass(frozen=True)
+class BareTable:
+    """A copy of one of our lake tables, which only the bare upsert writes.
+
+    Args:
+        record: The table in our lake that has the same rows.
+        path: Path of the copy.
+    """
+
+    record: TableId
+    path: str
+
+
+@dataclass
+class Sides:
+    """What the sides need, and the seconds of each side's counted rounds by number of changes."""
+
+    services: Services
+    folder: Path
+    source: psycopg.Connection[Any]
+    ids: list[TableId]
+    stock: list[peer.PeerTable]
+    bare: list[BareTable]
+    seconds: dict[tuple[int, str], list[tuple[float, float]]]
+
+    def round(self, number: int, active: int, *, counted: bool, changes: int) -> None:
+        """Change rows of the first ``active`` tables, and time one side after the other."""
+        for table in self.ids[:active]:
+            self.source.execute(CHANGE.format(table=table.name, number=number, changes=changes))
+        wait_for_events(self.services, self.ids, self.source)
+        sides = [("ours", lambda: self.run(active)), ("stock", self.follow)]
+        for name, act in sides if number % 2 else reversed(sides):
+            self.note(active, name, timed(act), counted)
+        with self.new_rows(active) as rows:
+            self.note(active, "bare", timed(lambda: self.upsert(rows)), counted)
+
+    def note(self, active: int, side: str, taken: tuple[float, float], counted: bool) -> None:
+        if counted:
+            self.seconds.setdefault((active, side), []).append(taken)
+
+    def run(self, active: int) -> None:
+        results = run_tables(self.services.run_context, self.services.store.tables())
+        assert not any(result.error for result in results), results
+        committed = sum(result.commits for result in results)
+        assert committed == active, f"{committed} commits, not {active}"
+
+    def follow(self) -> None:
+        servers = self.services.config.kafka.bootstrap_servers
+        checkpoints = str(self.folder / "checkpoints")
+        peer.consume_together(self.services.spark, self.stock, servers, checkpoints)
+
+    @contextlib.contextmanager
+    def new_rows(self, active: int) -> Iterator[list[DataFrame]]:
+        """Hold the rows of our newest commits in memory."""
+        frames = []
+        for bare in self.bare[:active]:
+            lake = read(self.services, path_of(self.services, bare.record))
+            newest = lake.agg(F.max("_hoodie_commit_time")).collect()[0][0]
+            rows = lake.where(F.col("_hoodie_commit_time") == newest)
+            frames.append(without_hudi(rows).persist())
+            frames[-1].count()
+        try:
+            yield frames
+        finally:
+            for frame in frames:
+                frame.unpersist()
+
+    def upsert(self, frames: list[DataFrame]) -> None:
+        for bare, rows in zip(self.bare, frames, strict=False):
+            write_bare(self.services, bare, rows, "upsert")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", type=int, default=500, help="tables that are followed")
+    parser.add_argument("--active", type=int, default=10, help="tables that change in a round")
+    parser.add_argument("--changes", type=int, default=20, help="changed rows of an active table")
+    parser.add_argument("--rounds", type=int, default=5, help="counted rounds of each kind")
+    return on_a_stack(measure, parser.parse_args())
+
+
+def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> int:
+    dsn = stack.env()["TRIBUTARY_PRIMARY_DSN"]
+    names = [f"fleet_{number:04}" for number in range(arguments.tables)]
+    with psycopg.connect(dsn, autocommit=True) as source, opened(stack, folder) as services:
+        for name in names:
+            source.execute(DDL.format(table=name))
+            source.execute(FILL.format(table=name, rows=ROWS))
+        ids = [TableId(SOURCE, "public", name) for name in names]
+        outcomes = onboard(services, ids)
+        assert not [outcome for outcome in outcomes if outcome.failed], outcomes
+        active = ids[: arguments.active]
+        sides = Sides(
+            services, folder, source, ids, stock_tables(services, source, ids, active, folder),
+            bare_tables(services, active, folder), {},
+        )  # fmt: skip
+        number = 0
+        for turn in range(WARM_UP + arguments.rounds):
+            for changing in (0, 1, len(active)):
+                number += 1
+                counted = turn >= WARM_UP
+                sides.round(number, changing, counted=counted, changes=arguments.changes)
+            print(f"round {turn}: done", flush=True)
+        compare(sides, active)
+        return report(sides.seconds, arguments)
+
+
+def stock_tables(
+    services: Services,
+    source: psycopg.Connection[Any],
+    ids: list[TableId],
+    active: list[TableId],
+    folder: Path,
+) -> list[peer.PeerTable]:
+    """Return the stock job's tables; those that never change have a topic, but no image.
+
+    The first event of each topic registers its schema, so each table changes once.
+    """
+    created = {table.topic: table for table in peers(services, folder, active)}
+    for table in ids:
+        record = services.store.get(table)
+        assert record is not None
+        start = services.kafka.stable_offsets(record.topic)[0]
+        idle = peer.PeerTable(record.topic, start, "", COLUMNS, "id", "")
+        created.setdefault(record.topic, idle)
+        source.execute(CHANGE.format(table=table.name, number=0, changes=1))
+    wait_for_events(services, ids, source)
+    run_tables(services.run_context, services.store.tables())
+    registry = services.config.kafka.registry.url
+    # From here on, tables that never change have nothing new for the stock job, either.
+    return [
+        replace(
+            table,
+            avro_schema=latest_schema(registry, topic),
+            start=table.start if table.path else table.start + 1,
+        )
+        for topic, table in created.items()
+    ]
+
+
+def bare_tables(services: Services, active: list[TableId], folder: Path) -> list[BareTable]:
+    created = []
+    for table in active:
+        bare = BareTable(table, (folder / "bare" / table.name).as_uri())
+        rows = without_hudi(read(services, path_of(services, table)))
+        write_bare(services, bare, rows, "bulk_insert")
+        created.append(bare)
+    return created
+
+
+def write_bare(services: Services, bare: BareTable, rows: DataFrame, operation: str) -> None:
+    """Write by Hudi's own entry point, with the options of our table."""
+    settings = services.config.table_settings(bare.record)
+    source = services.source(SOURCE)
+    layout = layout_of(source.schema(source.table(bare.record), settings), settings)
+    overrides = check_overrides(bare.record, settings.hudi)
+    options = table_options(layout, IndexLayout("bloom"), overrides, operation=operation)
+    rows.write.format("hudi").options(**options).mode("append").save(bare.path)
+
+
+def path_of(services: Services, table: TableId) -> str:
+    record = services.store.get(table)
+    assert record is not None
+    assert record.attempt is not None
+    return record.attempt.path
+
+
+def read(services: Services, path: str) -> DataFrame:
+    return services.spark.read.format("hudi").load(path)
+
+
+def without_hudi(rows: DataFrame) -> DataFrame:
+    return rows.drop(*(name for name in rows.columns if name.startswith("_hoodie_")))
+
+
+def compare(sides: Sides, active: list[TableId]) -> None:
+    """Row-for-row equality of the source and the changed tables of all sides; fails loudly."""
+    names = ", ".join(COLUMNS)
+    stock = {table.topic: table.path for table in sides.stock}
+    for table, bare in zip(active, sides.bare, strict=True):
+        record = sides.services.store.get(table)
+        assert record is not None
+        rows = set(sides.source.execute(f"select {names} from {table.name}").fetchall())
+        paths = {"ours": path_of(sides.services, table), "stock": stock[record.topic]}
+        for side, path in {**paths, "bare": bare.path}.items():
+            frame = read(sides.services, path).select(*COLUMNS)
+            found = {(*row[:5], row[5].astimezone(), *row[6:]) for row in frame.collect()}
+            assert found == rows, f"{side} {table}: {len(found ^ rows)} rows differ"
+    print(f"{len(active)} changed tables are equal on the source and all sides")
+
+
+def report(
+    seconds: dict[tuple[int, str], list[tuple[float, float]]], arguments: argparse.Namespace
+) -> int:
+    """Print the figures; the exit code tells whether the gates are reached."""
+    medians = {
+        f"{side}, {active} active": {
+            "wall": round(statistics.median(wall for wall, _ in taken), 3),
+            "cpu": round(statistics.median(cpu for _, cpu in taken), 3),
+        }
+        for (active, side), taken in sorted(seconds.items())
+        if side != "bare" or active
+    }
+
+    def ratio(above: str, below: str, active: int) -> float:
+        pairs = zip(seconds[active, above], seconds[active, below], strict=True)
+        return round(statistics.median(one[0] / other[0] for one, other in pairs), 2)
+
+    ratios = {
+        "stock_to_ours_many": ratio("stock", "ours", arguments.active),
+        "ours_to_bare_one": ratio("ours", "bare", 1),
+        "ours_to_stock_one": ratio("ours", "stock", 1),
+    }
+    idle = statistics.median(cpu for _, cpu in seconds[0, "ours"]) / arguments.tables * 1000
+    reached = {
+        name: (value >= GATES[name] if name == "stock_to_ours_many" else value <= GATES[name])
+        for name, value in ratios.items()
+    }
+    figures = {
+        "tables": arguments.tables,
+        "active": arguments.active,
+        "medians": medians,
+        "ratios": ratios,
+        "idle_table_cpu_ms": round(idle, 2),
+        "gates": {"wanted": GATES, "reached": reached},
+    }
+    print(json.dumps(figures, indent=2))
+    return 0 if all(reached.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
