@@ -17,13 +17,14 @@ without gaps. So the connector has sent all that is between the two positions if
 commit that is not after the first one, and has sent an event from after the second one.
 
 With Kafka transactions, Connect stores a position in the transaction of the records before it.
-Kafka answers the end of a transaction before its brokers have the markers of the commit, and
-Debezium confirms the position right after that answer. Connect reads stored positions as committed
-only. So while a broker restarts, the stored position can be behind the slot for half a minute,
-whether or not a connector reads. What is sent decides here, too, but it can be as late. So the
-first look only notes the two positions, and changes count as lost if a look `LATE_S` later still
-does not find what is between. A stored position that is after the slot's is no proof that nothing
-was lost: a connector that has begun behind a gap stores one.
+Debezium reads the stored position within its worker, and Tributary by Connect's REST interface,
+which reads the topic for itself, as committed only. Kafka answers the end of a transaction before
+its brokers have the markers of the commit. So while a broker restarts, the position that the
+interface shows can be behind the slot for half a minute, whether or not a connector reads. What is
+sent decides here, too, but it can be as late. So the first look only notes the two positions, and
+changes count as lost if a look `LATE_S` later still does not find what is between. A stored
+position that is after the slot's is no proof that nothing was lost: a connector that has begun
+behind a gap stores one.
 """
 
 from __future__ import annotations
