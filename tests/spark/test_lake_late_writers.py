@@ -23,6 +23,7 @@ from cdc.lake.publish import attempt_path
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.store.attempt import Attempt
+from cdc.store.installation import Installation
 from cdc.store.table_state import State, TableRecord
 from tests.records import table_record
 from tests.spark.lake import (
@@ -190,7 +191,11 @@ def test_a_copy_whose_first_commit_was_cut_short_goes_on_in_another_folder(
         made.append(attempt)
         return replace(known, attempt=attempt)
 
-    context = SimpleNamespace(spark=spark, timeline=lambda one: Timeline(spark, one.path))
+    context = SimpleNamespace(
+        spark=spark,
+        timeline=lambda one: Timeline(spark, one.path),
+        store=SimpleNamespace(installation=Installation.new()),
+    )
     copying = Copying(
         context=cast("Any", context),
         source=cast("Any", None),
