@@ -25,6 +25,7 @@ from cdc.lake.timeline import Timeline
 from cdc.lake.upkeep import Upkeep
 from cdc.lake.write import LakeTable
 from cdc.store.attempt import Attempt
+from cdc.store.installation import Installation
 from cdc.store.table_state import State
 from tests.records import table_record
 from tests.spark.lake import (
@@ -176,7 +177,11 @@ def test_a_copy_is_published_without_late_files(spark: SparkSession, tmp_path: P
     copied = table_record(
         table=TABLE, state=State.CATCHING_UP, base_path=tmp_path.as_uri(), attempt=attempt
     )
-    context = SimpleNamespace(spark=spark, timeline=lambda one: Timeline(spark, one.path))
+    context = SimpleNamespace(
+        spark=spark,
+        timeline=lambda one: Timeline(spark, one.path),
+        store=SimpleNamespace(installation=Installation.new()),
+    )
     lease = SimpleNamespace(check=lambda: None)
 
     publish(cast("Any", context), copied, TableSettings(), cast("Any", lease))
