@@ -47,7 +47,7 @@ class ConnectError(TributaryError):
 
 
 class OtherConnectorError(ConnectError):
-    """A connector that another installation made, so this one must not change it."""
+    """A connector that another installation made, and that this installation must not change."""
 
 
 class CaptureError(TributaryError):

@@ -118,8 +118,8 @@ class Beats:
     Args:
         newest: The newest heartbeat; None if there is none, or if it could not be read.
         record: The record of the newest heartbeat; None without one.
-        strangers: Why the heartbeats show that another installation writes to the same topics; None
-            if they do not.
+        strangers: How the heartbeats show that another installation writes to the same topics; None
+            if they do not show it.
         trouble: Why the heartbeats could not be read; None if they could.
     """
 
@@ -187,7 +187,7 @@ class CaptureEvidence:
             that removes it; empty for a source without publications.
         strays: By table, the topics to which the connector sent the table's changes because the
             table's schema was renamed (`cdc.capture.strays`). Only runs search for such topics.
-        beats: The newest heartbeats. If they could not be read, nothing follows from that here.
+        beats: The newest heartbeats. A failure to read them is no finding about the capture.
     """
 
     names: CaptureNames

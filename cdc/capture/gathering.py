@@ -251,7 +251,7 @@ class Captures:
         return found
 
     def _note_unneeded(self, found: CaptureEvidence, before: Iterable[TableRecord]) -> None:
-        """Note what no table on the plan needs; log the same warning about it only once."""
+        """Note what the capture has and no table on the plan needs; log each warning only once."""
         context, name = self._context, found.names.connector
         unneeded = of_unneeded(context.store, found, before)
         context.forgotten[found.names.resource] = unneeded.forgotten

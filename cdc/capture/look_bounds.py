@@ -46,10 +46,10 @@ def to_search(
 def to_await(
     known: TaskLook, now: TaskLook, searched: Collection[str], unread: Collection[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the awaited topics that have grown since, and those that have not.
+    """Return the awaited topics that have grown since they are awaited, and those that have not.
 
-    If there is another task, it has sent nothing to the topics that are not searched. These are
-    awaited from now on.
+    If the connector has another task than at the previous look, that task has sent nothing to the
+    topics that are not searched. These topics are awaited from now on.
 
     Args:
         known: The previous look.

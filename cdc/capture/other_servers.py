@@ -1,11 +1,11 @@
 """Finds out whether connectors of two installations write to the topics of one capture.
 
-Two environments with the same names can share Kafka, but neither Kafka Connect nor a database. Then
-only the heartbeats show the other one, since they name their server. Runs would apply the rows of
-both databases to the same lake tables.
+Two installations with the same names can share Kafka, but neither Kafka Connect nor a database.
+Each of them would apply the rows of both databases to its lake tables. Only the heartbeats show the
+other installation, since each heartbeat names its server.
 
-A heartbeat of another server alone is not enough. After a failover, or once the settings lead to
-another server, the topic still has the former server's heartbeats.
+One heartbeat of another server does not prove another installation. After a failover, or after a
+change of the source's address, the topic still has the former server's heartbeats.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ def other_server(
     here: str | None,
     copied_from: Callable[[], Collection[str]],
 ) -> str | None:
-    """Return why the heartbeats show another installation; None if they do not.
+    """Return how the heartbeats show another installation; None if they show none.
 
-    Either of these shows one:
+    Either of these two facts shows another installation:
 
-    - Two tasks send heartbeats in turns, and each names another server. A task has a new name at
-      each start, so a former connector cannot send between two heartbeats of one task.
-    - The newest heartbeat is of a server that is neither the present one nor one from which a table
-      of the capture was copied. Only PostgreSQL's heartbeats name the server as it names itself.
+    - Two tasks send heartbeats in turns, and their heartbeats name different servers. A task has a
+      new name at each start, so a former connector cannot send between two heartbeats of one task.
+    - The newest heartbeat names a server that is not the present primary, and from which no table
+      of the capture was copied. This is judged for PostgreSQL only, since only PostgreSQL's
+      heartbeats name a server by the identity that the server reports.
 
     Args:
         names: The capture.
@@ -60,9 +61,10 @@ def other_server(
 
 
 def _in_turns(beats: Sequence[Heartbeat]) -> tuple[str, str] | None:
-    """Return two servers of which the second one's heartbeat is between two of the first one.
+    """Return two servers whose heartbeats come in turns; None if there are none.
 
-    The two must be of one task, and the one between them of another task.
+    A heartbeat of the second server is between two heartbeats of the first server. One task has
+    sent the two outer heartbeats, and another task has sent the one between them.
     """
     for before, between, after in combinations(beats, 3):
         if between.task is None or before.task is None or before.task != after.task:

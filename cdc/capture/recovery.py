@@ -93,8 +93,8 @@ def lost_before_restart(
 
     Raises:
         TributaryError: The log begins after Connect's stored position, and it is not known yet
-            whether anything was lost: a commit can be late, or Kafka or the registry, which would
-            show it, does not answer.
+            whether anything was lost. Either a commit can be late, or Kafka or the registry does
+            not answer.
     """
     try:
         log = source.log_health()

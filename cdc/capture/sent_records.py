@@ -1,30 +1,34 @@
-"""Reads what a connector has sent to Kafka: up to which position it has captured its source's log.
+"""Finds out, from records in Kafka, up to which position a connector has captured its log.
 
-PostgreSQL's connector confirms to the slot only positions that Connect has stored: at the first
-poll after Connect has stored one, Debezium reads the stored position, and confirms this one
-(`PostgresConnectorTask.performCommit`, since Debezium 2.7). Connect stores a position only once
-Kafka has acknowledged all records up to it. So a worker that is killed at any moment leaves a slot
-that is at the stored position or before it.
+PostgreSQL's connector confirms to the slot only a position that Connect has stored: Debezium reads
+the stored position at its next poll, and confirms it (`PostgresConnectorTask.performCommit`, since
+Debezium 2.7). Connect stores a position only once Kafka has acknowledged all records up to it. So
+if a worker is killed, at whatever moment, the slot is at the stored position or before it.
 
-If the slot is after the stored position, a stranger has read it, advanced it or created it again,
-or the stored position has become older. Without Kafka transactions (`connect.exactly_once: false`),
-a worker that was suspended can store an older position once it wakes, although another worker has
-taken its task over. The next position that the task stores replaces it.
+Two events can put the slot after the stored position:
 
-The next task does not show the difference: it begins at the slot's position without an error, and
-the next stored position hides the gap. But Kafka shows it. A task sends the log in its order and
-without gaps. So the connector has sent all that is between the two positions if one task has read a
-commit that is not after the first one, and has sent an event from after the second one.
+- A stranger has read the slot, advanced it or created it again. Then changes can be lost.
+- The stored position has become older. Without Kafka transactions (`connect.exactly_once: false`),
+  a worker that was suspended can store an older position when it wakes, although another worker has
+  taken over its task. The next position that the present task stores replaces the older one.
 
-With Kafka transactions, Connect stores a position in the transaction of the records before it.
-Debezium reads the stored position within its worker, and Tributary by Connect's REST interface,
-which reads the topic for itself, as committed only. Kafka answers the end of a transaction before
-its brokers have the markers of the commit. So while a broker restarts, the position that the
-interface shows can be behind the slot for half a minute, whether or not a connector reads. What is
-sent decides here, too, but it can be as late. So the first look only notes the two positions, and
-changes count as lost if a look `LATE_S` later still does not find what is between. A stored
-position that is after the slot's is no proof that nothing was lost: a connector that has begun
-behind a gap stores one.
+In both cases, the next task begins at the slot's position without an error, and the next stored
+position hides any gap. But the records in Kafka show whether there is a gap, since a task sends the
+log in order and without gaps. The connector has sent all changes between the two positions if one
+task has read a commit that is not after the stored position, and has sent an event that is not
+before the slot's position.
+
+With Kafka transactions, the slot can also be ahead because a commit is late in Kafka. Connect
+stores a position in the transaction of the records before it. Debezium reads the stored position
+within its worker. Tributary reads it by Connect's REST interface, which reads the committed records
+of Connect's topic. Kafka acknowledges the end of a transaction before its brokers have the markers
+of the commit. So while a broker restarts, the interface can show a position behind the slot for
+half a minute, whether or not a connector reads the slot.
+
+The records in Kafka decide in this case, too, but they can be as late as the stored position. So
+the first look only notes the two positions. Changes count as lost if a look `LATE_S` later still
+does not find what the connector has sent between them. A stored position after the slot's does not
+prove that nothing was lost: a connector that began after a gap stores such a position, too.
 """
 
 from __future__ import annotations
@@ -67,9 +71,10 @@ after which a leader no longer waits for a follower.
 def is_sent(stream: TaskStream, stored: Lsn, confirmed: Lsn) -> bool:
     """Return whether a task has sent all changes between two positions.
 
-    If the commit before a later event is another one than that before the task's first event, the
-    task has read it. So the task began to read before this commit. A task that began after a gap
-    has read no commit up to ``stored``.
+    Each event names the last commit before it. If a later event of the task names another commit
+    than the first event, the task has read that commit. If this commit is not after ``stored``, the
+    task began before a possible gap: a task that began after a gap has read no commit up to
+    ``stored``.
 
     Args:
         stream: What the task has sent to one topic.
@@ -85,9 +90,9 @@ def _waited(
     """Return the result of `SentRecords._committed` for a commit that has not arrived.
 
     Args:
-        age_s: Since when it is known, in seconds.
-        begin: The position that Connect had stored then.
-        upto: The slot's position then.
+        age_s: Time since the first look that found the commit missing, in seconds.
+        begin: The position that Connect had stored at that look.
+        upto: The slot's position at that look.
         stored: The position that Connect has stored now.
     """
     if age_s >= LATE_S:
@@ -124,9 +129,10 @@ class SentRecords:
     ) -> LogPosition | None:
         """Return the position up to which a connector has captured its source's log.
 
-        This is Connect's stored position, or the later position of a slot if the connector has sent
-        all that is between. Kafka is asked only if the two differ; without Kafka transactions, only
-        while nothing reads the slot. A commit that can be late counts as if it had arrived.
+        This is Connect's stored position, or the slot's later position if the connector has sent
+        all changes between the two. Kafka is queried only if the slot's position is later. Without
+        Kafka transactions, the two are compared only while nothing reads the slot. A commit that
+        can be late counts as if it had arrived.
 
         Args:
             names: The capture.
@@ -158,9 +164,10 @@ class SentRecords:
     def settled(
         self, names: CaptureNames, log: LogHealth, stored: LogPosition | None
     ) -> LogPosition | None:
-        """Return the same as `position`, if it is known whether changes were lost.
+        """Return the same as `position`; raise an error while a commit can be late.
 
-        A caller that starts a connector, or changes it, needs this: the connector would hide a gap.
+        A caller that starts or changes a connector must know first whether changes were lost, since
+        the connector would hide a gap.
 
         Raises:
             KafkaError: A commit of the connector can be late in Kafka.
@@ -213,11 +220,11 @@ class SentRecords:
         return _waited(mark.age_s, stored, confirmed, stored)
 
     def using(self, kafka: Callable[[], KafkaAdmin]) -> SentRecords:
-        """Return the same with another way to open the cluster."""
+        """Return a copy of this reader that opens the cluster in another way."""
         return SentRecords(self._store, kafka, self._registry, exactly_once=self.exactly_once)
 
     def beats(self, names: CaptureNames, here: Answer[ServerIdentity]) -> Beats:
-        """Return a capture's newest heartbeats; if they cannot be read, the reason.
+        """Return a capture's newest heartbeats, or the reason why they cannot be read.
 
         Args:
             names: The capture.
@@ -264,7 +271,8 @@ class SentRecords:
     def _is_sent(self, names: CaptureNames, stored: Lsn, confirmed: Lsn) -> bool:
         """Return whether the topics show that one task has sent all changes between two positions.
 
-        The heartbeats show it, or, if the task reads a backlog, the topic that grew last.
+        The heartbeats can show this. While the task reads a backlog, only the topic with the newest
+        record can.
         """
         if self._shows(names.heartbeat_topic, stored, confirmed):
             return True
@@ -275,7 +283,7 @@ class SentRecords:
         return newest is not None and self._shows(newest, stored, confirmed)
 
     def _shows(self, topic: str, stored: Lsn, confirmed: Lsn) -> bool:
-        """Return whether a topic shows that one task has sent all between two positions."""
+        """Return whether one topic shows that a task has sent all changes between two positions."""
         start, end = self._range(topic)
         with self._kafka().reader() as reader:
             ends = TaskEnds(reader, EventReader(self._registry()), {topic: start})

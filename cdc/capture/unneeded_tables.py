@@ -1,14 +1,14 @@
-"""Finds tables in a capture that no table on the plan needs, so that nothing reads their changes.
+"""Finds captured tables whose changes nothing reads, since no table on the plan needs them there.
 
-A table can be in a capture for one of two reasons, although no table on the plan needs it there:
+There are two reasons for such a table:
 
 - The state store has lost the table. A store that was restored from a backup does not have the
-  tables that were onboarded since. No run applies their changes any more, and their topics drop
-  the changes after the topics' retention. The result is a `Forgotten`.
-- The table was renamed, and stays in its publication. The connector then sends the table's changes
-  to a topic that nothing reads. If the table loses its key, PostgreSQL refuses to UPDATE or DELETE
-  its rows. If the table gets a value that Debezium cannot send, the connector stops for all tables.
-  The result is a warning.
+  tables that were onboarded after the backup. No run applies their changes any more, and their
+  topics drop the changes after the topics' retention. The result is a `Forgotten`.
+- The plan has the table under another name or in another tier. For example, a renamed table stays
+  in its publication, and the connector sends the table's changes to a topic that nothing reads. If
+  the table loses its key, PostgreSQL refuses to UPDATE or DELETE its rows. If the table gets a
+  value that Debezium cannot send, the connector stops for all tables. The result is a warning.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Tables that a capture sends and that the state store has lost, or a capture without tables.
+    """Captured tables that the state store has lost, or a capture that no table on the plan needs.
 
     Args:
         capture: The capture.
-        tables: The tables, in order; empty if no table is known of a capture that no table needs.
+        tables: The lost tables, in order; empty if no table needs the capture, and none of its
+            tables is known.
         message: What is wrong.
         remedy: What to do.
     """
@@ -61,11 +62,13 @@ class Forgotten:
 
 @dataclass(frozen=True)
 class Unneeded:
-    """What a capture has without need.
+    """What a capture has although no table on the plan needs it.
 
     Args:
-        forgotten: The tables that the state store has lost; None if it has lost none.
-        renamed: A warning about tables that were renamed; None if there are none.
+        forgotten: The tables that the state store has lost, or a capture that no table needs; None
+            if there is neither.
+        renamed: A warning about tables that the plan has under another name or in another tier;
+            None if there are none.
     """
 
     forgotten: Forgotten | None = None
@@ -73,7 +76,7 @@ class Unneeded:
 
     @property
     def all(self) -> list[Forgotten | Finding]:
-        """Both, if there are both."""
+        """The forgotten tables and the warning, without those that are None."""
         return [one for one in (self.forgotten, self.renamed) if one is not None]
 
 
@@ -82,10 +85,10 @@ NOTHING = Unneeded()
 
 
 def of_unneeded(store: Store, evidence: CaptureEvidence, before: Iterable[TableRecord]) -> Unneeded:
-    """Return what a capture has without need.
+    """Return what a capture has although no table on the plan needs it.
 
-    While a command changes the capture, nothing is returned: a new table joins the capture before
-    it is on the plan.
+    While a command changes the capture, the result is empty, since a new table joins the capture
+    before the table is on the plan.
 
     Args:
         store: The state store. It is read after the evidence was gathered.
@@ -143,11 +146,12 @@ def _is_known(table: TableId, records: Collection[TableRecord], evidence: Captur
 
 
 def _forgotten(evidence: CaptureEvidence, tables: tuple[TableId, ...], *, whole: bool) -> Forgotten:
-    """Return what to say about tables that the store has lost.
+    """Return lost tables, or an unneeded capture, with the message and the remedy.
 
     Args:
-        evidence: The evidence of their capture.
-        tables: The tables; empty if none is known of a capture that no table needs.
+        evidence: The evidence of the capture.
+        tables: The lost tables; empty if no table needs the capture, and none of its tables is
+            known.
         whole: Whether no table on the plan needs the capture.
     """
     names = evidence.names
@@ -176,9 +180,9 @@ def _forgotten(evidence: CaptureEvidence, tables: tuple[TableId, ...], *, whole:
 
 
 def _removal(evidence: CaptureEvidence, tables: Collection[TableId], *, whole: bool) -> str:
-    """Return how tables that nothing needs leave a capture, as the end of a sentence.
+    """Return the steps that remove unneeded tables from a capture, as the end of a sentence.
 
-    The last table of a capture takes the connector and the slot along.
+    If no table needs the capture, the steps also remove its connector and slot.
     """
     members = evidence.members
     if not (isinstance(members, TributaryError) or whole) and members:

@@ -63,7 +63,7 @@ Completeness = Annotated[
 
 
 class _Columns(Protocol):
-    """The parts of the settings for columns that matter here."""
+    """The settings for columns that `completeness_conflicts` uses."""
 
     @property
     def include(self) -> Collection[str]:

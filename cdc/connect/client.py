@@ -39,13 +39,14 @@ _log = logging.getLogger(__name__)
 class ConnectClient:
     """A client of one Kafka Connect cluster. Safe to share among threads.
 
-    Before each change of a connector, the client checks that no other installation made it: two
-    installations with the same names on one Connect would change each other's connectors.
+    Before each change of a connector, the client checks that no other installation made the
+    connector. Without this check, two installations with the same names on one Connect would change
+    each other's connectors.
 
     Args:
         config: Address of the cluster's REST API, and the login.
         request_timeout_s: Limit for one request, in seconds.
-        owner: The installation for which connectors are made and changed; None for none.
+        owner: The installation for which connectors are made and changed; None omits the check.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class ConnectClient:
             raise error
 
     def take_over(self, name: str, *, progress: Progress | None = None) -> bool:
-        """Make a connector of another installation this one's; return whether it was another's."""
+        """Take over a connector that another installation made; return whether there was one."""
         existing = self.connector(name)
         if existing is None or self.owner.other(existing) is None:
             return False

@@ -1,7 +1,8 @@
 """Shows which installation made a connector.
 
-Two installations with the same names on one Kafka Connect, for example by a copy of tributary.yaml
-with another state store, would change and delete each other's connectors.
+Two installations can use the same names on one Kafka Connect, for example if a tributary.yaml is
+copied and the copy names another state store. Unless connectors show who made them, each
+installation would change and delete the other's connectors.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ as the connector exists, and it is read with the configuration.
 
 @dataclass(frozen=True)
 class ConnectorOwner:
-    """What an installation writes into its connectors, and what it finds in those of others.
+    """Marks an installation's connectors, and recognizes connectors of other installations.
 
     Args:
-        installation: Returns the installation's name. None makes connectors that name no
-            installation, and takes those of all installations for its own.
+        installation: Returns the installation's name. If None, connectors get no mark, and no
+            connector counts as another installation's.
     """
 
     installation: Callable[[], str] | None = None
@@ -38,7 +39,7 @@ class ConnectorOwner:
     def other(self, config: Mapping[str, str]) -> OtherConnectorError | None:
         """Return an error if a connector's configuration names another installation.
 
-        A connector that names none was made by an earlier version, or by hand, and has no owner.
+        A connector without such a name was made by an earlier version or by hand. It has no owner.
         """
         if (made_by := config.get(INSTALLATION)) is None:
             return None

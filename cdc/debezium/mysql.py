@@ -335,13 +335,13 @@ def _keep_alive_ms(heartbeat_interval_ms: int) -> int:
 def server_id(connector: str, cluster: str = "") -> int:
     """Return the ``server_id`` with which Debezium registers at the primary, as a replica does.
 
-    It is a hash, so two connectors practically never have the same one. It is far above the ids
+    The id is a hash, so two connectors practically never have the same id. It is far above the ids
     that people assign to servers.
 
     Args:
         connector: The connector's name.
         cluster: The id of the Kafka cluster. Connectors of two installations with the same names
-            have different numbers if their clusters differ.
+            have different ids if their clusters differ.
     """
     low, high = _SERVER_IDS
     hashed = f"{connector}\0{cluster}" if cluster else connector

@@ -1,4 +1,4 @@
-"""Finds out which part of PostgreSQL's log each task of a connector has sent, from one topic."""
+"""Finds out from one topic which part of PostgreSQL's log each task of a connector has sent."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _TASKS = 100
 class TaskStream:
     """What one task of PostgreSQL's connector has sent to one topic.
 
-    Each event has two LSNs: that of the last commit before it, and its own (`SentChange.order`).
-    Before the first commit that the task reads, the former is the position with which the task
-    began, as Connect had stored it.
+    Each event has two LSNs (`SentChange.order`): the LSN of the last commit before the event, and
+    the event's own LSN. Until the task has read a commit, the first of the two is the position that
+    Connect had stored when the task began.
 
     Args:
-        first: The commit before the task's first event.
-        later: The last one of the commits before the task's events that is not after the position
+        first: The first LSN of the task's first event.
+        later: The greatest of those first LSNs of the task's events that are not after the position
             in question.
-        last: The greater LSN of the task's last event.
+        last: The greater of the two LSNs of the task's last event.
     """
 
     first: int
@@ -37,13 +37,13 @@ class TaskStream:
 
 
 def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterator[TaskStream]:
-    """Yield what each of the newest tasks has sent to a topic, without tasks that began later.
+    """Yield what the newest tasks have sent to a topic, without tasks that began after a position.
 
     Args:
         ends: Reads the topic.
         topic: The topic.
         end: The offset after the last one to search.
-        position: The position in question, as an LSN.
+        position: The position, as an LSN.
 
     Raises:
         DecodeError: A record is not a change event.
@@ -64,14 +64,14 @@ def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterato
 
 
 def _later(ends: TaskEnds, sent: tuple[int, KafkaRecord], first: int, position: int) -> int:
-    """Return the last commit that is not after a position, of those before the events of a task.
+    """Return the `TaskStream.later` of a task for a position.
 
-    A task sends its events in the order of these commits, so the range is searched in halves.
+    A task sends its events in the order of these commits, so this is a binary search.
 
     Args:
         ends: Reads the topic.
-        sent: The first offset of the task's events, and its last record.
-        first: The commit before the task's first event, which is before the position.
+        sent: The first offset of the task's events, and the task's last record.
+        first: The commit before the task's first event. It is before the position.
         position: The position.
     """
     (low, last), found = sent, first
@@ -91,6 +91,9 @@ def _later(ends: TaskEnds, sent: tuple[int, KafkaRecord], first: int, position: 
 
 
 def _order(ends: TaskEnds, record: KafkaRecord) -> tuple[int, ...] | None:
-    """Return the order of a record's change; None if neither it nor one before it has a value."""
+    """Return the order of a record's change; for a tombstone, of the task's change before it.
+
+    The result is None if there is no such change, or if the change has no order.
+    """
     change = ends.before(record) if record.value is None else record
     return None if change is None else ends.change(change).order

@@ -344,7 +344,7 @@ class KafkaAdmin:
     def latest_records(self, topic: str, *, timeout_s: float = 30.0) -> list[KafkaRecord]:
         """Return up to 32 of a topic's newest committed records, the oldest first.
 
-        This costs no more requests than `latest_record`, which is the last one of them.
+        This needs no more requests than `latest_record`, whose result is the last of these records.
 
         Raises:
             KafkaError: The topic does not exist, or the search took longer than ``timeout_s``.

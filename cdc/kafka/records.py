@@ -142,9 +142,9 @@ def newest_few(
 ) -> list[KafkaRecord]:
     """Return the newest committed records of a topic, the oldest first.
 
-    They are the records of each partition's last 32 offsets, some of which can be those of Kafka
-    transactions. If these offsets have no record, they are the last ones before them. The result is
-    empty if the topic has no record.
+    For each partition, these are the records of the last 32 offsets. Markers of Kafka transactions
+    also take offsets, so there can be fewer records. If there is none, the last records before
+    these offsets are returned. The result is empty if the topic has no record.
 
     Args:
         client: The cluster.
@@ -191,7 +191,7 @@ def last_few_of(
         records: Takes an offset; returns the records from there to the end of the range.
         start: The first offset of the range.
         end: The offset after the range.
-        most: The most records to return.
+        most: Maximum number of records to return.
     """
     window, first = TAIL, end
     while first > start:

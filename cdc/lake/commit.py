@@ -122,7 +122,7 @@ class CommitRecord(Part):
             offset in ``offsets``. If the epoch differs later, the leader is a new one, which can
             lack records.
         last_records: The last record below ``offsets`` that a run has read, by partition. If the
-            topic has another record there later, it is not the log that was read.
+            topic later has another record at this offset, the topic's log was replaced.
         topic: Name of the table's topic.
         topic_id: UUID of the table's topic. A recreated topic has another UUID.
         position: The source's log position up to which the lake has all transactions of the table,
@@ -131,8 +131,8 @@ class CommitRecord(Part):
             source committed changes.
         event_time: The newest value of the column that the setting ``event_time`` names, in the
             rows that runs have written; None without the setting.
-        late: The rows of this commit whose period can be announced already, by the start of their
-            slot (`cdc.store.completeness.SLOT_S`) in seconds since 1970.
+        late: Number of the commit's rows whose period can be announced already, by the start of
+            the rows' slot (`cdc.store.completeness.SLOT_S`) in seconds since 1970.
         counts: Number of records by operation, including tombstones. ``quarantined`` counts the
             records that were left out. A replay's commit has only ``replayed``, the number of
             quarantined records that the replay applied.

@@ -1,4 +1,4 @@
-"""Classifies the folders of a table: serving, building, former, abandoned, or of others.
+"""Classifies a table's folders: serving, building, former, abandoned, another installation's.
 
 The pointer for readers and the records in the state store decide the kind of a folder. A record's
 state shows whether its attempt is in progress.

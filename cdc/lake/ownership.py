@@ -1,8 +1,8 @@
-"""Distinguishes an installation's generations in a table's folder from those of another one.
+"""Distinguishes an installation's generations in a table's folder from another installation's.
 
-Two installations with the same ``lake.url`` and names of tables have the same folders, but neither
-records nor leases in common. Each would publish over the other one's generations, and remove the
-attempts that its own records do not name.
+Two installations with the same ``lake.url`` and table names have the same folders, but neither
+records nor leases in common. Without this distinction, each would publish over the generations of
+the other, and remove the attempts of the other, which its own records do not name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Ownership:
 
     @classmethod
     def of(cls, record: TableRecord, installation: Installation) -> Ownership:
-        """Return what an installation owns of the table of a record."""
+        """Return what an installation owns of a table, given the table's record."""
         return cls(installation, record.table, record)
 
     def is_other(self, attempt: str) -> bool:
@@ -53,7 +53,7 @@ class Ownership:
             folder: The pointer's folder.
 
         Raises:
-            OtherInstallationError: Another installation has published it.
+            OtherInstallationError: Another installation has published that generation.
         """
         if pointer is None or not self.is_other(pointer.attempt):
             return

@@ -119,7 +119,7 @@ def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
 
 
 def write_file(spark: SparkSession, folder_path: str, name: str, text: str) -> None:
-    """Write a small file in a lake folder, in place of an earlier one, as the pointer is written.
+    """Write a small file in a lake folder, in one step, in place of an earlier file of that name.
 
     Raises:
         LakeError: The file cannot be written.
@@ -285,10 +285,10 @@ def delete_table(
         spark: The session whose file systems are used.
         table_base: Folder of the table.
         owner: What the installation owns of the table.
-        besides: Names of entries that do not keep the folder, such as what readers have recorded.
+        besides: Names of entries that are deleted with the folder if nothing else is left in it.
 
     Returns:
-        The names of the entries that are not the installation's, for which the folder stays.
+        The names of the entries because of which the folder stays; empty if it was deleted.
 
     Raises:
         LakeError: The pointer cannot be read, or something cannot be deleted.

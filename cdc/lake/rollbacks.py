@@ -1,8 +1,8 @@
-"""Reads which commits a lake table's rollbacks have undone, and reads each rollback once.
+"""Reads which commits a lake table's rollbacks have undone; each completed rollback only once.
 
 Hudi keeps up to `hoodie.keep.max.commits` rollbacks in a table's active timeline, however old they
-are. Each look at the table needs their commits, and each rollback is a file of its own. But a
-completed rollback never changes, so a process reads its file once.
+are. Each reading of the table's timeline needs the commits that they have undone, and each rollback
+is a file of its own. A completed rollback never changes, so a process remembers what its file says.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ unless its setting ``readers_keep`` retains more commits."""
 
 
 class _Cache:
-    """The commits of completed rollbacks, by table and rollback. Safe to share among threads."""
+    """What completed rollbacks have undone, by table and rollback. Safe to share among threads."""
 
     def __init__(self) -> None:
         self._undone: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
@@ -37,7 +37,7 @@ class _Cache:
             return found
 
     def put(self, path: str, rollback: str, undone: frozenset[str]) -> None:
-        """Remember a completed rollback, and forget those that were asked for the longest ago."""
+        """Remember a completed rollback; if there are too many, forget the least recently used."""
         with self._lock:
             self._undone[path, rollback] = undone
             self._undone.move_to_end((path, rollback))

@@ -106,8 +106,8 @@ class ShardTimeline(Timeline):
 def shared_path(spark: SparkSession, shard: Shard, owner: Ownership) -> str:
     """Return the base path of a shard's shared Hudi table.
 
-    The path never changes. If another installation has published its shared table, the result is
-    the path that this installation's own shared table has or would have.
+    Once the shared table exists, its path never changes. If another installation has published a
+    shared table there, the result is the path that this installation gives to its own.
     """
     there = read_pointer(spark, shard.base_path)
     if there is not None and not owner.is_other(there.attempt):
@@ -131,7 +131,7 @@ class SharedTable:
         spark: Returns the session of the calling thread.
         leases: Leases that let one process commit at a time.
         path: Base path of the Hudi table.
-        whole: The commits whose files the process has checked; None begins with none.
+        whole: The commits whose files the process has checked; if None, it has checked none yet.
     """
 
     def __init__(

@@ -79,9 +79,10 @@ class Upkeep:
         """Delete late files, which a writer adds to a commit after the commit's end or rollback.
 
         They must be deleted before Hudi archives the commit. After that, readers would see the late
-        files of a rolled back commit, and Tributary could no longer recognize those of a completed
-        commit. Nobody sees the former before that, so their folders are listed only if Hudi is
-        about to archive commits or rollbacks, and not in each upkeep.
+        files of a rolled back commit, and Tributary could no longer recognize the late files of a
+        completed commit. Until a rolled back commit is archived, readers do not see its late files.
+        So the folders of such files are listed only if Hudi is about to archive commits or
+        rollbacks, and not in each upkeep.
         """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0

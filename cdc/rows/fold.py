@@ -114,8 +114,8 @@ def summarize(
             again should persist it first.
         reading: The transactions that were visible when the source's catalog was read; None if all
             transactions of the batch were visible then, as in a replay.
-        moment: The time of a change in microseconds since 1970, by which its row belongs to an hour
-            or a day; None leaves the times out.
+        moment: The time of a change in microseconds since 1970, as a Spark column. This time
+            decides to which hour or day the row belongs. None leaves the times out.
     """
     early = is_not_visible(reading or Reading())
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA

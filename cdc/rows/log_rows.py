@@ -67,9 +67,9 @@ def inserted(
 def absent(rows: DataFrame, lake: DataFrame) -> DataFrame:
     """Return the rows to insert that an append table's lake table does not have yet.
 
-    The lake has a row of a replay if a killed replay has committed it, or if the connector has sent
-    its change twice. Values that the source no longer has, as of a dropped column, stay in the
-    lake's row.
+    The lake can have a row of a replay already: a killed replay has committed the row, or the
+    connector has sent the row's change twice. The lake's row then stays as it is, since it can have
+    values that the source no longer has, for example of a dropped column.
 
     Args:
         rows: Rows with their record keys, which are read twice.

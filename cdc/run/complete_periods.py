@@ -1,9 +1,10 @@
 """Announces the hours and days up to which tables are complete, and writes their marker files.
 
-What a look proves rests on the order of its questions: first the newest heartbeats, then the ends
-of the topics, then the tables' records, and at last whether each capture is healthy. A change from
-before a heartbeat lies before these ends. So it is in the lake once a commit has reached them, or
-its loss is seen.
+A look reads four facts, and its proof depends on their order: the newest heartbeats, then the ends
+of the topics, then the tables' records, and last the health of each capture. A change that the
+source committed before a heartbeat is before the ends that were read after the heartbeat. So once a
+commit has reached these ends, the lake has the change. If the change was lost instead, the
+capture's health shows the loss.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class _Wanted:
 
     Args:
         record: The table's record.
-        rules: What the settings say about its periods.
+        rules: What the settings say about the table's periods.
         lateness_s: The setting ``allowed_lateness_s``.
         known: What is announced of the table; None if nothing is.
     """
@@ -72,17 +73,17 @@ class _Wanted:
 
     @property
     def moved(self) -> bool:
-        """Whether announcements are about another copy than the present one."""
+        """Whether announcements of the table still apply to another copy than its present one."""
         return self.known is not None and self.known.attempt != str(self.record.attempt_id)
 
     def can_be_due(self, now: datetime) -> bool:
-        """Whether a period can be announced now, if its time is proven."""
+        """Whether something can be announced at a time, provided that a look proves enough."""
         if self.known is None or self.moved:
             return True
         return self.rules.expected_at(self.known.newest_end) <= now
 
     def proof(self, record: TableRecord, proven: datetime) -> Proof | None:
-        """Return what can be announced at a proven time; None if nothing can."""
+        """Return what a proven time allows to announce; None if it allows nothing."""
         newest = None if self.known is None else self.known.newest_end
         periods = list(self.rules.due(proven, newest))
         return Proof(record, self.rules, proven, periods) if periods or self.moved else None
@@ -91,8 +92,9 @@ class _Wanted:
 def note_beats(context: RunContext, records: Iterable[TableRecord]) -> None:
     """Read the newest heartbeats, and the ends of topics after them, before a run of tables.
 
-    A table that always has changes never has all that its topic has at the end of a run. But it has
-    what the topic had before the run. Nothing is read unless a period of a table can be over.
+    If a table changes all the time, its topic has new records at the end of each run, which the
+    lake lacks. But the lake then has all records that the topic had before the run. Nothing is read
+    unless a period of a table can be over.
 
     Raises:
         TributaryError: The state store or Kafka cannot be used.
@@ -113,7 +115,7 @@ def announce_periods(
         silent: The captures that send no changes. Nothing is announced for their tables.
 
     Returns:
-        What was announced, first or again.
+        The announcements that were made, of new periods and of periods announced before.
 
     Raises:
         TributaryError: The state store, Kafka or the lake cannot be used.
@@ -137,7 +139,7 @@ def announce_periods(
 
 
 def _rules(context: RunContext, record: TableRecord) -> CompletenessRules | None:
-    """Return what the settings say about a table's periods; None if nothing, or if invalid."""
+    """Return a table's rules for periods; None if it has none, or if its settings are invalid."""
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)
     except TributaryError:
@@ -146,7 +148,7 @@ def _rules(context: RunContext, record: TableRecord) -> CompletenessRules | None
 
 
 def _wanted(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted]:
-    """Return the tables whose next period can be over, and whose state can prove it."""
+    """Return the INCREMENTAL tables whose next period can be over."""
     asked = [
         (record, rules)
         for record in records
@@ -169,7 +171,7 @@ def _wanted(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted
 
 
 def _note(context: RunContext, wanted: Iterable[_Wanted]) -> None:
-    """Keep the newest heartbeats of captures, with the ends that their topics have after them."""
+    """Remember the captures' newest heartbeats, and the topics' ends, read after the heartbeats."""
     records = [one.record for one in wanted]
     if not records:
         return
@@ -221,10 +223,10 @@ def _proofs(context: RunContext, wanted: Iterable[_Wanted]) -> Iterator[Proof]:
 
 
 def _healthy(context: RunContext, proofs: Iterable[Proof]) -> Iterator[Proof]:
-    """Yield the proofs of tables whose capture is healthy, as a look after the proofs shows.
+    """Yield the proofs of tables whose capture is healthy.
 
-    A finding that could mean missing changes withholds the announcement, also one that stops no
-    run.
+    The capture is checked after the proof was found. A finding that can mean missing changes
+    prevents the announcement, even if the finding stops no run.
     """
     found = list(proofs)
     captures = Captures(context)
@@ -269,7 +271,7 @@ def _problem(context: RunContext, captures: Captures, record: TableRecord) -> st
 
 
 def _is_grave(finding: Finding, log: LogHealth | TributaryError) -> bool:
-    """Whether a finding can mean that changes are missing; a log that grows loses nothing yet."""
+    """Whether a finding can mean that changes are missing; a log that only grows has lost none."""
     if finding.severity is Severity.WAITING:
         return isinstance(log, TributaryError) or finding.subject != log.title
     return finding.severity is not Severity.UNNEEDED
@@ -278,9 +280,9 @@ def _is_grave(finding: Finding, log: LogHealth | TributaryError) -> bool:
 def _write_markers(
     context: RunContext, store: Announcements, records: Mapping[TableId, TableRecord]
 ) -> None:
-    """Write the marker files that are missing or out of date, also those of a killed process.
+    """Write the marker files that are missing or out of date, for example after a process died.
 
-    Later looks write those for which there is no time now.
+    The time is limited. Later looks write the files for which no time is left.
 
     Raises:
         LakeError: A file cannot be written.
@@ -302,7 +304,8 @@ def _write_markers(
 def marker_name(one: Announcement) -> str:
     """Return the name of a period's marker file.
 
-    The name of an hour that the clocks show twice has a colon, which Hadoop allows in no path.
+    If the clocks show an hour twice, the period's name has a colon. The file's name leaves it out,
+    since Hadoop allows no colon in a path.
     """
     return f"{one.name.replace(':', '')}.json"
 

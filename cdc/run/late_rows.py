@@ -1,4 +1,4 @@
-"""Finds the rows of a commit that lie in periods that can be announced as complete already."""
+"""Finds the late rows of a commit: their periods can be announced as complete already."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EventTimes(NamedTuple):
 
 
 def is_time(column: Column) -> bool:
-    """Whether the lake has times or dates in a column, so that rows have a period by it."""
+    """Whether a column has times or dates in the lake, and so can decide a row's period."""
     return column.lake_type in ("timestamp", "timestamp_ntz", "date")
 
 
@@ -63,7 +63,7 @@ def untimely(settings: TableSettings, schema: TableSchema) -> str | None:
 
 
 class LateRows:
-    """The rows of a run's batches by period, as far as they can be late.
+    """Counts the rows of a run's batches that can be late.
 
     Args:
         store: The state store.
@@ -81,7 +81,7 @@ class LateRows:
     def moment(self) -> SparkColumn | None:
         """The time of a change, in microseconds since 1970; None for a table without periods.
 
-        A date, or a time without a zone, is read by the clocks of the zone of the table's periods.
+        A date, or a time without a zone, counts as a time in the zone of the table's periods.
         """
         if self._rules is None:
             return None
@@ -99,8 +99,8 @@ class LateRows:
     ) -> EventTimes:
         """Return what a batch's commit records about the times of its rows.
 
-        Most batches have no row in a period that can be announced, as the summary shows. Only for
-        the others, the rows are counted.
+        The summary of most batches shows that no row is in a period that can be announced. Rows are
+        counted only in other batches.
 
         Args:
             batch: The batch.
@@ -132,9 +132,9 @@ class LateRows:
     def _counted(
         self, batch: Batch, first: datetime, cut: datetime, places: Collection[Place] | None
     ) -> dict[int, int]:
-        """Return the rows that a batch leaves in the lake, by slot, between two times.
+        """Count the rows that a batch leaves in the lake, by slot, if their time is in a range.
 
-        Of the changes of one key, the last one counts, as in the lake. A deleted row has no time.
+        Only the last change of each key counts, as in the lake. A deleted row is not counted.
         """
         moment = self.moment
         if moment is None:
@@ -166,8 +166,9 @@ def note_late(
 ) -> None:
     """Count the late rows of a table's commit in the state store.
 
-    The commit's record is the durable one: a run that finds a commit of a killed run counts its
-    rows then. The commits of a copy do not count, since no period was announced for the copy yet.
+    The numbers are in the commit's record. If a run is killed before it counts them, the next run
+    finds the commit and counts them. Commits of a copy do not count, since nothing is announced for
+    a copy until its table is INCREMENTAL.
 
     Raises:
         StateError: The state store cannot be used.

@@ -387,9 +387,10 @@ class _TableRun:
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 
     def _keep_history(self, committed: Committed) -> None:
-        """Store what the lake's newest commit says beside its rows: a schema change, late rows.
+        """Store a schema change and late rows that the lake's newest commit records.
 
-        The commit is the durable record of both. No run makes another commit before that.
+        If a run dies after its commit, the commit still has both. So no run makes another commit
+        before they are stored.
         """
         entry = SchemaEntry.followed(self._record, committed.record.require_handoff())
         if entry is not None:

@@ -34,19 +34,21 @@ class Announcement(Part):
 
     Args:
         table: The table.
-        unit: Whether it is an hour or a day.
+        unit: Whether the period is an hour or a day.
         zone: The time zone.
-        name: Its name in the zone, such as ``2026-11-23T10``.
-        starts_at: Its first moment, in UTC.
-        ends_at: The first moment after it, in UTC.
-        announced_at: When it was announced first.
-        proven: The time of the source up to which the lake provably had every change then.
-        generation: The table's generation that the newest announcement is about.
-        attempt: Identity of that generation's copy.
+        name: The period's name in the zone, such as ``2026-11-23T10``.
+        starts_at: The first moment of the period, in UTC.
+        ends_at: The first moment after the period, in UTC.
+        announced_at: When the period was first announced.
+        proven: The time of the source up to which the lake provably had every change at the first
+            announcement.
+        generation: The table's generation to which the newest announcement applies.
+        attempt: UUID of that generation's attempt.
         instant: The newest commit that the newest announcement covers.
         revision: Number of announcements of the period.
-        revised_at: When the newest of them was made.
-        late_rows: Rows of the period that commits have written after its first announcement.
+        revised_at: When the period was last announced again; None if it was announced only once.
+        late_rows: Number of the period's rows that commits have written after its first
+            announcement.
         late_instant: The newest commit with such rows; None without one.
         late_at: When the rows of that commit were counted.
         format: Version of this document.
@@ -110,7 +112,8 @@ class Announced:
     Args:
         newest_end: End of the newest announced period.
         late_rows: Number of late rows that were counted for the table.
-        attempt: Identity of the copy for which all periods are announced.
+        attempt: UUID of the attempt to which all announcements apply. If they apply to several, an
+            attempt before the present one.
     """
 
     newest_end: datetime
@@ -126,7 +129,7 @@ class Proof:
         record: The table's record, as it was read for the look.
         rules: What the settings say about the table's periods.
         proven: The time of the source up to which the lake provably has every change.
-        periods: The periods that are announced first.
+        periods: The periods to announce for the first time.
     """
 
     record: TableRecord
@@ -146,10 +149,12 @@ class Announcements:
         self._store = store
 
     def newest(self, tables: Mapping[TableId, Calendar]) -> dict[TableId, Announced]:
-        """Return what is announced of tables, in one statement; tables without are left out.
+        """Return what is announced of tables, in one statement.
+
+        Tables without an announcement are left out.
 
         Args:
-            tables: The calendar of each table. What was announced by another one does not count.
+            tables: The calendar of each table. Announcements by another calendar do not count.
 
         Raises:
             StateError: The state store cannot be used.
@@ -194,11 +199,12 @@ class Announcements:
     def announce(self, proofs: Sequence[Proof], at: datetime) -> list[Announcement]:
         """Announce periods of tables, all in one transaction.
 
-        A table that has left its state, or has another copy, since it was looked at is left out.
-        If another process announces at the same time, nothing is stored: the next look repeats it.
+        A table is left out if it has left INCREMENTAL or got another copy since the look. If
+        another process announces at the same time, nothing is stored, and the next look tries
+        again.
 
         Returns:
-            What was announced, first or again.
+            The announcements that were made, of new periods and of periods announced before.
 
         Raises:
             StateError: The state store cannot be used.
@@ -339,13 +345,13 @@ def _newest_commit(connection: Connection, record: TableRecord) -> str | None:
 def _renewed(
     connection: Connection, proof: Proof, instant: str, at: datetime
 ) -> list[Announcement]:
-    """Move the announcements for an earlier copy to the present one, as far as it proves them.
+    """Move an earlier copy's announcements to the present copy, as far as the proof reaches.
 
     A copy can bring changes that no event has shown, for example after a loss. So the settings
     decide whether these periods are announced again.
 
     Returns:
-        What was announced again.
+        The periods that were announced again.
     """
     record, rows, attempt = proof.record, period_rows, str(proof.record.attempt_id)
     reached = int((proof.proven - proof.rules.lateness).timestamp())
@@ -372,7 +378,7 @@ def _inserted(
     at: datetime,
     clock: sa.ColumnElement[float],
 ) -> list[Announcement]:
-    """Add the announcements of periods that are announced first, and return them."""
+    """Add the announcements of a proof's new periods, and return them."""
     record, calendar = proof.record, proof.rules.calendar
     found = [
         Announcement(
@@ -405,7 +411,7 @@ def _inserted(
 
 
 def _sum_up(connection: Connection, proof: Proof) -> None:
-    """Store the newest end, and for which copy all periods of a table are announced now."""
+    """Store the end of a table's newest announced period, and `Announced.attempt`."""
     record, calendar, rows = proof.record, proof.rules.calendar, complete_table_rows
     where = _of(rows, record.table, calendar.unit, calendar.zone)
     known = connection.execute(sa.select(rows).where(where)).first()
@@ -431,7 +437,7 @@ def _values(one: Announcement) -> dict[str, Any]:
 
 
 def _update(connection: Connection, one: Announcement, *, announced: bool) -> None:
-    """Replace an announcement; if it is announced again, its marker file is out of date."""
+    """Replace a stored announcement; if ``announced``, note that its marker file is outdated."""
     values = _values(one) | ({"pending": True} if announced else {})
     connection.execute(sa.update(period_rows).where(*_row_of(one)).values(**values))
 

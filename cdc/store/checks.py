@@ -40,8 +40,9 @@ class CheckResult(Part):
         attempt: Identity of the attempt whose lake table was checked; empty without one.
         started_at: When the check began, by the state store's clock.
         finished_at: When the check ended, by the state store's clock.
-        outcome: How it ended.
-        counts: What was counted, for example ``rows`` and, by name of a column, its violations.
+        outcome: How the check ended.
+        counts: Numbers by name, for example of ``rows``, or of a column's violations by the name of
+            the column.
         detail: The result in words, without values of rows.
         instant: Hudi's instant as of which the rows were read; empty if no rows were read.
         commits: Number of commits of the table's runs before the check began.
@@ -164,7 +165,7 @@ class Checks:
         return None if row is None else _record(row, table)
 
     def last(self, table: TableId, check: str, count: int) -> list[CheckResult]:
-        """Return the newest results of a check about the data that the history has, newest first.
+        """Return a check's newest conclusive results from the history, newest first.
 
         Args:
             table: The table.

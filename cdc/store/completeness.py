@@ -1,4 +1,4 @@
-"""Decides which hours or days of a table are complete, and which rows come late for one.
+"""Decides which hours or days of a table are complete, and which rows come late for them.
 
 Nothing here reads a server. A period is complete when the table's proven time has passed the end of
 the period and the allowed lateness. The proven time is a time of the source: the lake has every
@@ -171,13 +171,14 @@ def _clock(zone: str) -> tzinfo:
 
 @lru_cache(maxsize=4096)
 def _moments(zone: str, wall: datetime) -> Mapping[str, datetime]:
-    """Return the first moment with each offset at which the clocks show an hour, by offset.
+    """Return the first moments at which a zone's clocks show an hour, by the offset from UTC.
 
-    The clocks can also be changed by half an hour, so each quarter is looked at.
+    An hour that the clocks show twice has two such moments. The clocks can also be changed by half
+    an hour, so each quarter of the hour is checked.
 
     Args:
         zone: The zone.
-        wall: What the clocks show at the beginning of the hour; its own offset does not count.
+        wall: What the clocks show at the beginning of the hour. The value's offset is ignored.
     """
     clock, found = _clock(zone), dict[str, datetime]()
     for fold in (0, 1):
@@ -252,7 +253,11 @@ class CompletenessRules:
             period = self.calendar.after(period)
 
     def expected_at(self, newest: datetime) -> datetime:
-        """Return the time that proves the period after ``newest``, the end of an announced one."""
+        """Return the proven time at which the period after ``newest`` is complete.
+
+        Args:
+            newest: End of the newest announced period.
+        """
         return self.calendar.holding(newest).end + self.lateness
 
     def cut(self, now: datetime) -> datetime:
@@ -275,7 +280,7 @@ class CompletenessRules:
 
 @dataclass(frozen=True)
 class Seen:
-    """A heartbeat of a capture, and the end of a table's topic after it was read.
+    """A heartbeat of a capture, and the ends of a table's topic, read after the heartbeat.
 
     The connector sends the changes of the source in the order of the log, and each heartbeat is
     such a change. So all changes from before the heartbeat lie before these ends.
@@ -301,8 +306,8 @@ def proven_until(
 ) -> datetime | None:
     """Return the time of the source up to which it is proven that the lake has every change.
 
-    Only heartbeats prove a time. A row can be dated ahead of the source's clock, and that nothing
-    arrived can mean that nothing is captured.
+    Only heartbeats prove a time. Rows do not, since the time in a row can be ahead of the source's
+    clock. Nor does a topic without new records, since the capture may have stopped.
 
     Args:
         seen: Heartbeats, each with the ends of the table's topic after it.
@@ -362,9 +367,9 @@ class Covered:
     noted: str | None = None
 
     def counts(self, attempt: str, instant: str) -> bool:
-        """Whether rows of a commit are late, and were not counted yet.
+        """Whether a commit's rows are late, and were not counted yet.
 
-        A commit that a crash kept from being recorded is seen again by the next run.
+        If a run dies before it records its commit, the next run asks again about the same commit.
         """
         if attempt == self.attempt and instant <= self.instant:
             return False

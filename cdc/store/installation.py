@@ -1,7 +1,7 @@
 """The installation: all processes that share one state store.
 
-Two installations have neither records nor leases in common. So whatever can be found by both, such
-as a generation in the lake, must show which of them made it.
+Two installations have neither records nor leases in common. So everything that both can find, such
+as a generation in the lake, must show which installation made it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _NODE_BITS = 48
 class Installation:
     """The identity of an installation, which the state store keeps.
 
-    The identity is the node of the UUIDs of version 1 that the installation makes. An attempt's
-    UUID is in the name of its folder, in the pointer and in each commit, so each of these shows the
-    installation without a request of its own.
+    The identity is a number. It is the node in each UUID, of version 1, that the installation
+    makes. An attempt's UUID is in the name of the attempt's folder, in the pointer and in each
+    commit. So each of these shows the installation without a further request.
 
     Args:
         node: A random number of 48 bits.
@@ -51,7 +51,7 @@ class Installation:
     def is_of_another(self, attempt: str) -> bool:
         """Whether another installation made a UUID.
 
-        False if the text does not show who made it: it is no UUID, or one of another version.
+        False if the text does not show the installation: it is no UUID, or has another version.
         """
         try:
             made = uuid.UUID(attempt)

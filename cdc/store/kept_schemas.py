@@ -24,8 +24,8 @@ class KeptSchemas:
     copy: a registry that has lost its database can assign the id to another schema. The stored copy
     is used only if the registry does not answer. Safe to share among threads.
 
-    Under another address, an id is compared with no copy of the former address. So nobody may read
-    a topic with the ids of two registries: a new registry needs new topics.
+    If the registry's address changes, ids are not compared with the copies of the former address.
+    So no topic may have ids of two registries: a new registry needs new topics.
 
     Args:
         registry: The registry.

@@ -1,6 +1,6 @@
-"""Stores since when the position of a capture's slot is after the one that Connect has stored.
+"""Stores for which captures the slot is after Connect's stored position, and since when.
 
-`cdc.capture.sent_records` explains what follows from it.
+`cdc.capture.sent_records` explains what this difference means.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LateCommit:
-    """A commit of a connector that its slot shows, and Connect's stored position does not.
+    """A connector's commit that the slot's position shows, but Connect's stored position does not.
 
     Args:
         stored: The position that Connect had stored at the first look that found the difference.
@@ -79,7 +79,7 @@ class LateCommits:
         return self.of(scope) or LateCommit(stored, confirmed, 0.0)
 
     def forget(self, scope: str) -> None:
-        """Remove a capture's late commit, which has arrived, or whose slot is removed."""
+        """Remove a capture's late commit: it has arrived, or the slot is another one or gone."""
         with self._store.transaction() as connection:
             gone = sa.delete(late_commit_rows).where(late_commit_rows.c.scope == scope)
             connection.execute(gone)

@@ -1,7 +1,7 @@
 """Stores the newest look at the registered readers of each table.
 
 Only runs can read the files of a lake in an object store or on HDFS, since only they have a Spark
-session. So they keep what they found for `status` and for metrics.
+session. So runs store here what they found, for `status` and for metrics.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOKS = Codec(ReadersLook, error=StateError, remedy=STORE_REMEDY)
 
 
 class ReaderLooks:
-    """The newest look at the readers of each lake table that has some.
+    """The newest look at the readers of each lake table that has registered readers.
 
     Args:
         store: The state store.

@@ -15,17 +15,18 @@ class ReaderState(Part):
 
     Args:
         name: The reader's name.
-        instant: Hudi's instant of the commit that it has read; None if it has recorded none.
-        attempt: UUID of the attempt that wrote the generation that it has read; None if its file
-            does not say.
-        recorded_at: When it recorded that; None if its file does not say.
-        read_at: Time of the commit that it has read, or of the publication that it has not read
-            yet; None if that is not known.
-        unread_at: Time of the oldest commit that it has not read; None if it has read all, or if
-            that is not known.
-        lost: Whether changes since its commit can be unknown to it, so that it must read the whole
-            table once.
-        problem: Why nothing is known about it; None if something is.
+        instant: Hudi's instant of the newest commit that the reader has read; None if the reader
+            has recorded none.
+        attempt: UUID of the attempt whose generation the reader has read; None if the reader's file
+            does not name it.
+        recorded_at: When the reader recorded the instant; None if the file does not say.
+        read_at: Time in the instant. If the reader has read nothing yet, the time of the table's
+            publication. None if neither is known.
+        unread_at: Time of the oldest commit that the reader has not read; None if the reader has
+            read all commits, or if the time is not known.
+        lost: Whether the reader may have missed changes after its commit, so that it must read the
+            whole table once.
+        problem: Why nothing is known about the reader; None if something is known.
     """
 
     name: str

@@ -78,7 +78,7 @@ class Store:
 
     @cached_property
     def installation(self) -> Installation:
-        """The identity of the installation; its first use makes it."""
+        """The installation's identity; the first process that needs it creates it."""
         asked = sa.select(installation_rows.c.node)
         # Another process can insert the row first, which is then read below.
         with suppress(IntegrityError), self.transaction() as connection:
@@ -366,7 +366,7 @@ class Store:
             raise self._unusable(error) from None
 
     def _history(self, connection: Connection) -> Writer:
-        """Return what adds entries to the histories in a transaction of the state store."""
+        """Return the writer that adds entries to the histories in a transaction."""
         return Writer(connection, self.clock, self._by, self._run_id)
 
     def _records(self, *, beside: bool) -> list[TableRecord]:

@@ -207,8 +207,9 @@ class TableRecord(Part):
         other: Another capture that can have the table, too, since a move to another tier is not
             finished: the one to which the table moves, or the one from which it came. None if there
             is no such capture. It is recorded before the table joins or leaves that capture.
-        taken_over: UUIDs of attempts of another installation that this table has taken over: it may
-            replace the generation that the pointer names, and remove their folders.
+        taken_over: UUIDs of another installation's attempts that this table has taken over. If the
+            pointer names one of them, the table may publish over it. The table may also remove
+            their folders.
         version: Number of times that the stored record was changed; 0 if it is not stored yet. The
             store has this number beside the document, not in it.
         format: Version of this document.
@@ -262,7 +263,7 @@ class TableRecord(Part):
 
     @property
     def captures(self) -> tuple[TierCapture, ...]:
-        """All captures that can have the table: `captured`, and that of a move not finished."""
+        """All captures that can have the table: `captured`, and the other one during a move."""
         return (self.captured,) if self.other is None else (self.captured, self.other)
 
     @property
