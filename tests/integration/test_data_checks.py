@@ -53,7 +53,7 @@ def family(shop: Shop) -> None:
     succeeded(shop.onboard("parents", "children"))
 
 
-@for_each_kind("postgres")
+@for_each_kind()
 def test_rows_refer_to_rows_while_both_tables_change(shop: Shop) -> None:
     family(shop)
     with shop.writing(

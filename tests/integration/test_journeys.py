@@ -15,7 +15,7 @@ from operate.lifecycle import offboard, pause, published_path, resume
 from operate.onboard import bootstrap
 from operate.status import status
 from operate.tier_capture import members
-from stack.mysql_software import MARIADB, MYSQL
+from stack.mysql_software import MYSQL
 from stack.postgres import POSTGRES
 from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.kinds import for_each_kind
@@ -127,7 +127,7 @@ def test_keys_of_several_columns_and_of_text(shop: Shop) -> None:
     assert shop.lake("pairs").where("a = 7 AND b = 'a'").count() == 1
 
 
-@for_each_kind(MARIADB)
+@for_each_kind()
 def test_changes_of_the_table_are_followed_or_ask_for_a_copy(shop: Shop) -> None:
     shop.create("items", 20)
     succeeded(shop.onboard("items"))

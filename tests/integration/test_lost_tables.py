@@ -74,6 +74,7 @@ def problems(project: Project) -> dict[str, str]:
     return {one["tier"]: one["problem"] for one in captures}
 
 
+@pytest.mark.breadth
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("database", kinds(MARIADB, of=(POSTGRES, MARIADB)), indirect=True)
 def test_tables_that_were_onboarded_since_the_restored_backup_are_named_until_they_are_again(

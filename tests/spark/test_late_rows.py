@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,19 @@ ORDERS = TableId("shop", "public", "orders")
 BEFORE = CommitRecord(kind="run", table=ORDERS, attempt="a")
 NOW = datetime.now(timezone.utc).replace(microsecond=0)
 LATE = NOW - timedelta(hours=3)
+
+
+class Stopped(datetime):
+    """A clock that stands at `NOW`: the tests may be loaded in another hour than they run in."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        return NOW.astimezone(tz)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc.run.late_rows.datetime", Stopped)
 
 
 @pytest.fixture

@@ -55,9 +55,14 @@ def assert_given_up(tmp_path: Path) -> None:
     store.close()
 
 
+def heed_hangups() -> None:
+    """Undo that these tests run under ``nohup``, which their commands would inherit."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_gives_up_what_is_held(tmp_path: Path, number: signal.Signals) -> None:
-    with hold(tmp_path, 60, stdout=subprocess.PIPE) as process:
+    with hold(tmp_path, 60, stdout=subprocess.PIPE, preexec_fn=heed_hangups) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         process.send_signal(number)
@@ -71,6 +76,7 @@ def test_a_lost_terminal_gives_up_what_is_held(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
 
     def own_terminal() -> None:
+        heed_hangups()
         fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
 
     with hold(
