@@ -38,7 +38,7 @@ class ReaderFile(BaseModel):
     instant: Annotated[str, Field(pattern=r"^[0-9]{17}$"), AfterValidator(_real_time)]
     """Hudi's instant of the commit that the reader has read."""
     attempt: str | None = None
-    """UUID of the attempt that wrote the generation; None means the published one."""
+    """UUID of the attempt that wrote the generation; None means the one that has the commit."""
     recorded_at: AwareDatetime | None = None
     """When the reader recorded this."""
     format: Literal[1] = 1

@@ -146,10 +146,12 @@ class _Judge:
     def state(self, name: str, said: ReaderFile) -> ReaderState:
         """Return the state of a reader from what its file says."""
         published = (self._pointer.current, *self._pointer.former)
-        attempt = said.attempt or self._pointer.attempt
+        read_at = time_of(said.instant)
+        attempt = said.attempt or self._read_by(said.instant)
+        if attempt is None:
+            return _state(name, said, read_at, unread_at=self._pointer.published_at, lost=True)
         place = next((n for n, one in enumerate(published) if one.attempt == attempt), None)
         timeline = None if place is None else self._timeline(published[place])
-        read_at = time_of(said.instant)
         if place is None or timeline is None:
             return _state(name, said, read_at, unread_at=read_at, lost=True)
         later = [one for one in timeline.instants if one > said.instant]
@@ -162,6 +164,22 @@ class _Judge:
             lost = lost or not self._pointer.continues_from(attempt)
             unread_at = unread_at or published[place - 1].published_at
         return _state(name, said, read_at, unread_at=unread_at, lost=lost)
+
+    def _read_by(self, instant: str) -> str | None:
+        """Return the attempt of the generation that a reader has read whose file names none.
+
+        It is the generation that has the instant as a commit. A reader by time can name an instant
+        between two commits. If the table was copied again after that time, the result is None: the
+        reader can have read a generation that was removed since.
+        """
+        for one in (self._pointer.current, *self._pointer.former):
+            timeline = self._timeline(one)
+            if timeline is not None and instant in timeline.instants:
+                return one.attempt
+        copied_again = self._pointer.generation > 1
+        if copied_again and time_of(instant) < self._pointer.published_at:
+            return None
+        return self._pointer.attempt
 
     def _timeline(self, generation: Published) -> Timeline | None:
         if generation.attempt not in self._timelines:

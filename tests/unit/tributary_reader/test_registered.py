@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,9 @@ class Shop:
         at = FIRST + timedelta(hours=1)
         shown = Published(str(self.path), 1 + len(former), CURRENT, at, continues)
         (self.folder / POINTER).write_text(Pointer.of(shown, former).to_json())
+
+    def pointer(self) -> Pointer:
+        return Pointer.from_json((self.folder / POINTER).read_text(), folder=str(self.folder))
 
     def file(self, name: str, text: str | None = None, **said: Any) -> None:
         path = self.folder / "_readers" / f"{name}.json"
@@ -129,6 +133,44 @@ def test_a_reader_of_a_former_generation_goes_on_only_where_the_next_one_continu
         if file.is_file():
             file.unlink()
     assert shop.one().lost, "what was read is removed"
+
+
+def test_a_reader_that_names_no_generation_is_of_the_one_that_has_its_commit(shop: Shop) -> None:
+    """Its file is from before the table was copied again, so it has read the former generation."""
+    after = f"{(FIRST + timedelta(hours=1, minutes=1)):%Y%m%d%H%M%S}000"
+    shop.path = table(shop.folder / "attempt=again", {B: {}, C: {}, after: {}})
+    path = table(shop.folder / f"attempt={FORMER}", {A: {}, D: {}})
+    former = Published(str(path), 1, FORMER, FIRST)
+    shop.publish((former,))
+    for instant in (A, D):
+        shop.file("billing", instant=instant)
+        found = shop.one()
+        assert (found.lost, found.attempt) == (True, None), instant
+        assert found.unread_at is not None
+    shop.publish((former,), FORMER)
+    assert not shop.one().lost, "it can go on with the changes of the next generation"
+    assert shop.one().unread_at == FIRST + timedelta(hours=1), "and has not done so"
+    for instant in (B, C, after):
+        shop.file("billing", instant=instant)
+        assert not shop.one().lost, "it has read the published one"
+    assert shop.one().unread_at is None
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_reader_by_time_from_before_the_table_was_copied_again_is_lost(
+    shop: Shop, removed: bool
+) -> None:
+    """Its time is no commit, so nothing shows that it has read the published generation."""
+    later = f"{(FIRST + timedelta(hours=1, seconds=-1)):%Y%m%d%H%M%S}000"
+    path = table(shop.folder / f"attempt={FORMER}", {A: {}, D: {}})
+    shop.publish(() if removed else (Published(str(path), 1, FORMER, FIRST),))
+    pointer = replace(shop.pointer(), generation=2)
+    (shop.folder / POINTER).write_text(pointer.to_json())
+    shop.file("billing", instant=later)
+    assert (shop.one().lost, shop.one().unread_at) == (True, FIRST + timedelta(hours=1))
+    since = f"{(FIRST + timedelta(hours=1, seconds=1)):%Y%m%d%H%M%S}000"
+    shop.file("billing", instant=since)
+    assert (shop.one().lost, shop.one().unread_at) == (False, None)
 
 
 def test_a_reader_that_the_settings_name_and_that_records_nothing_is_shown(shop: Shop) -> None:
