@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cdc.config.checks import CheckSettings
     from cdc.store.checks import CheckRecord, CheckResult
     from cdc.store.table_state import TableRecord
+    from cdc.store.verifications import VerifyRecord
 
 
 @dataclass(frozen=True)
@@ -46,17 +47,25 @@ class CheckStatus:
         settings: The check's settings.
         record: The newest results; None if there is none for this kind of check.
         due: Whether the check is due by its schedule.
+        failure: The newest failure that nothing has ended; None without one.
     """
 
     name: str
     settings: CheckSettings
     record: CheckRecord | None
     due: bool
+    failure: CheckResult | None = None
 
     @property
     def failed(self) -> bool:
-        """Whether the check failed at its newest result about the data."""
-        return self.record is not None and self.record.failed
+        """Whether the check has a failure that nothing has ended."""
+        return self.failure is not None
+
+    @property
+    def pausing(self) -> bool:
+        """Whether a failure of the check has still to pause the table."""
+        asks = self.failed and self.settings.policy == "pause"
+        return asks and self.record is not None and self.record.pausing
 
     @property
     def alarms(self) -> bool:
@@ -76,6 +85,7 @@ class CheckStatus:
             "failed": self.failed,
             "newest": None if record is None else record.newest.to_json(),
             "conclusive": None if concluded is None else concluded.to_json(),
+            "failure": None if self.failure is None else self.failure.to_json(),
             "passed_at": None if record is None else record.passed_at,
         }
 
@@ -119,6 +129,7 @@ def statuses(
     *,
     now: datetime,
     commits: int,
+    verified: VerifyRecord | None,
 ) -> tuple[CheckStatus, ...]:
     """Return the status of each enabled check of a table, by name.
 
@@ -131,6 +142,7 @@ def statuses(
         known: The newest results of the table's checks, by name.
         now: The time by the state store's clock.
         commits: Number of commits of the table's runs.
+        verified: The newest result of `verify` of all rows; None without one.
     """
     found = []
     for name, check in sorted(checks.items()):
@@ -143,8 +155,27 @@ def statuses(
         if record.attempt is not None and readable(record):
             moment = Moment(now, record.attempt.started_at, commits)
             due = is_due(check, None if results is None else results.conclusive, moment)
-        found.append(CheckStatus(name, check, results, due))
+        failure = None if results is None else results.failure
+        if failure is not None and _is_over(failure, record, verified):
+            failure = None
+        found.append(CheckStatus(name, check, results, due, failure))
     return tuple(found)
+
+
+def _is_over(failure: CheckResult, record: TableRecord, verified: VerifyRecord | None) -> bool:
+    """Whether a failure of a check of kind ``verify`` is over without a result of the check.
+
+    It is if the table was copied again, or if `verify` has found all rows equal since.
+    """
+    if failure.kind != "verify":
+        return False
+    if failure.attempt != str(record.attempt_id):
+        return True
+    if verified is None or verified.attempt != failure.attempt:
+        return False
+    by_primary = failure.reach is not None and failure.reach.primary
+    since = verified.primary_equal_since if by_primary else verified.equal_since
+    return since is not None and since >= failure.finished_at
 
 
 def _still_counts(check: CheckSettings, record: TableRecord, results: CheckRecord) -> bool:
@@ -154,7 +185,12 @@ def _still_counts(check: CheckSettings, record: TableRecord, results: CheckRecor
     return check.kind != "verify" or newest.attempt in ("", str(record.attempt_id))
 
 
-def alarming(config: Config, record: TableRecord, known: Mapping[str, CheckRecord]) -> bool:
+def alarming(
+    config: Config,
+    record: TableRecord,
+    known: Mapping[str, CheckRecord],
+    verified: VerifyRecord | None,
+) -> bool:
     """Return whether a failed check is a condition of its table.
 
     Args:
@@ -162,6 +198,7 @@ def alarming(config: Config, record: TableRecord, known: Mapping[str, CheckRecor
             work, no check counts: the table's runs report the reason.
         record: The table's record.
         known: The newest results of the table's checks, by name.
+        verified: The newest result of `verify` of all rows; None without one.
     """
     if not known:
         return False
@@ -170,4 +207,5 @@ def alarming(config: Config, record: TableRecord, known: Mapping[str, CheckRecor
     except ConfigError:
         return False
     now = record.updated_at  # whether a check is due does not matter here
-    return any(one.alarms for one in statuses(checks, record, known, now=now, commits=0))
+    found = statuses(checks, record, known, now=now, commits=0, verified=verified)
+    return any(one.alarms for one in found)

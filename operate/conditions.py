@@ -48,8 +48,8 @@ MEANINGS: Mapping[Condition, str] = MappingProxyType(
         Condition.LOST: "a table's stream no longer continues from its lake table; the next run"
         " makes it `needs_bootstrap`",
         Condition.DRIFT: "the newest `verify` of a table's copy found differences",
-        Condition.CHECK_FAILED: "a check of a table with `policy: alarm` or `pause` failed at its"
-        " newest result about the data (docs/checks.md)",
+        Condition.CHECK_FAILED: "a check of a table with `policy: alarm` or `pause` has a failure"
+        " that nothing has ended (docs/checks.md)",
         Condition.READER_LATE: "a reader of a table that has a limit (`readers`) has not read a"
         " commit for longer than that, must read the whole table, or its file cannot be read",
         Condition.SILENT: "a capture sends no changes, or `status` names another problem of it",

@@ -36,6 +36,7 @@ from operate.answers import Answers
 from operate.automatic_resync import Unattended
 from operate.check_status import alarming
 from operate.conditions import Condition, chosen, joined, needs_copy, of_record, of_targets
+from operate.data_checks.pausing import pause_due
 from operate.empty_store import empty_store
 from operate.exit_codes import ExitCode, exit_code
 from operate.forgotten_tables import forgotten_tables
@@ -195,6 +196,8 @@ class Runs:
             self.empty_store = None if records else empty_store(services, Answers(services))
         with self._checking("forgotten tables"):
             self.forgotten = forgotten_tables(services, Answers(services), records)
+        with self._checking("tables that checks pause"):
+            pause_due(services, records)
         with self._checking("captures"):
             self.silences = silences(context, records)
         with self._checking("expiring topics"):
@@ -423,10 +426,11 @@ class Runs:
         found: dict[Condition, list[str]] = {}
         for record in self._records():
             conditions = of_record(record, builds.get(record.table), held)
-            if alarming(config, record, checks.get(record.table, {})):
+            newest = verified.get(record.table)
+            if alarming(config, record, checks.get(record.table, {}), newest):
                 conditions.append(Condition.CHECK_FAILED)
             if record.attempt_id is not None:
-                attempt, newest = str(record.attempt_id), verified.get(record.table)
+                attempt = str(record.attempt_id)
                 conditions += [Condition.QUARANTINED] if lacking.get(attempt) else []
                 differs = newest is not None and newest.attempt == attempt and not newest.equal
                 conditions += [Condition.DRIFT] if differs else []

@@ -411,7 +411,10 @@ class _SharedFacts:
     def statuses(self, record: TableRecord, settings: TableSettings) -> tuple[CheckStatus, ...]:
         """Return the configured checks of a table, and their newest results."""
         known, commits = self.checks.get(record.table, {}), self.commits.get(record.table, 0)
-        return statuses(settings.checks, record, known, now=self.now, commits=commits)
+        newest = self.verified.get(record.table)
+        return statuses(
+            settings.checks, record, known, now=self.now, commits=commits, verified=newest
+        )
 
 
 def _table(

@@ -29,6 +29,50 @@ says anything about the data.
 
 
 @dataclass(frozen=True)
+class Reach(Part):
+    """Which rows of a table a check of kind ``verify`` has compared, without values of keys.
+
+    Args:
+        method: ``all``: all rows. ``pieces``: a part of a comparison in pieces. ``window``: the
+            rows of a time. ``sample``: random ranges of the key.
+        column: The column with the time of a window; empty for other methods.
+        begin: The begin of the window, as text that sorts like its time.
+        end: The end of the window.
+        to_end: Whether a comparison in pieces has come to the end of the table. It begins where all
+            rows before were equal, so it has then compared each piece again that was not.
+        primary: Whether the source's rows were those of the primary.
+    """
+
+    method: Literal["all", "pieces", "window", "sample"]
+    column: str = ""
+    begin: str = ""
+    end: str = ""
+    to_end: bool = False
+    primary: bool = False
+
+    def covers(self, other: Reach) -> bool:
+        """Whether all rows of ``other`` were compared, on a server that shows its differences."""
+        if other.primary and not self.primary:
+            return False
+        if self.method == "all":
+            return True
+        if self.method == other.method == "pieces":
+            return self.to_end
+        of_time = self.method == other.method == "window" and self.column == other.column
+        return of_time and self.begin <= other.begin and other.end <= self.end
+
+    def with_earlier(self, other: Reach) -> Reach:
+        """Return a reach that is covered only by what covers both."""
+        primary = self.primary or other.primary
+        if self.method == other.method == "window" and self.column == other.column:
+            begin, end = min(self.begin, other.begin), max(self.end, other.end)
+            return replace(self, begin=begin, end=end, primary=primary)
+        if self.method == other.method:
+            return replace(self, primary=primary)
+        return Reach("all", primary=primary)
+
+
+@dataclass(frozen=True)
 class CheckResult(Part):
     """One result of a check, without values of rows.
 
@@ -47,6 +91,8 @@ class CheckResult(Part):
         instant: Hudi's instant as of which the rows were read; empty if no rows were read.
         commits: Number of commits of the table's runs before the check began.
         by: The command that executed the check.
+        reach: Which rows a check of kind ``verify`` has compared; None for all that the check is
+            about.
         format: Version of this document.
     """
 
@@ -63,6 +109,7 @@ class CheckResult(Part):
     instant: str
     commits: int
     by: Actor
+    reach: Reach | None = None
     format: Literal[1] = 1
 
     @property
@@ -95,18 +142,23 @@ class CheckRecord(Part):
         newest: The newest result.
         conclusive: The newest result that says something about the data; None if there is none.
         passed_at: When the check last passed; None if it never did.
+        failure: The newest failure, until a result passes that covers it; None without one. Its
+            ``reach`` is that of all failures that no result has covered.
+        pausing: Whether the failure has still to pause the table.
         format: Version of this document.
     """
 
     newest: CheckResult
     conclusive: CheckResult | None = None
     passed_at: datetime | None = None
+    failure: CheckResult | None = None
+    pausing: bool = False
     format: Literal[1] = 1
 
     @property
     def failed(self) -> bool:
-        """Whether the newest result that says something about the data is a failure."""
-        return self.conclusive is not None and self.conclusive.outcome == "failed"
+        """Whether the check has failed, and nothing has passed since that covers the failure."""
+        return self.failure is not None
 
 
 CHECK_RESULTS = Codec(CheckResult, error=StateError, remedy=STORE_REMEDY)
@@ -120,8 +172,37 @@ def after(earlier: CheckRecord | None, result: CheckResult) -> CheckRecord:
     known = CheckRecord(result) if earlier is None else replace(earlier, newest=result)
     if not result.conclusive:
         return known
-    passed_at = result.finished_at if result.outcome == "passed" else known.passed_at
-    return replace(known, conclusive=result, passed_at=passed_at)
+    known = replace(known, conclusive=result)
+    if result.outcome == "failed":
+        pausing = known.pausing or result.policy == "pause"
+        return replace(known, failure=_joined(known.failure, result), pausing=pausing)
+    known = replace(known, passed_at=result.finished_at)
+    if known.failure is not None and not _covers(result, known.failure):
+        return known
+    return replace(known, failure=None, pausing=False)
+
+
+def _covers(passed: CheckResult, failure: CheckResult) -> bool:
+    """Whether a result that passed ends a failure: it is about all rows that the failure is about.
+
+    A failure of another copy, or of a check of another kind with this name, is over.
+    """
+    if not _alike(passed, failure) or failure.reach is None or passed.reach is None:
+        return True
+    return passed.reach.covers(failure.reach)
+
+
+def _joined(earlier: CheckResult | None, failure: CheckResult) -> CheckResult:
+    """Return a failure whose reach includes that of the earlier failures that are not over."""
+    if earlier is None or not _alike(earlier, failure):
+        return failure
+    if failure.reach is None or earlier.reach is None:
+        return failure
+    return replace(failure, reach=failure.reach.with_earlier(earlier.reach))
+
+
+def _alike(one: CheckResult, other: CheckResult) -> bool:
+    return (one.kind, one.attempt) == (other.kind, other.attempt)
 
 
 class Checks:
@@ -211,6 +292,22 @@ class Checks:
                 continue
             break
         return record
+
+    def paused(self, table: TableId, check: str) -> None:
+        """Note that a check's failure has nothing more to pause.
+
+        The caller holds the lease of the table's checks.
+
+        Raises:
+            StateError: The state store cannot be used, or the stored document is not a result.
+        """
+        record = self.of(table, check)
+        if record is None or not record.pausing:
+            return
+        text = CHECK_RECORDS.write(replace(record, pausing=False))
+        row = _of_check(check_rows, table, check)
+        with self._store.transaction() as connection:
+            connection.execute(sa.update(check_rows).where(row).values(record=text))
 
 
 def _of_check(rows: sa.Table, table: TableId, check: str) -> sa.ColumnElement[bool]:

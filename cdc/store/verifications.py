@@ -54,6 +54,8 @@ class VerifyRecord(Part):
         equal_at: When a comparison of this attempt last found source and lake equal; None if none
             did. For a comparison in pieces, when the first piece began.
         proven: How far a comparison in pieces has come; None if none is unfinished.
+        equal_since: When the comparison of ``equal_at`` began.
+        primary_equal_since: The same of the last one that read the source's rows from the primary.
         format: Version of this document.
     """
 
@@ -65,6 +67,8 @@ class VerifyRecord(Part):
     seconds: float
     equal_at: datetime | None = None
     proven: Proven | None = None
+    equal_since: datetime | None = None
+    primary_equal_since: datetime | None = None
     format: Literal[1] = field(default=1)
 
     @property

@@ -191,7 +191,7 @@ def _show_messages(renderer: Renderer, table: TableStatus) -> None:
 
 
 def _show_failed_check(renderer: Renderer, table: TableId, check: CheckStatus) -> None:
-    result = None if check.record is None else check.record.conclusive
+    result = check.failure
     if result is None:
         return
     renderer.line(
@@ -199,10 +199,11 @@ def _show_failed_check(renderer: Renderer, table: TableId, check: CheckStatus) -
         f" {result.detail}",
         style="bold red",
     )
-    renderer.line(
-        "  What to do: correct the rows or the check, then run"
-        f" `tributary checks run {table} --name {check.name}`"
-    )
+    # The next result of such a check is about other rows.
+    covered = result.reach is None or result.reach.method == "all"
+    again = f"`tributary checks run {table} --name {check.name}`"
+    again = again if covered else f"`tributary verify {table}`"
+    renderer.line(f"  What to do: correct the rows or the check, then run {again}")
 
 
 def _show_periods(renderer: Renderer, table: TableId, periods: TablePeriods) -> None:

@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from cdc.errors import ConfigError, LeaseHeldError, PausedByPolicyError, StateError
+from cdc.errors import ConfigError, LeaseHeldError, StateError
 from cdc.store.actor import Actor
 from cdc.store.checks import CheckResult, Checks
 from cdc.store.commit_counts import commit_counts
-from cdc.store.table_state import Cause, State, transition
+from cdc.store.table_state import State
+from cdc.store.verifications import Verifications
 from operate.check_status import CheckStatus, readable, statuses
 from operate.data_checks.findings import Finding, freshness, volume
-from operate.lifecycle import LEASE_WAIT_S, require
+from operate.data_checks.pausing import current, lease_of_checks, pause_failed
+from operate.lifecycle import require
 from operate.status import status
 from operate.table_outcome import Outcome, as_unexpected_error, for_each
 from schemas.errors import TributaryError
@@ -85,6 +87,7 @@ def known_checks(
     """
     wanted, store = set(tables), services.store
     results, commits, now = Checks(store).all(), commit_counts(store), store.now()
+    verified = Verifications(store).all()
     return {
         record.table: statuses(
             services.config.table_settings(record.table).checks,
@@ -92,6 +95,7 @@ def known_checks(
             results.get(record.table, {}),
             now=now,
             commits=commits.get(record.table, 0),
+            verified=verified.get(record.table),
         )
         for record in store.tables()
         if record.table in wanted and record.state is not State.RETIRED
@@ -129,8 +133,9 @@ class Ages:
 def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) -> Executed:
     """Execute checks of tables, ``spark.parallel_tables`` tables at a time; keep the results.
 
-    Spark is started only if a check needs it. A table whose checks another process executes now is
-    left to that process.
+    A table that an earlier failure has still to pause is paused, also if no check is due. Spark is
+    started only if a check needs it. A table whose checks another process executes now is left to
+    that process.
 
     Raises:
         ConfigError: A table's settings cannot work, or no table has a check of a given name.
@@ -144,7 +149,8 @@ def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) ->
             field="checks",
         )
     plans = {table: wanted.chosen(found) for table, found in known.items()}
-    plans = {table: checks for table, checks in plans.items() if checks}
+    unpaused = {table for table, found in known.items() if any(one.pausing for one in found)}
+    plans = {table: one for table, one in plans.items() if one or table in unpaused}
     kinds = {check.kind for checks in plans.values() for check in checks.values()}
     context = services.run_context if kinds - _WITHOUT_SPARK else None
     aged = [table for table, checks in plans.items() if _has(checks, "freshness")]
@@ -156,7 +162,7 @@ def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) ->
         found[table] = executor.results
         with ExitStack() as held:
             try:
-                held.enter_context(services.leases.hold(f"the checks of table {table}"))
+                held.enter_context(services.leases.hold(lease_of_checks(table)))
             except LeaseHeldError:
                 return Outcome(table, "is being checked by another process", unchanged=True)
             return executor.execute(plans[table], wanted)
@@ -200,18 +206,15 @@ class _TableChecks:
         store, table = self._services.store, self._table
         record = require(self._services, table)
         commits = commit_counts(store, table).get(table, 0)
-        known = Checks(store).all(table).get(table, {})
-        now = statuses(planned, record, known, now=store.now(), commits=commits)
+        now = [one for one in current(self._services, record) if one.name in planned]
         checks = wanted.chosen(now)
         for group in _groups(checks):
             began = store.now()
             findings = self._group(record, {name: checks[name] for name in group}, began)
             for name in group:
                 self._keep(record, name, checks[name], findings[name], (began, commits))
-        for result in self.results:
-            if result.outcome == "failed" and result.policy == "pause":
-                return pause(self._services, result)
-        return Outcome(table, "checked", record.state, unchanged=True)
+        paused = pause_failed(self._services, table)
+        return paused or Outcome(table, "checked", record.state, unchanged=True)
 
     def _group(
         self, record: TableRecord, checks: Mapping[str, CheckSettings], now: datetime
@@ -302,6 +305,7 @@ class _TableChecks:
             instant=self._instants.get(name, ""),
             commits=began[1],
             by=Actor.current(),
+            reach=finding.reach,
         )
         Checks(store).keep(result)
         self.results.append(result)
@@ -324,26 +328,3 @@ def _groups(checks: Mapping[str, CheckSettings]) -> list[list[str]]:
 
 _ALONE = frozenset({"freshness", "reference", "verify"})
 """The kinds of checks that are executed one by one."""
-
-
-def pause(services: Services, result: CheckResult) -> Outcome:
-    """Pause a table after a failed check, as a setting pauses it after a change.
-
-    A table that is not followed by its stream is left as it is, and so is a table that was copied
-    again since the check has begun.
-    """
-    table = result.table
-    with services.leases.hold(table, wait_s=LEASE_WAIT_S):
-        record = require(services, table)
-        if record.state is not State.INCREMENTAL or str(record.attempt_id) != result.attempt:
-            return Outcome(table, "checked", record.state, unchanged=True)
-        error = PausedByPolicyError(
-            f"check {result.check} of table {table} failed: {result.detail}",
-            remedy=f"Correct the rows or the check, then run `tributary resume {table}`;"
-            f" `tributary checks list {table}` has the results.",
-            table=table,
-        )
-        cause = Cause(error.message, error)
-        moved = transition(record, State.PAUSED, at=services.store.now(), cause=cause)
-        record = services.store.put(moved)
-    return Outcome(table, f"paused by check {result.check}", record.state)

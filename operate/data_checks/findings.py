@@ -12,7 +12,7 @@ from operate.render import seconds
 
 if TYPE_CHECKING:
     from cdc.config.checks import CheckSettings
-    from cdc.store.checks import CheckResult, Outcome
+    from cdc.store.checks import CheckResult, Outcome, Reach
 
 COUNTED = "counted"
 """The count of a volume check: the rows that it compares with earlier results."""
@@ -28,11 +28,13 @@ class Finding:
         outcome: How it ended.
         detail: The result in words, without values of rows.
         counts: What was counted.
+        reach: Which rows a check of kind ``verify`` has compared.
     """
 
     outcome: Outcome
     detail: str
     counts: Mapping[str, int] = field(default_factory=dict)
+    reach: Reach | None = None
 
 
 def violations(counts: Mapping[str, int], what: str, *, rows: int) -> Finding:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc.sources.source_facts import TimeRange
+from cdc.store.checks import Reach
 from operate.data_checks.findings import Finding
 from operate.verify.scope import Scope
-from operate.verify.table import verify_table
+from operate.verify.table import reads_primary, verify_table
 
 if TYPE_CHECKING:
     from cdc.config.checks import CheckSettings
@@ -57,11 +59,29 @@ def check_verified(
     """
     scope = scope_of(check, now=now, seed=secrets.randbelow(2**31))
     found = verify_table(services, context, table, scope)
-    finding = judged(found)
+    reach = reach_of(scope, found, primary=reads_primary(services, table, scope))
+    finding = replace(judged(found), reach=reach)
     if scope.method == "sample":
-        counts = {**finding.counts, "seed": scope.seed}
-        finding = Finding(finding.outcome, finding.detail, counts)
+        finding = replace(finding, counts={**finding.counts, "seed": scope.seed})
     return finding, found.instant
+
+
+def reach_of(scope: Scope, found: Verification, *, primary: bool) -> Reach:
+    """Return which rows a check has compared.
+
+    Args:
+        scope: What it had to compare.
+        found: The result.
+        primary: Whether the source's rows were read from the primary.
+    """
+    if scope.method == "window" and scope.window is not None:
+        window = scope.window
+        return Reach("window", window.column, window.begin, window.end, primary=primary)
+    if scope.method == "sample":
+        return Reach("sample", primary=primary)
+    if not scope.in_pieces or (found.equal and found.proven is None and not found.continued):
+        return Reach("all", primary=primary)
+    return Reach("pieces", to_end=found.proven is None, primary=primary)
 
 
 def judged(found: Verification) -> Finding:

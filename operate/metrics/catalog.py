@@ -175,7 +175,7 @@ CHECK_OUTCOME = _of_table(
 )
 CHECK_FAILED = _of_table(
     "check_failed",
-    "Whether the check failed at its newest result about the data, `passed` or `failed`. `policy`"
+    "Whether the check has a failure that nothing has ended (docs/checks.md). `policy`"
     " is `report`, `alarm` or `pause`.",
     *(_BOOL, _STORE, "check", "policy"),
 )

@@ -11,8 +11,7 @@ CHECKS = (
         "timeseries",
         ((f"topk(20, {of(m.CHECK_FAILED)} == 1)", "{{table}} {{check}}"),),
         "short",
-        "Checks that failed at their newest result about the data. `tributary checks list` has the"
-        " counts.",
+        "Checks with a failure that nothing has ended. `tributary checks list` has the counts.",
         steps=ONE,
         runbook="TributaryDataCheckFailed",
     ),

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bootstrap.capture_proof import Capture
@@ -97,14 +98,22 @@ def verify_table(
     verifier = _TableVerifier(services, context, table, scope)
     found = verifier.run()
     if scope.whole:
-        _keep(services, verifier._attempt, found)
+        # The earlier pieces of a comparison can have read the replica.
+        whole_now = replace(scope, from_primary=scope.from_primary and not found.continued)
+        primary = reads_primary(services, table, whole_now)
+        _keep(services, verifier._attempt, found, primary=primary)
     if found.equal and scope.whole and not scope.in_pieces:
         connector = services.capture_of(require(services, table)).connector
         KeptLooks(services.store).settle(connector, table, found.covered.get(0, 0))
     return found
 
 
-def _keep(services: Services, attempt: Attempt, found: Verification) -> None:
+def reads_primary(services: Services, table: TableId, scope: Scope) -> bool:
+    """Return whether a comparison reads the source's rows from the primary."""
+    return scope.from_primary or services.config.source(table.source).replica is None
+
+
+def _keep(services: Services, attempt: Attempt, found: Verification, *, primary: bool) -> None:
     """Store the result of ``verify``, without keys and values of rows.
 
     A piece that is equal only moves the place up to which the table is proven.
@@ -123,10 +132,15 @@ def _keep(services: Services, attempt: Attempt, found: Verification) -> None:
         seconds=found.seconds,
         equal_at=None if earlier is None else earlier.equal_at,
         proven=found.proven,
+        equal_since=None if earlier is None else earlier.equal_since,
+        primary_equal_since=None if earlier is None else earlier.primary_equal_since,
     )
     if result.equal and found.proven is None:
         began = None if earlier is None or earlier.proven is None else earlier.proven.began_at
-        result = replace(result, equal_at=began if found.continued and began else now)
+        began = began if found.continued else None
+        since = began or now - timedelta(seconds=found.seconds)
+        result = replace(result, equal_at=began or now, equal_since=since)
+        result = replace(result, primary_equal_since=since) if primary else result
     kept.keep(found.table, result)
 
 

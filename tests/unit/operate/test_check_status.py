@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from cdc.config import parse
 from cdc.config.checks import CheckSettings
 from cdc.store.attempt import Attempt
-from cdc.store.checks import CheckRecord, CheckResult, after
+from cdc.store.checks import CheckRecord, CheckResult, Reach, after
 from cdc.store.table_state import State
+from cdc.store.verifications import VerifyRecord
 from operate.check_status import Moment, alarming, is_due, readable, statuses
 from tests.records import table_record
 from tests.unit.cdc.configuration import minimal
@@ -134,9 +135,14 @@ def known(*results: CheckResult) -> CheckRecord:
     return found
 
 
-def shown(settings: CheckSettings, record: CheckRecord | None) -> tuple[bool, bool, bool]:
+def shown(
+    settings: CheckSettings, record: CheckRecord | None, verified: VerifyRecord | None = None
+) -> tuple[bool, bool, bool]:
     results = {} if record is None else {"keys": record}
-    (found,) = statuses({"keys": settings}, FOLLOWED, results, now=at("03-02T04:00"), commits=0)
+    now = at("03-02T04:00")
+    (found,) = statuses(
+        {"keys": settings}, FOLLOWED, results, now=now, commits=0, verified=verified
+    )
     return found.due, found.failed, found.alarms
 
 
@@ -163,12 +169,69 @@ def test_a_result_of_verify_counts_only_for_the_copy_that_it_compared() -> None:
     assert shown(verify, known(replace(failed, attempt="another"))) == (True, False, False)
 
 
+ALL, SAMPLE = Reach("all"), Reach("sample")
+DAY = Reach("window", "at", "2026-03-01 00:00:00", "2026-03-02 00:00:00")
+NEXT_DAY = replace(DAY, begin=DAY.end, end="2026-03-03 00:00:00")
+BOTH_DAYS = replace(DAY, end=NEXT_DAY.end)
+PIECE, LAST_PIECE = Reach("pieces"), Reach("pieces", to_end=True)
+
+
+@pytest.mark.parametrize(
+    ("failed", "passed", "ends"),
+    [
+        ([ALL], ALL, True),
+        ([ALL], SAMPLE, False),
+        ([ALL], DAY, False),
+        ([ALL], LAST_PIECE, False),
+        ([SAMPLE], SAMPLE, False),
+        ([SAMPLE], ALL, True),
+        ([DAY], NEXT_DAY, False),
+        ([DAY], replace(BOTH_DAYS, column="paid_at"), False),
+        ([DAY], BOTH_DAYS, True),
+        ([DAY, NEXT_DAY], NEXT_DAY, False),
+        ([DAY, NEXT_DAY], BOTH_DAYS, True),
+        ([DAY, SAMPLE], BOTH_DAYS, False),
+        ([ALL, SAMPLE], SAMPLE, False),
+        ([PIECE], PIECE, False),
+        ([PIECE], LAST_PIECE, True),
+        ([replace(ALL, primary=True)], ALL, False),
+        ([replace(ALL, primary=True)], replace(ALL, primary=True), True),
+        ([ALL], replace(ALL, primary=True), True),
+    ],
+)
+def test_a_pass_ends_only_failures_whose_rows_it_has_compared(
+    failed: list[Reach], passed: Reach, ends: bool
+) -> None:
+    of_this = replace(FAILED, kind="verify", attempt=str(ATTEMPT.id))
+    results = [replace(of_this, reach=one) for one in failed]
+    found = known(*results, replace(of_this, outcome="passed", reach=passed))
+    assert shown(check(kind="verify", cron="0 3 * * *"), found)[1] is not ends
+    again = known(*results, replace(of_this, outcome="passed", attempt="copied again"))
+    assert not again.failed, "it is about another copy"
+
+
+@pytest.mark.parametrize("primary", [False, True])
+def test_verify_of_all_rows_ends_the_failures_before_it(primary: bool) -> None:
+    reach = replace(SAMPLE, primary=primary)
+    failed = replace(FAILED, kind="verify", attempt=str(ATTEMPT.id), reach=reach)
+    settings, before = check(kind="verify", cron="0 3 * * *"), known(failed)
+    later = failed.finished_at + timedelta(seconds=1)
+    found = VerifyRecord(failed.attempt, later, 9, {}, "0/1", 1.0)
+    since = {"primary_equal_since" if primary else "equal_since": failed.finished_at}
+    assert shown(settings, before, found)[1], "it began before the check"
+    assert not shown(settings, before, replace(found, **since))[1]
+    assert shown(settings, before, replace(found, **since, attempt="another"))[1]
+    if primary:
+        assert shown(settings, before, replace(found, equal_since=later))[1], "by the replica"
+    assert shown(check(cron="0 3 * * *"), known(FAILED), replace(found, **since))[1]
+
+
 def test_a_check_that_left_the_configuration_is_no_condition() -> None:
     document = minimal()
     failed = {"keys": known(FAILED)}
-    assert not alarming(parse(yaml.safe_dump(document)), FOLLOWED, failed)
+    assert not alarming(parse(yaml.safe_dump(document)), FOLLOWED, failed, None)
     document["defaults"] = {"checks": {"keys": {"kind": "not_null", "columns": ["id"]}}}
-    assert alarming(parse(yaml.safe_dump(document)), FOLLOWED, failed)
-    assert not alarming(parse(yaml.safe_dump(document)), FOLLOWED, {})
+    assert alarming(parse(yaml.safe_dump(document)), FOLLOWED, failed, None)
+    assert not alarming(parse(yaml.safe_dump(document)), FOLLOWED, {}, None)
     document["defaults"]["checks"]["keys"]["enabled"] = False
-    assert not alarming(parse(yaml.safe_dump(document)), FOLLOWED, failed)
+    assert not alarming(parse(yaml.safe_dump(document)), FOLLOWED, failed, None)

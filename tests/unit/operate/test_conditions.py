@@ -132,7 +132,7 @@ def shown(record: TableRecord, **facts: Any) -> TableStatus:
 
 def failed_check(policy: str) -> CheckStatus:
     settings = CheckSettings(kind="not_null", columns=("id",), policy=policy)
-    return CheckStatus("keys", settings, after(None, FAILED), due=False)
+    return CheckStatus("keys", settings, after(None, FAILED), due=False, failure=FAILED)
 
 
 DIFFERENT = VerifyRecord(str(UUID(int=1)), NOW, 9, {"missing": 2}, "0/9", 1.5)

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from cdc.config import parse
-from cdc.errors import ConfigError, LakeError
+from cdc.errors import ConfigError, LakeError, LeaseHeldError
 from cdc.runtime.progress import NullProgress
 from cdc.store.checks import Checks
 from cdc.store.lease import Lease
@@ -22,13 +23,12 @@ from cdc.store.table_state import State
 from operate.cli import app
 from operate.conditions import Condition
 from operate.context import Services
-from operate.data_checks import command
-from operate.data_checks.command import Wanted, pause, run_checks
+from operate.data_checks import command, pausing
+from operate.data_checks.command import Wanted, run_checks
 from operate.exit_codes import ExitCode
 from operate.run import Runs
 from tests.records import ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
-from tests.unit.cdc.store.test_checks import FAILED
 from tests.unit.operate.test_check_status import ATTEMPT
 
 CHECKS = {
@@ -159,9 +159,74 @@ def test_checks_that_another_process_executes_are_left_to_it(
     assert run_checks(services, [ORDERS], Wanted(everything=True)).results
 
 
-def test_a_table_that_was_copied_again_is_not_paused(services: Services) -> None:
-    result = replace(FAILED, policy="pause", attempt="another")
-    assert pause(services, result).state is State.INCREMENTAL
+def state_of(services: Services) -> State:
+    (record,) = services.store.tables()
+    return record.state
+
+
+def test_a_table_that_was_copied_again_is_not_paused(services: Services, aged: AGED) -> None:
+    copied_again = replace(ATTEMPT, id=UUID(int=9))
+    age = command.status
+
+    def copied(*arguments: Any, **options: Any) -> Any:
+        (record,) = services.store.tables()
+        services.store.put(replace(record, attempt=copied_again))
+        return age(*arguments, **options)
+
+    aged(3601.0)
+    age, command.status = command.status, copied
+    run_checks(services, [ORDERS], Wanted(everything=True))
+    assert state_of(services) is State.INCREMENTAL
+    assert not Checks(services.store).all()[ORDERS]["strict"].pausing
+
+
+@pytest.mark.parametrize("by", ["checks", "run"])
+def test_a_pause_that_a_lease_held_up_comes_as_soon_as_it_can(
+    services: Services, aged: AGED, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    aged(3601.0)
+    monkeypatch.setattr(pausing, "LEASE_WAIT_S", 0.1)
+    monkeypatch.setattr(pausing, "_RUN_WAITS_S", 0.1)
+    other = Lease(services.store, ORDERS, "another process")
+    other.acquire()
+    strict = Wanted(names=frozenset({"strict"}))
+    (held,) = run_checks(services, [ORDERS], strict).outcomes
+    assert held.error is not None
+    assert "check strict of table shop:public.orders failed, and the table is" in str(held.error)
+    assert "not paused yet: table shop:public.orders is held by another process" in str(held.error)
+    assert (state_of(services), outcomes(run_checks(services, [ORDERS], Wanted()))) == (
+        State.INCREMENTAL,
+        {},
+    ), "the check is not due again"
+
+    with pytest.raises(LeaseHeldError, match="not paused yet"):
+        pausing.pause_due(services, services.store.tables())
+    other.release()
+    if by == "run":
+        pausing.pause_due(services, services.store.tables())
+    else:
+        found = run_checks(services, [ORDERS], Wanted())
+        assert [one.action for one in found.outcomes] == ["paused by check strict"]
+    assert state_of(services) is State.PAUSED
+    (record,) = services.store.tables()
+    services.store.put(replace(record, state=State.INCREMENTAL, resume_to=None))
+    pausing.pause_due(services, services.store.tables())
+    run_checks(services, [ORDERS], Wanted())
+    assert state_of(services) is State.INCREMENTAL, "it was resumed, and is not paused again"
+
+
+def test_a_pause_is_not_due_any_more_once_the_check_passes(
+    services: Services, aged: AGED, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aged(3601.0)
+    monkeypatch.setattr(pausing, "LEASE_WAIT_S", 0.1)
+    other = Lease(services.store, ORDERS, "another process")
+    other.acquire()
+    run_checks(services, [ORDERS], Wanted(everything=True))
+    other.release()
+    aged(60.0)
+    run_checks(services, [ORDERS], Wanted(names=frozenset({"strict"})))
+    assert state_of(services) is State.INCREMENTAL
 
 
 def test_a_failed_check_is_a_condition_until_it_passes(services: Services, aged: AGED) -> None:

@@ -129,7 +129,7 @@ def test_what_is_not_known_has_no_series(config: Config) -> None:
 def test_a_check_shows_its_outcome_and_whether_the_data_failed(config: Config) -> None:
     settings = CheckSettings(kind="not_null", columns=("id",), cron="0 3 * * *")
     record = after(after(None, PASSED), FAILED)
-    broken = CheckStatus("keys", settings, after(record, BROKEN), due=True)
+    broken = CheckStatus("keys", settings, after(record, BROKEN), due=True, failure=FAILED)
     asked = CheckStatus("asked", CheckSettings(kind="freshness"), None, due=False)
     status = Status((replace(table(ORDERS, 0), checks=(broken, asked)),), ())
     found = {
