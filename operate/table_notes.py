@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import require_as_onboarded
+from cdc.lake.instants import clock_warnings
 from cdc.store.table_state import State, TableRecord
 from operate.capture_names import unfinished_move
 from operate.resync_candidates import why_not_copied
@@ -24,6 +25,8 @@ def generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator
             table's serving generation gets no changes.
         build: The record of the next generation, about which there is a note; None if there is no
             next generation.
+
+    A note names a newest commit that lies ahead of this machine's clock.
     """
     if build is not None:
         why = build.error.message if build.error is not None else build.reason
@@ -39,6 +42,8 @@ def generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator
         commit = record.last_commit
         until = f" up to {commit.committed_at:%Y-%m-%d %H:%M:%S} UTC" if commit else " so far"
         yield f"generation {record.generation} gets no changes; readers see the commits{until}"
+    if record.last_commit is not None:
+        yield from clock_warnings(record.table, record.last_commit.instant)
 
 
 def queried_notes(

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from schemas.table import TableId
+
+_TOLD_FROM = timedelta(seconds=5)
+"""Smallest difference between clocks that causes a warning."""
 
 
 def time_of(instant: str) -> datetime:
@@ -21,3 +28,21 @@ def ahead_of_clock(newest: str | None) -> timedelta:
         return timedelta()
     seconds = (time_of(newest) - datetime.now(timezone.utc)).total_seconds()
     return timedelta(seconds=max(0, math.ceil(seconds)))
+
+
+def clock_warnings(table: TableId, newest: str) -> tuple[str, ...]:
+    """Return a warning if the newest commit's time is later than now, else nothing.
+
+    Args:
+        table: The table.
+        newest: The instant of the table's newest commit.
+    """
+    ahead = ahead_of_clock(newest)
+    if ahead < _TOLD_FROM:
+        return ()
+    return (
+        f"the newest commit of table {table} is {ahead} ahead of this machine's clock, since the"
+        " clock of the machine that wrote it was ahead, or was set back since: new commits get"
+        " later times than it, readers by time find them there, upkeep waits until then, and"
+        f" `tributary resync {table}` starts again at the present time",
+    )

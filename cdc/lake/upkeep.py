@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from cdc.errors import LakeError
 from cdc.lake.guard import CommitGuard
 from cdc.lake.late_files import delete_late_files, delete_unnamed, require_named
+from cdc.lake.process_instants import follow_clock
 from cdc.lake.table_services import CLUSTERING_KEY
 from cdc.lake.timeline import Timeline
 from cdc.runtime.failpoints import crash
@@ -183,6 +184,7 @@ def _client(spark: SparkSession, path: str, options: Mapping[str, str]) -> Itera
     tools: Any = getattr(java_class(spark, "org.apache.hudi.HoodieCLIUtils$"), "MODULE$")
     maps = java_class(spark, "org.apache.spark.api.python.PythonUtils")
     none = getattr(java_class(spark, "scala.None$"), "MODULE$")
+    follow_clock(spark)
     client = tools.createHoodieWriteClient(
         spark._jsparkSession, path, maps.toScalaMap(dict(options)), none
     )

@@ -20,6 +20,7 @@ from cdc.lake.instants import ahead_of_clock
 from cdc.lake.late_files import delete_unnamed, may_come_late
 from cdc.lake.layout import LakeLayout, column
 from cdc.lake.options import NO_REPEATED_TASKS, check_overrides, require_keyed, table_options
+from cdc.lake.process_instants import follow_clock
 from cdc.lake.restored_files import WholeCommits
 from cdc.lake.storage_errors import known_remedy
 from cdc.lake.table_services import CLUSTERING_KEY, Retention
@@ -421,6 +422,7 @@ class LakeTable:
         """
         none, some = getattr(self._java("scala.None$"), "MODULE$"), self._java("scala.Some")
         params, client = none, none
+        follow_clock(self._spark)
         if ahead := ahead_of_clock(max(guard.began, default=None)):
             _log.warning(
                 "the newest commit of %s is %s ahead of this machine's clock: new commits get"

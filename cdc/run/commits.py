@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import FencedError
-from cdc.lake.instants import ahead_of_clock
+from cdc.lake.instants import clock_warnings
 from cdc.lake.space import measure
 from cdc.run import plan
 from cdc.store.history import RunEntry
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
-
-_TOLD_FROM = timedelta(seconds=5)
-"""Smallest difference between clocks that causes a warning."""
 
 
 def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
@@ -57,20 +54,12 @@ def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[T
     return guard
 
 
-def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
-    """Return a run's warning if the newest commit's time is later than now, else nothing."""
-    ahead = ahead_of_clock(newest.instant)
-    if ahead < _TOLD_FROM:
-        return ()
-    return (
-        f"the newest commit of table {table} is {ahead} ahead of this machine's clock, since the"
-        " clock of the machine that wrote it was ahead: new commits get later times than it,"
-        f" readers by time find them there, and `tributary resync {table}` starts again at the"
-        " present time",
-    )
+def commit_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
+    """Return a run's warnings about the newest commit: its time, or that later ones are missing."""
+    return (*clock_warnings(record.table, newest.instant), *_behind_warnings(record, newest))
 
 
-def behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
+def _behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
     """Return a run's warning if the lake lacks the newest commit that the state store names."""
     known = record.last_commit
     if known is None or known.instant <= newest.instant:

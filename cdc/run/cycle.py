@@ -36,6 +36,7 @@ from cdc.run.stopping import unexpected
 from cdc.run.table import run_table
 from cdc.run.workers import Work, Workers
 from cdc.runtime import task_watch
+from cdc.runtime.clock_watch import ClockWatch
 from cdc.runtime.spark import has_ended
 from cdc.store.error_record import ErrorRecord
 from cdc.store.table_state import TableRecord
@@ -418,6 +419,7 @@ def run_continuously(
         watch: Called about once a minute, also if no round was possible.
     """
     looked = watched = float("-inf")
+    clock = ClockWatch()
 
     def told() -> None:
         if (results := workers.results()) and report is not None:
@@ -429,6 +431,7 @@ def run_continuously(
     with Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers:
         while not _ends(context, stop):
             started = time.monotonic()
+            clock.look()
             look = started - looked >= _IDLE_LOOK_S
             if _try_round(context, workers, records, look=look):
                 looked = started if look else looked

@@ -30,10 +30,9 @@ from cdc.lake.timeline import Committed
 from cdc.run import plan
 from cdc.run.batch import Applied, BatchWriter
 from cdc.run.commits import (
-    behind_warnings,
-    clock_warnings,
     commit_guard,
     commit_summary,
+    commit_warnings,
     keep_size,
     run_entry,
 )
@@ -230,7 +229,7 @@ class _TableRun:
             )
         require_listed(self._context.store, latest.record)
         require_files(self._context, self._record, timeline, latest)
-        warnings = (*clock_warnings(self._table, latest), *behind_warnings(self._record, latest))
+        warnings = commit_warnings(self._record, latest)
         self.result = replace(self.result, warnings=warnings)
         at = dict(latest.record.offsets)
         # Another process could have committed offsets that are newer than these facts of the topic.

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -164,58 +163,9 @@ def test_a_clustering_that_completes_while_it_is_dropped_does_not_count(
         table.timeline().latest_offsets()
 
 
-def from_a_clock_ahead(table: LakeTable, ahead: timedelta) -> str:
-    """Make the newest commit look as if another machine, whose clock was ahead, had made it.
-
-    Returns:
-        Its instant.
-    """
-    timeline_folder = Path(table.path.removeprefix("file://")) / ".hoodie"
-    newest = sorted(timeline_folder.glob("*.commit"))[-1].stem
-    later = f"{datetime.now(timezone.utc) + ahead:%Y%m%d%H%M%S%f}"[:17]
-    for path in Path(table.path.removeprefix("file://")).rglob(f"*{newest}*"):
-        path.rename(path.with_name(path.name.replace(newest, later)))
-    commit = timeline_folder / f"{later}.commit"
-    commit.write_text(commit.read_text().replace(newest, later))
-    for path in Path(table.path.removeprefix("file://")).rglob(".*.crc"):
-        path.unlink()
-    return later
-
-
-def test_a_table_whose_newest_commit_lies_ahead_goes_on_in_order(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    table, other = (lake(spark, tmp_path / name, ORDERS, index="bloom") for name in ("t", "o"))
-    change(spark, table, 2, ("c", 1, (1, "first")), ("c", 1, (2, "first")))
-    later = from_a_clock_ahead(table, timedelta(hours=2))
-    assert content(table) == [(1, "first"), (2, "first")]
-
-    change(spark, table, 3, ("u", 2, (1, "second")))
-    assert re.search(r"is (2:00:00|1:59:\d\d) ahead of this machine", caplog.text)
-    with pytest.raises(FencedError, match="dies"):
-        table.upsert(rows(spark, table, [("u", 3, (1, "lost"))]), record(offsets={0: 9}), dies)
-    change(spark, table, 4, ("d", 3, (2, None)), ("c", 3, (3, "third")))
-    wider = lake(spark, tmp_path / "t", WIDER, index="bloom")
-    change(spark, wider, 5, ("c", 4, (4, "fourth", 4)))
-    wider.overwrite(
-        rows(spark, wider, [("r", 4, (1, "second", 1)), ("r", 4, (3, "third", 3))]),
-        record(offsets={0: 6}),
-        accept,
-    )
-    change(spark, wider, 7, ("u", 6, (3, "fifth", 5)))
-    assert not wider.keep_up(lambda: None), "upkeep waits until that time"
-
-    assert content(wider) == [(1, "second", 1), (3, "fifth", 5)]
-    assert offsets(wider) == [{0: end} for end in (2, 3, 4, 5, 6, 7)]
-    assert min(wider.timeline().completed_instants()) == later
-    change(spark, other, 2, ("c", 1, (1, "other")))
-    latest = other.timeline().latest()
-    assert latest is not None
-    assert latest.at < datetime.now(timezone.utc), "the other table has its own clock"
-
-
 KILLED = """
 import sys
+import time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.spark.lake import CLUSTERED, ORDERS, change, lake

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from cdc.lake.commit import CommitRecord
-from cdc.lake.timeline import Committed
-from cdc.run.commits import clock_warnings
+from cdc.lake.instants import clock_warnings
 from schemas.table import TableId
 
 TABLE = TableId("shop", "public", "orders")
 
 
-def committed(ahead: timedelta) -> Committed:
-    instant = f"{datetime.now(timezone.utc) + ahead:%Y%m%d%H%M%S%f}"[:17]
-    return Committed(instant, "commit", CommitRecord(kind="run", table=TABLE, attempt="a"))
+def committed(ahead: timedelta) -> str:
+    return f"{datetime.now(timezone.utc) + ahead:%Y%m%d%H%M%S%f}"[:17]
 
 
 def test_a_commit_that_lies_ahead_is_told_with_a_remedy() -> None:

@@ -1,0 +1,45 @@
+"""Finds out whether this machine's clock was set back while the process ran."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+
+_log = logging.getLogger(__name__)
+LEAST_S = 5.0
+"""Minimum number of seconds by which a clock is set back, for a warning."""
+
+
+class ClockWatch:
+    """Compares this machine's clock with one that is never set.
+
+    The second clock stands while the machine sleeps, which looks like a clock that is set ahead. So
+    only a clock that is set back causes a warning.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: float | None = None
+
+    def set_back_s(self, clock: float, steady: float) -> float:
+        """Return by how many seconds the clock was set back since the last call; 0 if it was not.
+
+        Args:
+            clock: The time by the machine's clock, in seconds.
+            steady: The time by a clock that is never set, in seconds.
+        """
+        before, self._ahead = self._ahead, clock - steady
+        back = 0.0 if before is None else before - self._ahead
+        return back if back >= LEAST_S else 0.0
+
+    def look(self) -> None:
+        """Log a warning if this machine's clock was set back since the last call."""
+        back = self.set_back_s(time.time(), time.monotonic())
+        if back:
+            _log.warning(
+                "this machine's clock was set back by %s. Commits go on in order, with later times"
+                " than the commits before. Until the clock has caught up, readers by time find them"
+                " ahead of it, upkeep waits, and so do times that this clock decides: retries of"
+                " failed tables if the state store is on this machine, and complete periods",
+                timedelta(seconds=round(back)),
+            )
