@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from bootstrap.steps import reaches
 from cdc.capture.evidence import known
-from cdc.capture.gathering import ServerOpeners, cleanup_policy, gather
+from cdc.capture.gathering import cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
 from cdc.capture.known_definition import exact_columns, require_known
 from cdc.capture.recovery import Recovery
 from cdc.capture.remembered_losses import remember, table_scope
+from cdc.capture.server_queries import ServerOpeners
 from cdc.connect import failures
 from cdc.debezium import keeps_nulls, stored_position
 from cdc.errors import CaptureError

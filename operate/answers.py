@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from cdc.capture.gathering import ServerOpeners
+from cdc.capture.server_queries import ServerOpeners
 from operate.bounded import BoundedCalls, result
 from schemas.errors import TributaryError
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc.capture import signs_of_life
-from cdc.capture.gathering import ServerOpeners, gather
+from cdc.capture.gathering import gather
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.onboarded_names import capture_of
 from cdc.capture.sent_records import SentRecords
+from cdc.capture.server_queries import ServerOpeners
 from cdc.config import Config, load
 from cdc.config.secret_files import SecretFiles, files_of
 from cdc.connect import ConnectClient, ConnectorOwner

@@ -427,7 +427,7 @@ def _table(
     trouble = end.message if isinstance(end, TributaryError) else look.trouble
     notes = [f"the number of events behind is unknown: {trouble}"] if trouble else []
     notes += generation_notes(record, build)
-    target = lateness = 0
+    target, lateness, unjudged = 0, 0, None
     checks: tuple[CheckStatus, ...] = ()
     if record.table.source in services.config.sources:
         notes += [] if look.brief else edit_notes(services, record)
@@ -442,7 +442,8 @@ def _table(
                 remembered = of_remembered_losses(look.losses, evidence.names, record)
                 tasks = look.tasks.get(evidence.names.connector)
                 doubt = None if tasks is None else tasks.doubt(record)
-                notes += [] if doubt is None else [doubt]
+                unjudged = None if tasks is None else tasks.unjudged(record)
+                notes += [one for one in (doubt, unjudged) if one is not None]
                 lost = next(chain(stream, remembered), None)
     else:
         name = record.table.source
@@ -457,8 +458,10 @@ def _table(
     quarantined = 0 if record.attempt is None else look.lacking.get(str(record.attempt.id), 0)
     watermark = None if commit is None else commit.watermark
     whole = record.state is State.INCREMENTAL and behind == 0 and not quarantined
-    # Without Kafka transactions, a heartbeat can be in Kafka before earlier events are.
-    if whole and beat_at is not None and services.config.connect.exactly_once:
+    # Without Kafka transactions, a heartbeat can be in Kafka before earlier events are. Behind the
+    # end of a task that is not judged, events can be missing.
+    whole = whole and unjudged is None and services.config.connect.exactly_once
+    if whole and beat_at is not None:
         watermark = plan.watermark(watermark, {0: beat_at}, lateness, now=now)
     fresh_at = _complete_at_least(record, behind) if watermark is None else watermark
     freshness = None if fresh_at is None else max(0.0, (now - fresh_at).total_seconds())

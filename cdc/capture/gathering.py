@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from cdc.capture.evidence import (
     Beats,
@@ -21,6 +21,7 @@ from cdc.capture.judgement import of_capture, of_table
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.recovery import explained
 from cdc.capture.remembered_losses import loss_scopes, remember, table_scope
+from cdc.capture.server_queries import ServerOpeners, ServerQueries
 from cdc.capture.skipped_definitions import skipped
 from cdc.capture.strays import stray_topics, written_since
 from cdc.capture.task_looks import TaskLooks
@@ -38,6 +39,7 @@ from cdc.kafka import never_compacted
 from cdc.log.continuity import Continuity
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State
+from cdc.store.task_looks import TaskLook
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -50,11 +52,10 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaAdmin
     from cdc.log.position import LogPosition
     from cdc.run.context import RunContext
-    from cdc.sources.base import Source, SourceCapture
+    from cdc.sources.base import SourceCapture
     from cdc.sources.sent_table import SentTable
     from cdc.store.loss_counts import Loss
     from cdc.store.table_state import TableRecord
-    from cdc.store.task_looks import TaskLook
     from cdc.store.type_looks import TypeLook
     from schemas.table import Column, TableId
 
@@ -62,48 +63,6 @@ _log = logging.getLogger(__name__)
 
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
 """States in which a past loss of the table's capture does not matter to the table."""
-
-S = TypeVar("S")
-T = TypeVar("T")
-
-
-class _ServerQueries(Generic[S]):
-    """Sends queries to one server until the server's first error.
-
-    After this error, each further query is answered with the same error, without a request. So a
-    server that is down costs one time-out, and not one per query.
-
-    Args:
-        opened: Opens the server's client.
-    """
-
-    def __init__(self, opened: Callable[[], S]) -> None:
-        self._opened = opened
-        self._away: TributaryError | None = None
-
-    def ask(self, look: Callable[[S], T]) -> Answer[T]:
-        """Return the server's answer to a query, or the first error of the server."""
-        if self._away is None:
-            try:
-                return look(self._opened())
-            except TributaryError as error:
-                self._away = error
-        return self._away
-
-
-@dataclass(frozen=True)
-class ServerOpeners:
-    """Functions that open the clients of a capture's servers.
-
-    Args:
-        source: Opens the source database.
-        kafka: Opens Kafka.
-        connect: Opens Kafka Connect.
-    """
-
-    source: Callable[[], Source]
-    kafka: Callable[[], KafkaAdmin]
-    connect: Callable[[], ConnectClient]
 
 
 def gather(
@@ -132,8 +91,8 @@ def gather(
             the comparison out of the evidence.
     """
     sent = sent.using(servers.kafka)
-    database, workers = _ServerQueries(servers.source), _ServerQueries(servers.connect)
-    topics = _ServerQueries(servers.kafka)
+    database, workers = ServerQueries(servers.source), ServerQueries(servers.connect)
+    topics = ServerQueries(servers.kafka)
     log = database.ask(lambda it: it.capture(names).log_health())
     connector = workers.ask(lambda it: _connector_facts(it, names, sent.exactly_once))
     # The stored position is read after the log, as `LogHealth.problem` requires.
@@ -185,7 +144,7 @@ class Captures:
         self._context = context
         self._known: dict[tuple[str, str], CaptureEvidence] = {}
         self._losses: dict[tuple[str, str], Mapping[str, Loss]] = {}
-        self._tasks: dict[str, TaskLook] = {}
+        self._tasks: dict[str, Answer[TaskLook | None]] = {}
         self._types: dict[str, Answer[TypeLook | None]] = {}
         self._plan: list[TableRecord] | None = None
         self._topics: Collection[str] = ()
@@ -331,9 +290,9 @@ class Captures:
             raise
         except TributaryError as error:
             _log.warning("the tasks of %s were not checked: %s", names.connector, error)
+            self._tasks[names.connector] = error
             return
-        if found is not None:
-            self._tasks[names.connector] = found
+        self._tasks[names.connector] = found
 
     def _follow_types(self, found: CaptureEvidence) -> Answer[TypeLook | None]:
         """Compare the source's types with the last look, and return the newest look.
@@ -390,8 +349,20 @@ class Captures:
 
         The result is None if no row is in doubt.
         """
-        look = self._tasks.get(self.evidence(record).names.connector)
-        return None if look is None else look.doubt(record)
+        look = self._tasks[self.evidence(record).names.connector]
+        return look.doubt(record) if isinstance(look, TaskLook) else None
+
+    def unjudged(self, record: TableRecord) -> str | None:
+        """Return why a table may lack changes that no look at tasks has judged; None if it cannot.
+
+        A table in doubt is judged: no look can say more about it.
+        """
+        name = self.evidence(record).names.connector
+        look = self._tasks[name]
+        if isinstance(look, TaskLook):
+            return look.unjudged(record)
+        why = "there is no heartbeat" if look is None else str(look)
+        return f"the ends of the tasks of connector {name} are not judged: {why}"
 
     def require_own_types(self, record: TableRecord, used: Iterable[Column]) -> None:
         """Refuse a table if the connector may have confused a column's type with another type.

@@ -89,11 +89,22 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
     return replace(look, ends={**kept, **certain})
 
 
+def postponed(known: TaskLook, topics: Iterable[str], beat_at: datetime) -> TaskLook:
+    """Return the previous look, which also says in which topics ends of tasks are not judged yet.
+
+    Args:
+        known: The previous look.
+        topics: The topics that a new look could not judge.
+        beat_at: The time of the new look's heartbeat.
+    """
+    return replace(known, postponed={one: known.postponed.get(one, beat_at) for one in topics})
+
+
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
     """Return whether the new look must replace the previous look in the state store.
 
-    It must if the task, the doubts, or the topics that are behind or awaited have changed. It also
-    must if a topic has grown and the new look is at least five minutes newer.
+    It must if the task, the doubts, or the topics that are behind, awaited or postponed have
+    changed. It also must if a topic has grown and the new look is at least five minutes newer.
 
     Args:
         look: The new look.
@@ -102,6 +113,8 @@ def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
     if earlier.task != look.task or earlier.doubts != look.doubts:
         return True
     if (earlier.behind, earlier.awaited) != (look.behind, look.awaited):
+        return True
+    if earlier.postponed != look.postponed:
         return True
     return earlier.ends != look.ends and look.beat_at - earlier.beat_at >= _RENEWED_AFTER
 

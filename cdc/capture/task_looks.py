@@ -38,12 +38,14 @@ from cdc.capture.later_decoding import LaterDecoding
 from cdc.capture.look_bounds import (
     is_worth_keeping,
     of_same_topics,
+    postponed,
     remaining,
     search_range,
     settled,
     to_await,
     to_search,
 )
+from cdc.capture.task_end_events import begins_group, has_later_task, is_doubled, place_of
 from cdc.debezium.event_reader import EventReader
 from cdc.debezium.task_ends import TaskEnds, moves_key, takes_key, task_of
 from cdc.errors import DecodeError, KafkaError, SourceError, UnreachableError
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaAdmin, KafkaRecord
     from cdc.sources.base import Source
     from cdc.sources.source_facts import NextInserted
+    from cdc.store.looks import KeptLook
     from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
     from schemas.registry import SchemaRegistry
@@ -108,8 +111,9 @@ class TaskLooks:
             beat: The newest heartbeat, if it is known; None reads it.
 
         Returns:
-            The newest stored look; None if there is none. Its doubts are the ends of tasks at which
-            a table may have lost rows.
+            The newest look; None if there is none, and no heartbeat that begins one. Its doubts are
+            the ends of tasks at which a table may have lost rows. `TaskLook.unjudged` says whether
+            all ends of tasks were judged that may concern a table.
 
         Raises:
             TributaryError: A server does not answer, or the state store cannot be used.
@@ -122,7 +126,7 @@ class TaskLooks:
         beat = beat or self._kafka.latest_record(names.heartbeat_topic)
         look = self._look(beat, begun, known.ends)
         if look is None:
-            return kept
+            return None if kept is None else postponed(kept, begun, kept.beat_at)
         now, sent = look.look, look.sent
         searched, behind = to_search(known, now, sent, look.unread)
         of_mysql = names.kind == "mysql"
@@ -133,7 +137,7 @@ class TaskLooks:
             look = replace(look, grown=tuple((begun[topic], at) for topic, at in grown.items()))
             search = self._search(_Capture(names, following, source), lively, (known, look), beat)
             if search is None:
-                return kept
+                return self._postpone(names, earlier, (*searched, *grown), now.beat_at)
             found = search.found
             awaited |= search.awaited if of_mysql else {}
         if known.task == now.task:
@@ -145,9 +149,24 @@ class TaskLooks:
         if not is_worth_keeping(now, known):
             return known
         if not self._looks.move(names.connector, earlier, NextLook(now, found.by_scope(names))):
-            return kept  # another process has looked meanwhile
+            newest = self._looks.of(names.connector)  # another process has looked meanwhile
+            return None if newest is None else newest.look
         found.log()
         return now
+
+    def _postpone(
+        self,
+        names: CaptureNames,
+        earlier: KeptLook[TaskLook] | None,
+        topics: Iterable[str],
+        beat_at: datetime,
+    ) -> TaskLook:
+        """Store that ends of tasks in topics are not judged yet; return the look that says so."""
+        known = _NO_LOOK if earlier is None else earlier.look
+        look = postponed(known, topics, beat_at)
+        if look != known and self._looks.move(names.connector, earlier, NextLook(look)):
+            _log.info("ends of the tasks of %s are judged by a later look", names.connector)
+        return look
 
     def _look(
         self,
@@ -292,7 +311,7 @@ class _Search:
             some = lively[number : number + _AT_ONCE]
             ranges = {one.topic: search_range(one, self.known, self.now) for one in some}
             self.ends.read_ahead(ranges)
-            if any(_has_later_task(self.ends, one.topic, self.now) for one in some):
+            if any(has_later_task(self.ends, one.topic, self.now) for one in some):
                 raise _EarlyError  # the first heartbeat of that task is still to come
             for record in some:
                 self.judge_all(record, *ranges[record.topic])
@@ -331,7 +350,7 @@ class _Search:
             except UnreachableError:
                 raise  # the next look searches the same offsets again
             except (DecodeError, SourceError) as error:
-                why = f"the end of a task at {_place(ended)} was not judged ({error})"
+                why = f"the end of a task at {place_of(ended)} was not judged ({error})"
                 self.found.doubt(table, ended.last.offset, why)
                 continue
             if lost is not None:
@@ -357,7 +376,7 @@ class _Search:
         again = self.ends.sends_again(last, change, after, offsets=_BEHIND)
         if again is False:
             return None
-        where = f"connector {self.capture.names.connector} restarted after {_place(ended)}"
+        where = f"connector {self.capture.names.connector} restarted after {place_of(ended)}"
         if again is None:
             what = f"{where} without its stored position"
             self.found.doubt(table, ended.last.offset, what, "doubled")
@@ -366,7 +385,7 @@ class _Search:
 
     def _lost(self, table: TableId, ended: TaskEnd, end: int) -> str | None:
         """Return a message if rows were lost or sent twice at the end of a task, else None."""
-        where = f"connector {self.capture.names.connector} restarted after {_place(ended)}"
+        where = f"connector {self.capture.names.connector} restarted after {place_of(ended)}"
         last = self.ends.before(ended.last) if ended.last.value is None else ended.last
         if last is None or last.value is None:
             return None
@@ -455,45 +474,3 @@ class _Search:
 
 class _EarlyError(Exception):
     """An end of a task cannot be judged yet: the task that followed has sent too few records."""
-
-
-def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
-    """Return whether a topic's last record is from a later task than the newest heartbeat.
-
-    Then the end of the earlier task cannot be judged yet: the later task may still be within the
-    transaction with which it began. A heartbeat from the later task shows that this transaction is
-    complete.
-    """
-    last = ends.last(topic, now.ends.get(topic, 0))
-    if last is None or last.timestamp is None or task_of(last) == now.task:
-        return False
-    return last.timestamp > now.beat_at
-
-
-def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
-    """Return whether a task's last change can be the first of several rows in one log record.
-
-    It can be if it is an insert, and the changes before and after it are from other log records.
-
-    Args:
-        change: The last change of the task.
-        before: The change that the task sent to the topic before ``change``; None if there is none.
-        after: The next task's first change in the topic; None if there is none.
-    """
-    around = {one.position for one in (before, after) if one is not None}
-    return change.op == "c" and change.position not in around
-
-
-def is_doubled(change: SentChange, after: SentChange | None) -> bool:
-    """Return whether the next task has sent the last change of the ended task again.
-
-    Args:
-        change: The last change of the ended task.
-        after: The next task's first change in the topic; None if there is none.
-    """
-    return after is not None and (after.position, after.after) == (change.position, change.after)
-
-
-def _place(ended: TaskEnd) -> str:
-    """Return the offset and topic of the ended task's last record, worded for a message."""
-    return f"offset {ended.last.offset} of topic {ended.last.topic}"

@@ -267,7 +267,7 @@ def _problem(context: RunContext, captures: Captures, record: TableRecord) -> st
         return grave.message
     settings = context.config.settings_on_plan(record.table, record.tier)
     wrong = untimely(settings, source.schema(source_table, settings))
-    return wrong or captures.doubt(record)
+    return wrong or captures.doubt(record) or captures.unjudged(record)
 
 
 def _is_grave(finding: Finding, log: LogHealth | TributaryError) -> bool:

@@ -58,6 +58,9 @@ class TaskLook(Part):
         awaited: The topics in which a task of a MySQL connector has sent nothing yet, and their end
             offsets at the first look at that task. Its first change of such a topic is still to be
             judged (`cdc.capture.later_decoding`).
+        postponed: The topics in which later looks found ends of tasks that they could not judge,
+            since the next task had sent too few records. The value is the time of the heartbeat of
+            the first of these looks.
         format: Version of this document.
     """
 
@@ -68,6 +71,7 @@ class TaskLook(Part):
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     behind: Mapping[str, datetime] = field(default_factory=dict)
     awaited: Mapping[str, int] = field(default_factory=dict)
+    postponed: Mapping[str, datetime] = field(default_factory=dict)
     format: Literal[1] = 1
 
     def is_of(self, record: TableRecord) -> bool:
@@ -85,6 +89,19 @@ class TaskLook(Part):
         if found is None or first is None or found.offset < first or not self.is_of(record):
             return None
         return found.what
+
+    def unjudged(self, record: TableRecord) -> str | None:
+        """Return why a table may lack changes that no look has judged; None if all are judged.
+
+        A later look judges them by itself.
+        """
+        since = self.postponed.get(record.topic, self.behind.get(record.topic))
+        if since is None or first_offset(record) is None or not self.is_of(record):
+            return None
+        return (
+            f"an end of the connector's tasks in topic {record.topic} is not judged yet, since the"
+            f" heartbeat of {since:%Y-%m-%d %H:%M:%S} UTC; the next looks of runs judge it"
+        )
 
 
 def first_offset(record: TableRecord) -> int | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 import yaml
@@ -17,8 +19,10 @@ from cdc.errors import KafkaError, SourceError
 from cdc.log.position import Lsn
 from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres.slot import SlotHealth
+from cdc.store.attempt import Attempt
 from cdc.store.lease import Lease, held_leases
 from cdc.store.table_state import CaptureRecord, CommitSummary, State, TierCapture
+from cdc.store.task_looks import TaskLook
 from operate import status as module
 from operate.answers import Answers, CaptureAnswer
 from operate.check import _capture
@@ -121,6 +125,27 @@ SLOT = SlotHealth(
 
 def without_connector(names: CaptureNames) -> CaptureEvidence:
     return CaptureEvidence(names, SLOT, None, None, (), AWAY, {}, None, None)
+
+
+def test_behind_an_end_that_is_not_judged_no_heartbeat_counts(services: Services) -> None:
+    attempt = Attempt(UUID(int=1), NOW, "p", start_offsets={0: 0})
+    commit = CommitSummary({0: 7}, "0/9", NOW - HOUR, "20260102110000000", NOW - HOUR)
+    record = table_record(last_commit=commit, attempt=attempt)
+    names = services.capture_of(record)
+
+    def of(look: TaskLook) -> TableStatus:
+        place, tasks = (names.source, names.tier), {names.connector: look}
+        ends, evidence = {record.topic: {0: 7}}, {place: without_connector(names)}
+        shared = module._SharedFacts(
+            *(NOW, ends, None, {}, evidence, {place: NOW}, {}, tasks), brief=True
+        )
+        return module._table(services, shared, record, None)
+
+    judged = TaskLook("a", NOW, {})
+    assert (of(judged).watermark, of(judged).notes) == (NOW, ())
+    waiting = of(replace(judged, postponed={record.topic: NOW}))
+    assert waiting.watermark == NOW - HOUR
+    assert "is not judged yet" in waiting.notes[0]
 
 
 class Asked(Answers):

@@ -16,6 +16,7 @@ from cdc.capture.gathering import Captures
 from cdc.capture.judgement import Severity, of_capture, stopping
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.sent_records import SentRecords
+from cdc.capture.task_looks import TaskLooks
 from cdc.connect import ConnectorOwner, ConnectorStatus, TaskStatus
 from cdc.debezium import ReportedStatements
 from cdc.errors import ConnectError, KafkaError, SourceError
@@ -25,6 +26,7 @@ from cdc.store.log_marks import LogMarks
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
+from cdc.store.task_looks import TaskLook
 from schemas.errors import RegistryError, TributaryError
 from schemas.table import TableId
 from tests.records import table_record
@@ -158,6 +160,28 @@ def test_who_does_not_answer_is_asked_once_for_all_tables_of_a_capture(
         with pytest.raises(error):
             captures.evidence(record("orders", "other"))
         assert len(servers.times) == 2, "another capture may have other servers"
+
+
+def test_ends_of_tasks_that_no_look_has_judged_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    orders = record("orders")
+    captures = ServerOpeners(monkeypatch, tmp_path).captures()
+    assert "there is no heartbeat" in str(captures.unjudged(orders))
+
+    def down(*_: Any) -> NoReturn:
+        raise TributaryError("it is down", remedy="Wait.")
+
+    monkeypatch.setattr(TaskLooks, "follow", down)
+    captures = ServerOpeners(monkeypatch, tmp_path).captures()
+    assert (captures.unjudged(orders), captures.doubt(orders)) == (
+        "the ends of the tasks of connector c are not judged: it is down",
+        None,
+    )
+    look = TaskLook("a", datetime(2026, 1, 2, tzinfo=timezone.utc), {})
+    monkeypatch.setattr(TaskLooks, "follow", lambda *_: look)
+    captures = ServerOpeners(monkeypatch, tmp_path).captures()
+    assert captures.unjudged(orders) is None
 
 
 def test_a_connect_that_is_away_keeps_no_other_answer_from_being_judged(

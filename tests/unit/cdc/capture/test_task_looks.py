@@ -13,7 +13,8 @@ import pytest
 
 from cdc.capture.look_bounds import is_worth_keeping, settled
 from cdc.capture.remembered_losses import table_scope
-from cdc.capture.task_looks import TaskLooks, begins_group, is_doubled
+from cdc.capture.task_end_events import begins_group, is_doubled
+from cdc.capture.task_looks import TaskLooks
 from cdc.debezium import CaptureNames
 from cdc.debezium.task_ends import SentChange
 from cdc.errors import SourceError

@@ -164,9 +164,10 @@ def state_of(services: Services) -> State:
     return record.state
 
 
-def test_a_table_that_was_copied_again_is_not_paused(services: Services, aged: AGED) -> None:
+def test_a_table_that_was_copied_again_is_not_paused(
+    services: Services, aged: AGED, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copied_again = replace(ATTEMPT, id=UUID(int=9))
-    age = command.status
 
     def copied(*arguments: Any, **options: Any) -> Any:
         (record,) = services.store.tables()
@@ -174,7 +175,8 @@ def test_a_table_that_was_copied_again_is_not_paused(services: Services, aged: A
         return age(*arguments, **options)
 
     aged(3601.0)
-    age, command.status = command.status, copied
+    age = vars(command)["status"]
+    monkeypatch.setattr(command, "status", copied)
     run_checks(services, [ORDERS], Wanted(everything=True))
     assert state_of(services) is State.INCREMENTAL
     assert not Checks(services.store).all()[ORDERS]["strict"].pausing

@@ -1,0 +1,53 @@
+"""Judges the end of a connector's task, with pure functions, by the events around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc.debezium.task_ends import task_of
+
+if TYPE_CHECKING:
+    from cdc.debezium.task_ends import SentChange, TaskEnd, TaskEnds
+    from cdc.store.task_looks import TaskLook
+
+
+def has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
+    """Return whether a topic's last record is from a later task than the newest heartbeat.
+
+    Then the end of the earlier task cannot be judged yet: the later task may still be within the
+    transaction with which it began. A heartbeat from the later task shows that this transaction is
+    complete.
+    """
+    last = ends.last(topic, now.ends.get(topic, 0))
+    if last is None or last.timestamp is None or task_of(last) == now.task:
+        return False
+    return last.timestamp > now.beat_at
+
+
+def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
+    """Return whether a task's last change can be the first of several rows in one log record.
+
+    It can be if it is an insert, and the changes before and after it are from other log records.
+
+    Args:
+        change: The last change of the task.
+        before: The change that the task sent to the topic before ``change``; None if there is none.
+        after: The next task's first change in the topic; None if there is none.
+    """
+    around = {one.position for one in (before, after) if one is not None}
+    return change.op == "c" and change.position not in around
+
+
+def is_doubled(change: SentChange, after: SentChange | None) -> bool:
+    """Return whether the next task has sent the last change of the ended task again.
+
+    Args:
+        change: The last change of the ended task.
+        after: The next task's first change in the topic; None if there is none.
+    """
+    return after is not None and (after.position, after.after) == (change.position, change.after)
+
+
+def place_of(ended: TaskEnd) -> str:
+    """Return the offset and topic of the ended task's last record, worded for a message."""
+    return f"offset {ended.last.offset} of topic {ended.last.topic}"
