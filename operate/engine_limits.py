@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cdc.lake.partition_values import partition_column
+
 if TYPE_CHECKING:
+    from cdc.config.partitions import PartitionField
     from schemas.table import TableSchema
 
 _NUMBER = re.compile(r"int|bigint|float|double|decimal\(.*\)")
@@ -31,15 +34,20 @@ class EngineLimits:
     remedy: str = ""
 
 
-def partition_limits(schema: TableSchema, partition_by: Sequence[str]) -> EngineLimits:
+def partition_limits(schema: TableSchema, partition_by: Sequence[PartitionField]) -> EngineLimits:
     """Return the limits that query engines have because of a table's partition columns.
 
     Args:
         schema: The table's columns in the lake.
-        partition_by: The partition columns.
+        partition_by: The table's partitions.
     """
-    columns = [schema.column(name) for name in partition_by]
-    texts = [one.name for one in columns if one.lake_type == "string"]
+    columns = [partition_column(schema, one) for one in partition_by]
+    # The texts of hours, months and years have no character that a folder's name encodes.
+    texts = [
+        one.name
+        for one, field in zip(columns, partition_by, strict=True)
+        if one.lake_type == "string" and not field.derived
+    ]
     holes = [
         one.name for one in columns if one.nullable and _NUMBER.fullmatch(one.lake_type) is not None
     ]

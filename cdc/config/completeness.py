@@ -27,6 +27,10 @@ def _zone(name: str) -> str:
     return name
 
 
+ZoneName = Annotated[NonEmpty, AfterValidator(_zone)]
+"""Name of a time zone in the IANA database."""
+
+
 class EventTime(Section):
     """The column with the time of an event."""
 
@@ -43,7 +47,7 @@ class CompletenessSettings(Section):
 
     by: Literal["hour", "day"]
     """The length of periods."""
-    zone: Annotated[NonEmpty, AfterValidator(_zone)] = "UTC"
+    zone: ZoneName = "UTC"
     """The time zone of hours and days, by its name in the IANA database."""
     late: Literal["count", "announce"] = "count"
     """The reaction to late rows of an announced period. count: they are counted; announce: the

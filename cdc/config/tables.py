@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from cdc.config.checks import CheckName, CheckSettings, check_conflicts
 from cdc.config.completeness import Completeness, EventTime, completeness_conflicts
+from cdc.config.partitions import PartitionEntry
 from cdc.config.templates import Conflict
 from cdc.config.value_types import (
     Duration,
@@ -174,8 +175,10 @@ class TableSettings(Section):
     are open. MySQL and MariaDB: the replica's applier is stopped while the sessions for all
     parallel chunks open; each session reads its part of the table once, and cannot repeat the
     read."""
-    partition_by: tuple[NonEmpty, ...] = ()
-    """Columns by which the lake table is partitioned: texts, booleans, integers or dates."""
+    partition_by: tuple[PartitionEntry, ...] = ()
+    """The partitions of the lake table: columns with texts, booleans, integers or dates, hours,
+    days, months or years of times, as day(created_at, Europe/Berlin), and hashes, as
+    hash(customer_id, 64)."""
     columns: ColumnRules = Field(default_factory=defaults)
     """The columns to replicate, and the form of their values."""
     timestamps_without_zone: Literal["timestamp_ntz", "timestamp"] = "timestamp_ntz"
@@ -291,6 +294,7 @@ class TableSettings(Section):
             found.append((("columns",), reason))
         found += self._hiding_conflicts()
         found += completeness_conflicts(self.event_time, self.completeness, self.columns)
+        found += self._partition_conflicts()
         if same := [new for new, old in self.columns.renames.items() if new == old]:
             reason = f"the old name equals the new name: {_listed(same)}"
             found.append((("columns", "renames"), reason))
@@ -326,6 +330,23 @@ class TableSettings(Section):
                     "is not possible with on_bad_message: quarantine, which keeps whole messages"
                 )
                 yield ("columns", key), reason
+
+    def _partition_conflicts(self) -> Iterator[Conflict]:
+        """Yield the problems of the partition columns."""
+        names = [one.lake_name.lower() for one in self.partition_by]
+        at = ("partition_by",)
+        for place, one in enumerate(self.partition_by):
+            column = one.column
+            if one.lake_name.lower() in names[:place]:
+                yield at, f"the lake has two partition columns of this name: {one.lake_name}"
+            if column in self.columns.exclude or (
+                self.columns.include and column not in self.columns.include
+            ):
+                yield at, f"the column must be replicated: {column}"
+            elif one.of_time and (
+                self.columns.hides(column) or self.columns.is_read_by_key(column)
+            ):
+                yield at, f"the lake has no time in this column: {column}"
 
     def _mode_conflicts(self) -> Iterator[Conflict]:
         """Yield the settings that the table's mode does not allow."""

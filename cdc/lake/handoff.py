@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
+from cdc.config.partitions import PartitionField, partition_field
 from cdc.errors import StateError
 from cdc.lake.key_text import key_form
 from cdc.rows.masking import key_check
@@ -149,7 +150,8 @@ class Handoff(Part):
         key: Names of the columns that identify a row; empty for an append table.
         key_text: Version of the rules by which Tributary renders the record key
             (`cdc.lake.key_text.FORM`); None if Hudi renders it.
-        partition_by: The lake table's partition columns; for a shard, without the shard column.
+        partition_by: The lake table's partitions, in compact form, as `PartitionField` writes
+            them; for a shard, without the shard column.
         hash_key: A digest that identifies the secret key by which columns are hashed; None if no
             column is hashed.
         schema: The newest schema change that the lake has followed; None if there is none.
@@ -208,9 +210,14 @@ class Handoff(Part):
             columns=tuple(map(LakeColumn.of, schema.columns)),
             key=schema.key,
             key_text=key_form(map(schema.column, schema.key), shared=shared),
-            partition_by=layout.partition_by,
+            partition_by=tuple(map(str, layout.partition_by)),
             hash_key=hash_key,
         )
+
+    @property
+    def partition_fields(self) -> tuple[PartitionField, ...]:
+        """The lake table's partitions, as the settings name them."""
+        return tuple(map(partition_field, self.partition_by))
 
     @property
     def catalog(self) -> Catalog:

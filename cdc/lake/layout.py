@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from cdc.lake.key_text import is_natural, key_text
+from cdc.lake.partition_values import partition_column, value_of
 from cdc.rows.columns import DELETED, KEY, META_COLUMNS, OP, ROW, is_reserved
 from cdc.sources.selection import LAKE_NAME
 from schemas.errors import SchemaError
@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-_PARTITION_TYPES = re.compile(r"string|boolean|tinyint|smallint|int|bigint|date|decimal\(\d+,0\)")
-"""Lake types of partition columns. Hudi names a partition by Java's text of the value. That text
-depends on the JVM's time zone for a timestamp, differs between equal floats, differs each time for
-bytes, and depends on the scale of a decimal.
-"""
+    from cdc.config.partitions import PartitionField
+
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Name of the partition of rows whose partition column is NULL. Hudi also writes rows with an empty
 text to this partition."""
@@ -37,7 +34,8 @@ class LakeLayout:
 
     Args:
         schema: The table's columns and key.
-        partition_by: The partition columns in the lake; empty for a table without partitions.
+        partition_by: The table's partitions: columns, and expressions of columns, for which the
+            lake has further columns; empty for a table without partitions.
         soft_delete: Whether deleted rows stay in the lake, with the column `DELETED` set.
 
     Raises:
@@ -47,7 +45,7 @@ class LakeLayout:
     """
 
     schema: TableSchema
-    partition_by: tuple[str, ...] = ()
+    partition_by: tuple[PartitionField, ...] = ()
     soft_delete: bool = False
 
     def __post_init__(self) -> None:
@@ -66,17 +64,23 @@ class LakeLayout:
                     f"Spark does not distinguish it from {seen[folded]!r}",
                 )
             seen[folded] = column.name
-        for name in self.partition_by:
-            lake_type = self.schema.column(name).lake_type
-            if not _PARTITION_TYPES.fullmatch(lake_type):
+        for field in self.partition_by:
+            name = partition_column(self.schema, field).name
+            if not field.derived:
+                continue
+            problem = "its prefix is reserved in the lake" if is_reserved(name) else ""
+            if name.lower() in seen:
+                problem = f"the table has the column {seen[name.lower()]!r}"
+            if problem:
                 raise SchemaError(
-                    f"table {self.schema.table} cannot be partitioned by column {name!r}, which has"
-                    f" the type {lake_type} in the lake: Hudi names the folders of such values in"
-                    " more than one way, so a run would not find the rows of a copy",
-                    remedy="In partition_by, name columns with texts, booleans, integers or dates.",
+                    f"table {self.schema.table} cannot be partitioned by {field}, for which the"
+                    f" lake gets the column {name!r}: {problem}",
+                    remedy=f"Give it another name: {{column: {field.column}, by: {field.by}, name:"
+                    f" {name}_of_lake, ...}}; or leave the table's column out with columns.exclude.",
                     table=self.schema.table,
                     field="partition_by",
                 )
+            seen[name.lower()] = name
 
     @property
     def is_log(self) -> bool:
@@ -102,7 +106,35 @@ class LakeLayout:
     @property
     def moves_partitions(self) -> bool:
         """Whether an update can move a row to another lake partition; False for an append table."""
-        return not self.is_log and not set(self.partition_by) <= set(self.schema.key)
+        return not self.is_log and not all(
+            one.column in self.schema.key and one.lasting for one in self.partition_by
+        )
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The names of the lake's partition columns."""
+        return tuple(one.lake_name for one in self.partition_by)
+
+    @property
+    def derived(self) -> tuple[PartitionField, ...]:
+        """The partitions for which the lake has further columns."""
+        return tuple(one for one in self.partition_by if one.derived)
+
+    @property
+    def derived_schema(self) -> TableSchema:
+        """The table's columns, and after them those of `derived`."""
+        further = (partition_column(self.schema, one) for one in self.derived)
+        return replace(self.schema, columns=(*self.schema.columns, *further))
+
+    def with_derived(self, rows: DataFrame) -> DataFrame:
+        """Return rows of the source's columns, in lake types, with the columns of `derived`."""
+        return rows.select("*", *map(self._value, self.derived))
+
+    def _value(self, field: PartitionField) -> SparkColumn:
+        """Return a Spark column with the values of an expression, under its name in the lake."""
+        kind = self.schema.column(field.column).lake_type
+        cell = column(field.column).cast(kind)
+        return value_of(field, cell, kind).cast(field.lake_type).alias(field.lake_name)
 
     @property
     def _key(self) -> tuple[Column, ...]:
@@ -137,6 +169,8 @@ class LakeLayout:
             *self._meta,
             *(((DELETED, "boolean"),) if self.soft_delete else ()),
             *(((KEY, "string"),) if self.needs_key_column else ()),
+            # Before the source's columns, of which there can be more later.
+            *((one.lake_name, one.lake_type) for one in self.derived),
             *((column.name, column.lake_type) for column in self.schema.columns),
         )
 
@@ -148,8 +182,11 @@ class LakeLayout:
         """
         have = {name.lower() for name in rows.columns}
         selected: list[SparkColumn] = []
+        derived = {one.lake_name: one for one in self.derived}
         for name, lake_type in self.columns:
-            if name == KEY:
+            if name in derived:
+                selected.append(self._value(derived[name]))
+            elif name == KEY:
                 selected.append(key_text(self._key).alias(name))
             elif name == DELETED:
                 selected.append((column(OP) == F.lit("d")).alias(name))
@@ -174,7 +211,7 @@ class LakeLayout:
         string, or the name of Hudi's partition for NULL.
         """
         cell = column(name).cast(lake_type)
-        partitions = {one.lower() for one in self.partition_by}
+        partitions = {one.lower() for one in self.partition_columns}
         if lake_type != "string" or name.lower() not in partitions:
             return cell
         failure = F.raise_error(

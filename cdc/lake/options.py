@@ -183,6 +183,9 @@ def table_options(
             sort_columns=layout.record_key,
         ),
         **index.filter_options,
+        # Else each task of a copy keeps a file open for each partition that it has met, and rows
+        # lie in no order of time.
+        **({"hoodie.bulkinsert.sort.mode": "PARTITION_SORT"} if layout.derived else {}),
         **overrides,
         **_FIXED,
         **index.options(global_index=layout.moves_partitions),
@@ -192,7 +195,7 @@ def table_options(
         "hoodie.table.name": re.sub(r"\W", "_", f"{table.schema}_{table.name}"),
         "hoodie.datasource.write.operation": operation,
         "hoodie.datasource.write.recordkey.field": ",".join(layout.record_key),
-        "hoodie.datasource.write.partitionpath.field": ",".join(layout.partition_by),
+        "hoodie.datasource.write.partitionpath.field": ",".join(layout.partition_columns),
         "hoodie.datasource.write.keygenerator.class": layout.key_generator,
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from cdc.config.partitions import PartitionField
 from cdc.errors import ConfigError, LakeError, onboard_again, onboard_shards_again
 from cdc.lake.commit import CommitRecord, ShardAccount, SharedState
 from schemas.errors import SchemaError
@@ -199,7 +200,7 @@ def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount
     first = wanted[0]
     kept = {name: account.readers_keep_s for name, account in entries.items()}
     kept |= {one.shard.name: one.settings.readers_keep_s for one in wanted}
-    by = (first.shard.column, *first.settings.partition_by)
+    by = (PartitionField(column=first.shard.column), *first.settings.partition_by)
     return first.settings.model_copy(
         update={"partition_by": by, "readers_keep": f"{max(kept.values())}s"}
     )

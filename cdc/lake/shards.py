@@ -226,7 +226,7 @@ class SharedTable:
         if shard.name not in entries:
             return
         schema = schema_before(entries[shard.name], shard)
-        partition_by = entries[shard.name].record.require_handoff().partition_by
+        partition_by = entries[shard.name].record.require_handoff().partition_fields
         deletes = "hard" if timeline.deletes_rows else "soft"
         settings = settings.model_copy(
             update={"partition_by": partition_by, "delete_mode": deletes}
@@ -350,7 +350,7 @@ class SharedTable:
         # the lake's row of an earlier change.
         mine = column(first.shard.column) == F.lit(first.shard.name)
         there = lake.read()
-        if lake.layout.partition_by == (first.shard.column,):
+        if lake.layout.partition_columns == (first.shard.column,):
             if not rows.isEmpty():
                 return lake.overwrite_partitions(rows, commit, guard)
             if not lake.layout.soft_delete:
@@ -406,7 +406,7 @@ class ShardTable:
             *(
                 column(name).cast(types[name]).alias(name) if name in types else column(name)
                 for name in rows.columns
-                if name in types or is_reserved(name)
+                if name in types or is_reserved(name) or name in self.layout.partition_columns
             )
         )
 

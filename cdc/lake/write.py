@@ -19,6 +19,7 @@ from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.instants import ahead_of_clock
 from cdc.lake.late_files import delete_unnamed, may_come_late
 from cdc.lake.layout import LakeLayout, column
+from cdc.lake.partition_values import require_zones
 from cdc.lake.options import NO_REPEATED_TASKS, check_overrides, require_keyed, table_options
 from cdc.lake.process_instants import follow_clock
 from cdc.lake.restored_files import WholeCommits
@@ -105,6 +106,7 @@ class LakeTable:
         self._settings = settings
         self._overrides = check_overrides(schema.table, settings.hudi)
         self.layout = layout_of(schema, settings)
+        require_zones(spark, schema.table, self.layout.partition_by)
         self._whole = WholeCommits() if whole is None else whole
         self._commits: frozenset[str] = frozenset()
 

@@ -224,7 +224,8 @@ def _entry(config: Config, record: TableRecord) -> CatalogEntry | None:
     name = config.catalog_name(record.table, shard)
     if name is None or record.attempt is None:
         return None
-    partition_by = config.table_settings(record.table).partition_by
+    settings = config.table_settings(record.table)
+    partition_by = tuple(one.lake_name for one in settings.partition_by)
     return CatalogEntry(
         *name,
         table_base=record.base_path if shard is None else shard.base_path,

@@ -95,7 +95,8 @@ def compare(
     """
     lake, source_table = handoff.lake_columns, look.table
     before, now = handoff.catalog, Catalog.read(look.fingerprint.facts)
-    placing = {*handoff.key, *settings.key_columns, *settings.partition_by}
+    by = (one.column for one in settings.partition_by)
+    placing = {*handoff.key, *settings.key_columns, *by}
     allowed = Renames(settings.columns.renames, frozenset(placing))
     renamed = allowed.renamed_columns(before, now, lake.types.keys() - lake.dropped)
     ruled = frozen(settings, source_table, lake, renamed)
@@ -261,7 +262,7 @@ def other_partitions(
         ConfigError: The table is a shard. A new copy of one shard does not change the partitions of
             the shared table.
     """
-    had, wanted = handoff.partition_by, settings.partition_by
+    had, wanted = handoff.partition_by, tuple(map(str, settings.partition_by))
     if wanted == had:
         return ()
     old, new = (f"({', '.join(names)})" for names in (had, wanted))
@@ -314,7 +315,7 @@ def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
         "key_columns": settings.key_columns,
         "key_text": FORM,
         "mode": settings.mode,
-        "partition_by": settings.partition_by,
+        "partition_by": tuple(map(str, settings.partition_by)),
         "delete_mode": settings.delete_mode,
         "timestamps_without_zone": settings.timestamps_without_zone,
         "hash_key": key_check(config) if settings.columns.hash else None,

@@ -294,8 +294,10 @@ def _write_markers(
         for one in store.unmarked(records):
             if written and time.monotonic() > deadline:
                 break
-            folder = f"{records[one.table].base_path}/{MARKERS}"
-            write_file(context.spark, folder, marker_name(one), marker_text(one))
+            record = records[one.table]
+            partition = _partition(context, record, one)
+            text = marker_text(one, partition)
+            write_file(context.spark, f"{record.base_path}/{MARKERS}", marker_name(one), text)
             written.append(one)
     finally:
         store.mark(written)
@@ -310,9 +312,30 @@ def marker_name(one: Announcement) -> str:
     return f"{one.name.replace(':', '')}.json"
 
 
-def marker_text(one: Announcement) -> str:
-    """Return the content of a period's marker file, as JSON."""
-    facts = {
+def _partition(
+    context: RunContext, record: TableRecord, one: Announcement
+) -> tuple[str, str] | None:
+    """Return the name and the value of the partition column that has the period's rows.
+
+    None if a period is not a partition, or if the settings cannot be read.
+    """
+    try:
+        settings = context.config.settings_on_plan(record.table, record.tier)
+    except TributaryError:
+        return None
+    column = period_column(settings, one.unit, one.zone)
+    return None if column is None else (column, one.name.replace(":", ""))
+
+
+def marker_text(one: Announcement, partition: tuple[str, str] | None = None) -> str:
+    """Return the content of a period's marker file, as JSON.
+
+    Args:
+        one: The period.
+        partition: Name and value of the partition column that has the period's rows; None if the
+            table is not partitioned by its periods.
+    """
+    facts: dict[str, object] = {
         "table": str(one.table),
         "period": one.name,
         "zone": one.zone,
@@ -324,4 +347,6 @@ def marker_text(one: Announcement) -> str:
         "generation": one.generation,
         "instant": one.instant,
     }
+    if partition is not None:
+        facts["partition"] = dict(zip(("column", "value"), partition, strict=True))
     return json.dumps(facts, indent=1) + "\n"

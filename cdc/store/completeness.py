@@ -190,6 +190,35 @@ def _moments(zone: str, wall: datetime) -> Mapping[str, datetime]:
     return found
 
 
+@lru_cache(maxsize=64)
+def repeated_hours(zone: str) -> frozenset[int]:
+    """Return the hours, since 1970 by a zone's clocks, that the clocks show with two offsets.
+
+    These are the hours of the years 1900 to 2099 whose names have an offset.
+    """
+    if zone == "UTC":
+        return frozenset()
+    calendar, found = Calendar("hour", zone), set[int]()
+    at, end = (datetime(year, 1, 1, tzinfo=timezone.utc) for year in (1900, 2100))
+    before = calendar._offset(at)
+    while at < end:
+        later = at + _DAY
+        after = calendar._offset(later)
+        if after != before:
+            change = calendar._change(at, later)
+            shown = [
+                moment.astimezone(calendar.clock).replace(tzinfo=timezone.utc)
+                for moment in (change - _SECOND, change)
+            ]
+            first, last = (int(one.timestamp()) // 3600 for one in (min(shown), max(shown)))
+            for hour in range(first, last + 1):
+                wall = datetime.fromtimestamp(hour * 3600, timezone.utc)
+                if len(_moments(zone, wall)) > 1:
+                    found.add(hour)
+        at, before = later, after
+    return frozenset(found)
+
+
 def _micros(local: datetime) -> timedelta:
     return timedelta(microseconds=local.microsecond)
 
@@ -294,6 +323,20 @@ class Seen:
     beat: datetime
     topic_id: str
     ends: Mapping[int, int]
+
+
+def period_column(settings: TableSettings, unit: Unit, zone: str) -> str | None:
+    """Return the name of the partition column whose values are the names of a table's periods.
+
+    None if the table has no partitions by the hours or days of its event time in that zone.
+    """
+    event = settings.event_time
+    for field in settings.partition_by if event is not None else ():
+        # A column of event times that is a partition column itself is a date.
+        same = field.by == unit and field.zone == zone or field.by == "value" and unit == "day"
+        if event is not None and field.column == event.column and same:
+            return field.lake_name
+    return None
 
 
 def proven_until(

@@ -90,7 +90,7 @@ class LogComparison:
     def _compare_once(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
         """Compare source and lake of an append table once; return S, the offsets and the result."""
         capture, context = self.capture, self.context
-        source, schema = capture.source, self.lake.layout.schema
+        source, schema = capture.source, self.lake.layout.derived_schema
         origin, ranges = Origin.now(capture), self.ranges()
         with source.open_exact_view(
             source.write_marker(),

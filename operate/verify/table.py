@@ -192,6 +192,8 @@ class _TableVerifier:
         self._settings = self._lake_settings(services)
         self._schema = self._source.schema(self._table, self._settings)
         self._lake = context.lake(record, self._schema, self._settings)
+        # Partition columns that are expressions are compared like the source's columns.
+        self._compared = self._lake.layout.derived_schema
         self._capture = Capture.of(context, services.connect, record)
         self._following = Following(services, context, self._capture, self._attempt)
 
@@ -279,8 +281,8 @@ class _TableVerifier:
 
     def _differing(self) -> Plan:
         """Compare counts and checksums of partitions; return those that differ as one part."""
-        by = self._scope.partition_by or self._settings.partition_by
-        known = {column.name for column in self._schema.columns}
+        by = self._partition_columns
+        known = {column.name for column in self._compared.columns}
         if not by or not known.issuperset(by):
             raise LakeError(
                 f"table {self._id} has no partitions to compare"
@@ -290,17 +292,22 @@ class _TableVerifier:
             )
         marker, covered = self._catch_up()
         ranges = self._ranges()
-        lake = as_table(self._lake.read(), self._schema)
+        lake = as_table(self._lake.read(), self._compared)
         source = self._source_frame(ranges)
-        partitions, rows, number = differing_partitions(source, lake, self._schema, by)
+        partitions, rows, number = differing_partitions(source, lake, self._compared, by)
         few = len(partitions) <= MOST_PARTITIONS
-        chosen = of_partitions(partitions, self._schema, by) if partitions and few else None
+        chosen = of_partitions(partitions, self._compared, by) if partitions and few else None
         parts = (Part(ranges, chosen, chosen),) if partitions else ()
         alike = ComparedRows(0, 0, 0, 0, ())
         if few:
             alike = ComparedRows(rows, rows, rows, 0, ())
         begin = Compared(rows=alike, position=marker.position, covered=covered)
         return Plan(parts, ranges=number, begin=begin, differing=len(partitions))
+
+    @property
+    def _partition_columns(self) -> tuple[str, ...]:
+        """The columns whose values make a partition."""
+        return self._scope.partition_by or self._lake.layout.partition_columns
 
     def _settled(self, part: Part) -> Settled:
         """Compare a part's rows, then the differing keys again and again until they are settled."""
@@ -342,11 +349,11 @@ class _TableVerifier:
         try:
             task.note(f"{len(part.ranges)} ranges of the key")
             source = self._source_frame(part.ranges)
-            lake = as_table(self._lake.read(), self._schema)
+            lake = as_table(self._lake.read(), self._compared)
             found = compare(
                 source if part.of_source is None else source.where(part.of_source),
                 lake if part.of_lake is None else lake.where(part.of_lake),
-                self._schema,
+                self._compared,
                 limit=MAX_SUSPECTS,
             )
             task.advance(found.keys)
@@ -405,10 +412,10 @@ class _TableVerifier:
         Their rows can have been deleted since they were counted. Then they are alike by now.
         """
         self._catch_up()
-        lake = as_table(self._lake.read(), self._schema)
-        by = self._scope.partition_by or self._settings.partition_by
+        lake = as_table(self._lake.read(), self._compared)
+        by = self._partition_columns
         source = self._source_frame(self._ranges())
-        again, _, _ = differing_partitions(source, lake, self._schema, by)
+        again, _, _ = differing_partitions(source, lake, self._compared, by)
         if again:
             raise LakeError(
                 f"{differing} partitions of table {self._id} differ from its source, but no row of"
@@ -445,7 +452,8 @@ class _TableVerifier:
         ).selectExpr(*query.select[-len(self._schema.columns) :])
         if (most := self._scope.max_sessions) is not None and most < len(ranges):
             rows = rows.coalesce(most)
-        return hidden(rows, self._schema, self._services.config.lake)
+        rows = hidden(rows, self._schema, self._services.config.lake)
+        return self._lake.layout.with_derived(rows)
 
     def _round(self, pending: tuple[Suspect, ...], number: int) -> Mapping[Key, Sighting]:
         """Sample the suspects at the source while the lake catches up; return their sightings."""
@@ -458,13 +466,12 @@ class _TableVerifier:
             with Sampler(self._source, self._table, self._schema, keys) as sampler:
                 self._capture.wait_until_captured(start, timeout_s=WAIT_S)
                 self._following.advance()
-                lake = as_table(self._lake.read(), self._schema)
+                lake = as_table(self._lake.read(), self._compared)
                 wanted = with_keys(self._services.spark, lake, self._schema, keys)
-                in_lake = digests(wanted, self._schema)
+                in_lake = digests(wanted, self._compared)
             sampled = source_rows(self._services.spark, sampler.rows, self._schema)
-            at_source = digests(
-                hidden(sampled, self._schema, self._services.config.lake), self._schema
-            )
+            sampled = hidden(sampled, self._schema, self._services.config.lake)
+            at_source = digests(self._lake.layout.with_derived(sampled), self._compared)
             task.advance(len(keys))
         finally:
             task.done()
@@ -474,7 +481,7 @@ class _TableVerifier:
         sighting = suspect.last
         if sighting is None:
             raise AssertionError("a difference was seen at least once")
-        names = tuple(column.name for column in self._schema.columns)
+        names = tuple(column.name for column in self._compared.columns)
         columns = sighting.columns(names) if sighting.kind == "different" else ()
         return Difference(sighting.kind, self._named(suspect.key), columns)
 

@@ -1,0 +1,114 @@
+"""The setting ``partition_by``: columns, and expressions of columns."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from cdc.config.completeness import ZoneName
+from cdc.config.value_types import NonEmpty, Section
+
+MOST_BUCKETS = 1024
+"""The most buckets of a hash: each of them is a folder with files of its own."""
+_COMPACT = re.compile(
+    r"(?P<by>hour|day|month|year|hash)\(\s*(?P<column>[^\s,()]+)\s*(?:,\s*(?P<more>[^\s,()]+)\s*)?\)"
+    r"(?:\s+as\s+(?P<name>\w+))?"
+)
+
+
+class PartitionField(Section):
+    """A column by whose values the lake table is partitioned, or an expression of a column."""
+
+    column: NonEmpty
+    """The column. value: texts, booleans, integers or dates; hash: also bytes; hour: a time; day,
+    month, year: a time or a date."""
+    by: Literal["value", "hour", "day", "month", "year", "hash"] = "value"
+    """value: the column itself. All others make a further lake column."""
+    zone: ZoneName = "UTC"
+    """The time zone of hour, day, month and year, by its name in the IANA database. Digits without
+    a zone are read by its clocks."""
+    buckets: Annotated[int, Field(ge=2, le=MOST_BUCKETS)] | None = None
+    """The number of buckets of hash."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")] | None = None
+    """The name of the further lake column. Default: COLUMN_BY, for example created_at_day."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> PartitionField:
+        """Refuse parts that do not belong together."""
+        if self.by == "hash" and self.buckets is None:
+            raise PydanticCustomError("buckets", "by: hash needs buckets, for example 64")
+        if self.by != "hash" and self.buckets is not None:
+            raise PydanticCustomError("buckets", "buckets is possible only with by: hash")
+        if not self.of_time and "zone" in self.model_fields_set:
+            raise PydanticCustomError("zone", "zone is possible only with hour, day, month or year")
+        if self.by == "value" and self.name is not None:
+            raise PydanticCustomError("name", "name is possible only for an expression")
+        return self
+
+    @property
+    def derived(self) -> bool:
+        """Whether the lake has a further column, with the values of the expression."""
+        return self.by != "value"
+
+    @property
+    def of_time(self) -> bool:
+        """Whether it is an hour, a day, a month or a year."""
+        return self.by not in ("value", "hash")
+
+    @property
+    def lake_name(self) -> str:
+        """The name of the lake's partition column."""
+        return self.column if not self.derived else self.name or f"{self.column}_{self.by}"
+
+    @property
+    def lake_type(self) -> str:
+        """The Spark type of the further lake column."""
+        return {"day": "date", "hash": "int"}.get(self.by, "string")
+
+    @property
+    def lasting(self) -> bool:
+        """Whether one value of the column has the same partition for all time.
+
+        The rules of a time zone change, also for times that are past.
+        """
+        return not self.of_time or self.zone == "UTC"
+
+    def __str__(self) -> str:
+        """Return the field in its compact form, which :func:`partition_field` reads."""
+        if not self.derived:
+            return self.column
+        more = str(self.buckets) if self.by == "hash" else self.zone
+        shown = self.column if more == "UTC" else f"{self.column}, {more}"
+        named = "" if self.lake_name == f"{self.column}_{self.by}" else f" as {self.lake_name}"
+        return f"{self.by}({shown}){named}"
+
+
+def _section(value: Any) -> Any:
+    """Return the section that a column's name or the compact form of an expression stands for."""
+    if not isinstance(value, str) or "(" not in value:
+        return {"column": value} if isinstance(value, str) else value
+    found = _COMPACT.fullmatch(value.strip())
+    if found is None:
+        raise PydanticCustomError(
+            "partition_field",
+            "is not a column or an expression such as day(created_at, Europe/Berlin) or"
+            " hash(customer_id, 64)",
+        )
+    parts = {name: text for name, text in found.groupdict().items() if text is not None}
+    if (more := parts.pop("more", None)) is not None:
+        parts["buckets" if parts["by"] == "hash" else "zone"] = more
+    return parts
+
+
+PartitionEntry = Annotated[
+    PartitionField, BeforeValidator(_section, json_schema_input_type=NonEmpty | PartitionField)
+]
+"""One entry of ``partition_by``: a column's name, an expression in compact form, or the section."""
+
+
+def partition_field(text: str) -> PartitionField:
+    """Return the field of a column's name, or of the compact form of an expression."""
+    return PartitionField.model_validate(_section(text))

@@ -1,0 +1,159 @@
+"""Computes the partition columns that are expressions of a column, such as the day of a time.
+
+The values depend neither on the session's time zone nor on that of a process. Hours and days have
+the names of periods (`cdc.store.completeness`): an hour that the clocks show twice is two hours,
+named with their offsets from UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc.errors import ConfigError
+from cdc.runtime.spark import java_class
+from cdc.store.completeness import repeated_hours
+from schemas.errors import SchemaError
+from schemas.table import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import SparkSession
+
+    from cdc.config.partitions import PartitionField
+    from schemas.table import TableSchema
+
+_BY_VALUE = re.compile(r"string|boolean|tinyint|smallint|int|bigint|date|decimal\(\d+,0\)")
+"""Lake types of partition columns. Hudi names a partition by Java's text of the value. That text
+depends on the JVM's time zone for a timestamp, differs between equal floats, differs each time for
+bytes, and depends on the scale of a decimal.
+"""
+_BY_HASH = re.compile(rf"{_BY_VALUE.pattern}|binary")
+_TIMES = ("timestamp", "timestamp_ntz")
+_HOUR, _DAY = 3600, 86400
+_FIRST, _LAST = -62_135_596_800, 253_402_300_799
+"""The first and the last second of the years 1 to 9999, since 1970. A zone's clocks can show one of
+other years; it counts as the first or the last one."""
+
+
+def partition_column(schema: TableSchema, field: PartitionField) -> Column:
+    """Return a lake table's partition column.
+
+    Raises:
+        SchemaError: The column is missing, or its type has no such partitions.
+    """
+    column = schema.column(field.column)
+    kind, table = column.lake_type, schema.table
+    if field.of_time:
+        if kind not in _TIMES and (kind != "date" or field.by == "hour"):
+            what = "a time" if field.by == "hour" else "a time or a date"
+            raise SchemaError(
+                f"table {table} cannot be partitioned by {field}: column {column.name!r} has the"
+                f" type {kind} in the lake, which is not {what}",
+                remedy="In partition_by, take hours of times only, and days, months and years of"
+                " times or dates.",
+                table=table,
+                field="partition_by",
+            )
+    elif not (_BY_HASH if field.derived else _BY_VALUE).fullmatch(kind):
+        shown = f"{field}: its column" if field.derived else "column"
+        raise SchemaError(
+            f"table {table} cannot be partitioned by {shown} {column.name!r}, which has"
+            f" the type {kind} in the lake: Hudi names the folders of such values in"
+            " more than one way, so a run would not find the rows of a copy",
+            remedy="In partition_by, name columns with texts, booleans, integers or dates; of a"
+            " time, take the hour, day, month or year.",
+            table=table,
+            field="partition_by",
+        )
+    if not field.derived:
+        return column
+    return Column(field.lake_name, str(field), field.lake_type, nullable=column.nullable)
+
+
+def value_of(field: PartitionField, cell: SparkColumn, lake_type: str) -> SparkColumn:
+    """Return a Spark column with the values of an expression; NULL of NULL.
+
+    Args:
+        field: The expression.
+        cell: The values of its column, in the lake's type.
+        lake_type: The lake's type of the column.
+    """
+    if field.by == "hash":
+        data = cell if lake_type == "binary" else cell.cast("string").cast("binary")
+        return (F.crc32(data) % F.lit(field.buckets)).cast("int")
+    if lake_type == "date":
+        return _named(field, cell)
+    seconds, offset = _local_seconds(cell, lake_type, field.zone)
+    seconds = F.when(seconds < _FIRST, F.lit(_FIRST)).otherwise(seconds)
+    seconds = F.when(seconds > _LAST, F.lit(_LAST)).otherwise(seconds)
+    day = F.date_from_unix_date(F.floor(seconds / _DAY).cast("int"))
+    if field.by != "hour":
+        return _named(field, day)
+    hours = F.floor(seconds / _HOUR)
+    hour = F.lpad(F.pmod(hours, F.lit(24)).cast("string"), 2, "0")
+    named = F.concat(day.cast("string"), F.lit("T"), hour)
+    if not (twice := repeated_hours(field.zone)):
+        return named
+    return F.when(hours.isin(*sorted(twice)), F.concat(named, _offset_text(offset))).otherwise(
+        named
+    )
+
+
+def _named(field: PartitionField, day: SparkColumn) -> SparkColumn:
+    """Return the day, month or year of a date."""
+    if field.by == "day":
+        return day
+    return F.substring(day.cast("string"), 1, 7 if field.by == "month" else 4)
+
+
+def _local_seconds(cell: SparkColumn, lake_type: str, zone: str) -> tuple[SparkColumn, SparkColumn]:
+    """Return what a zone's clocks show, in seconds since 1970, and their offset in seconds."""
+    if lake_type == "timestamp":
+        moment = cell
+    else:
+        digits = F.unix_date(cell.cast("date")).cast("bigint") * _DAY + (
+            F.hour(cell) * _HOUR + F.minute(cell) * 60 + F.second(cell)
+        )
+        if zone == "UTC":
+            return digits, F.lit(0)
+        # Digits that the clocks skip, or show twice, are those of the earlier offset.
+        moment = F.to_utc_timestamp(F.timestamp_seconds(digits), zone)
+    utc = F.unix_seconds(moment)
+    if zone == "UTC":
+        return utc, F.lit(0)
+    local = F.unix_seconds(F.from_utc_timestamp(moment, zone))
+    return local, local - utc
+
+
+def _offset_text(seconds: SparkColumn) -> SparkColumn:
+    """Return an offset from UTC as in the name of a marker file, for example +0200."""
+    size = F.abs(seconds)
+    hours, minutes = F.floor(size / _HOUR), F.floor(F.pmod(size, F.lit(_HOUR)) / 60)
+    digits = (F.lpad(one.cast("string"), 2, "0") for one in (hours, minutes))
+    return F.concat(F.when(seconds < 0, F.lit("-")).otherwise(F.lit("+")), *digits)
+
+
+def require_zones(spark: SparkSession, table: object, fields: Iterable[PartitionField]) -> None:
+    """Refuse a time zone that Java does not know, before a row is read.
+
+    Raises:
+        ConfigError: The database of zones of Spark's Java lacks a zone.
+    """
+    for field in fields:
+        if field.lasting:
+            continue
+        known = java_class(spark, "java.time.ZoneId").getAvailableZoneIds()
+        if not known.contains(field.zone):
+            raise ConfigError(
+                f"table {table} cannot be partitioned by {field}: the Java that runs Spark does not"
+                f" know the time zone {field.zone}",
+                remedy="Name the zone as region and city, such as Europe/Berlin; or install a newer"
+                " Java.",
+                table=table,
+                field="partition_by",
+            )
