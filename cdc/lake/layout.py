@@ -75,8 +75,8 @@ class LakeLayout:
                 raise SchemaError(
                     f"table {self.schema.table} cannot be partitioned by {field}, for which the"
                     f" lake gets the column {name!r}: {problem}",
-                    remedy=f"Give it another name: {{column: {field.column}, by: {field.by}, name:"
-                    f" {name}_of_lake, ...}}; or leave the table's column out with columns.exclude.",
+                    remedy="Give the entry of partition_by another name, with its key name; or"
+                    " leave the table's column out with columns.exclude.",
                     table=self.schema.table,
                     field="partition_by",
                 )

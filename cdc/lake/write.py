@@ -19,9 +19,9 @@ from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.instants import ahead_of_clock
 from cdc.lake.late_files import delete_unnamed, may_come_late
 from cdc.lake.layout import LakeLayout, column
-from cdc.lake.partition_values import require_zones
 from cdc.lake.options import NO_REPEATED_TASKS, check_overrides, require_keyed, table_options
 from cdc.lake.process_instants import follow_clock
+from cdc.lake.partition_values import require_zones
 from cdc.lake.restored_files import WholeCommits
 from cdc.lake.storage_errors import known_remedy
 from cdc.lake.table_services import CLUSTERING_KEY, Retention

@@ -28,7 +28,7 @@ from cdc.lake.publish import write_file
 from cdc.run.late_rows import untimely
 from cdc.runtime.failpoints import crash
 from cdc.store.announcements import Announcements, Proof
-from cdc.store.completeness import CompletenessRules, Seen, proven_until, thinned
+from cdc.store.completeness import CompletenessRules, Seen, period_column, proven_until, thinned
 from cdc.store.late_commits import LateCommits
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State

@@ -331,11 +331,13 @@ def period_column(settings: TableSettings, unit: Unit, zone: str) -> str | None:
     None if the table has no partitions by the hours or days of its event time in that zone.
     """
     event = settings.event_time
-    for field in settings.partition_by if event is not None else ():
+    if event is None:
+        return None
+    for one in settings.partition_by:
         # A column of event times that is a partition column itself is a date.
-        same = field.by == unit and field.zone == zone or field.by == "value" and unit == "day"
-        if event is not None and field.column == event.column and same:
-            return field.lake_name
+        same = (one.by, one.zone) == (unit, zone) or (one.by, unit) == ("value", "day")
+        if same and one.column == event.column:
+            return one.lake_name
     return None
 
 

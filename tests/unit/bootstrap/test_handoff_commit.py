@@ -13,6 +13,7 @@ from bootstrap.commit import chunk_commit, handoff_commit, require_planned
 from bootstrap.errors import AttemptSpoiledError
 from bootstrap.snapshot import FETCH_ROWS, fetch_rows
 from bootstrap.standstill import require_same_server
+from cdc.config.partitions import PartitionField
 from cdc.errors import StateError
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
@@ -51,7 +52,7 @@ RECORD = table_record(
     generation=3,
 )
 SCHEMA = TableSchema(TABLE, (Column("id", "integer", "int", False),), ("id",))
-LAYOUT = LakeLayout(SCHEMA, partition_by=("id",))
+LAYOUT = LakeLayout(SCHEMA, partition_by=(PartitionField(column="id"),))
 
 
 def chunk(number: int) -> Chunk:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cdc.config import TableSettings
+from cdc.config.partitions import partition_field
 from cdc.errors import ConfigError
 from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.layout import LakeLayout
@@ -21,7 +22,8 @@ TABLE = TableId("shop", "public", "orders")
 def layout(key: str = "id", *, partition_by: tuple[str, ...] = (), **columns: str) -> LakeLayout:
     types = {"id": "bigint", **columns}
     listed = tuple(Column(name, kind, kind) for name, kind in types.items())
-    return LakeLayout(TableSchema(TABLE, listed, tuple(filter(None, key.split(",")))), partition_by)
+    by = tuple(map(partition_field, partition_by))
+    return LakeLayout(TableSchema(TABLE, listed, tuple(filter(None, key.split(",")))), by)
 
 
 @pytest.mark.parametrize(
@@ -214,4 +216,4 @@ def test_a_type_whose_text_is_not_one_for_each_value_makes_no_partitions(lake_ty
     ):
         layout("id,at", partition_by=("at",), at=lake_type)
     for fine in ("string", "boolean", "smallint", "int", "bigint", "date", "decimal(10,0)"):
-        assert layout("id,at", partition_by=("at",), at=fine).partition_by == ("at",)
+        assert layout("id,at", partition_by=("at",), at=fine).partition_columns == ("at",)

@@ -19,6 +19,7 @@ from cdc.store.completeness import (
     Seen,
     UnknownPeriodError,
     proven_until,
+    repeated_hours,
     rows_of,
     thinned,
 )
@@ -233,3 +234,32 @@ def test_settings_that_cannot_work_are_refused(settings: object, reason: str) ->
     with pytest.raises(ConfigError) as refused:
         parse(yaml.safe_dump(document))
     assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("zone", ["Australia/Lord_Howe", "America/Havana", "Pacific/Apia"])
+def test_the_hours_that_clocks_show_twice_are_those_with_offsets_in_their_names(zone: str) -> None:
+    """In the year in which Apia skipped a day."""
+    calendar, begin = Calendar("hour", zone), datetime(2011, 1, 1, tzinfo=UTC)
+    names = [calendar.holding(begin + number * MINUTE * 30).name for number in range(2 * 8760)]
+    named = {hour_of(one) for one in names if len(one) > len("2011-01-01T00")}
+    assert len(named) == 1
+    first, last = hour_of(names[0]), hour_of(names[-1])
+    assert {one for one in repeated_hours(zone) if first <= one <= last} == named
+
+
+def hour_of(name: str) -> int:
+    """What the clocks show in an hour of this name, in hours since 1970."""
+    shown = datetime.strptime(f"{name[:13]}+0000", "%Y-%m-%dT%H%z")
+    return int(shown.timestamp()) // 3600
+
+
+@given(at=moments(1940, 2099), zone=st.sampled_from(ZONES))
+@example(at=datetime(1947, 5, 11, 1, 30, tzinfo=UTC), zone="Europe/Berlin")
+@example(at=datetime(2099, 10, 25, 0, 30, tzinfo=UTC), zone="Europe/Berlin")
+def test_no_other_hour_is_shown_twice(at: datetime, zone: str) -> None:
+    name = Calendar("hour", zone).holding(at).name
+    assert (hour_of(name) in repeated_hours(zone)) is (len(name) > len("2011-01-01T00"))
+
+
+def test_clocks_that_are_never_changed_show_no_hour_twice() -> None:
+    assert repeated_hours("UTC") == repeated_hours("Etc/GMT+5") == frozenset()

@@ -283,7 +283,11 @@ def test_the_examples_in_the_starting_configuration_work(monkeypatch: pytest.Mon
     config = parse(switched_on)
     assert config.kafka.security.mechanism == "SCRAM-SHA-512"
     assert config.connect.connector == {"max.batch.size": "4096"}
-    assert config.tables["public.orders"].partition_by == ("country",)
+    assert [str(one) for one in config.tables["public.orders"].partition_by] == [
+        "country",
+        "day(placed_at, Europe/Berlin)",
+        "hash(customer_id, 64)",
+    ]
     assert config.state.connection_url().startswith("postgresql+psycopg://tributary:canary-")
     on_s3 = parse(switched_on.replace("url: ./lake", "url: s3a://bucket/lake"))
     assert on_s3.lake.store == "s3"
