@@ -1,0 +1,241 @@
+"""Partitions by expressions of columns: their values, and rows that move between them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import zlib
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdc.config import TableSettings
+from cdc.config.partitions import partition_field
+from cdc.errors import ConfigError
+from cdc.lake.partition_values import value_of
+from cdc.store.completeness import Calendar
+from tests.spark.lake import (
+    SEVERAL_COMMITS,
+    accept,
+    change,
+    content,
+    insert,
+    lake,
+    record,
+    rows,
+    schema,
+)
+
+UTC = dt.timezone.utc
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=UTC)
+ZONES = (
+    *("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"),
+    *("America/Havana", "Pacific/Apia", "Europe/Dublin"),
+)
+CHANGES = (
+    "2026-03-29T01:00",
+    "2026-10-25T01:00",
+    "2025-04-05T15:00",
+    "2024-11-03T05:00",
+    "2011-12-30T10:00",
+    "2026-03-08T05:00",
+    "1969-12-31T23:59",
+)
+
+
+def moments(seed: int) -> list[dt.datetime]:
+    """Moments near changes of clocks, and of any year from 1970 on, in UTC."""
+    draw = random.Random(seed)
+    near = [dt.datetime.fromisoformat(f"{one}+00:00") for one in CHANGES]
+    found = [one + dt.timedelta(seconds=draw.randint(-9000, 9000)) for one in near * 12]
+    return found + [EPOCH + dt.timedelta(seconds=draw.randint(0, 2**31 - 1)) for _ in range(60)]
+
+
+def computed(
+    spark: SparkSession, by: str, lake_type: str, times: list[dt.datetime]
+) -> list[str | None]:
+    """The values of an expression for times in UTC, or digits, in a session of another zone."""
+    field = partition_field(by)
+    mark = "Z" if lake_type == "timestamp" else ""
+    texts = [(one.replace(tzinfo=None).isoformat(sep=" ") + mark,) for one in times]
+    frame = spark.createDataFrame(texts, "at string")
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+    try:
+        value = value_of(field, F.col("at").cast(lake_type), lake_type)
+        return [row[0] for row in frame.select(value.cast("string")).collect()]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_hours_and_days_are_the_periods_of_a_calendar_in_any_session(
+    spark: SparkSession, zone: str
+) -> None:
+    times = moments(len(zone))
+    for unit in ("hour", "day"):
+        calendar = Calendar(unit, zone)
+        wanted = [calendar.holding(one).name.replace(":", "") for one in times]
+        assert computed(spark, f"{unit}(at, {zone})", "timestamp", times) == wanted
+        # Digits are read by the clocks of the zone; those that it skips, by the former offset.
+        own = [one.replace(tzinfo=UTC if zone == "UTC" else ZoneInfo(zone)) for one in times]
+        wanted = [calendar.holding(one.astimezone(UTC)).name.replace(":", "") for one in own]
+        assert computed(spark, f"{unit}(at, {zone})", "timestamp_ntz", times) == wanted
+
+
+def test_the_ends_of_time_have_partitions(spark: SparkSession) -> None:
+    times = [dt.datetime.min.replace(tzinfo=UTC), dt.datetime.max.replace(tzinfo=UTC)]
+    for by, wanted in {
+        "hour(at)": ["0001-01-01T00", "9999-12-31T23"],
+        "hour(at, Asia/Tokyo)": ["0001-01-01T09", "9999-12-31T23"],
+        "day(at, America/New_York)": ["0001-01-01", "9999-12-31"],
+        "month(at)": ["0001-01", "9999-12"],
+        "year(at)": ["0001", "9999"],
+    }.items():
+        for kind in ("timestamp", "timestamp_ntz"):
+            if kind == "timestamp" or "," not in by:
+                assert computed(spark, by, kind, times) == wanted, (by, kind)
+    assert computed(spark, "month(at)", "timestamp", [EPOCH - dt.timedelta(days=365)]) == [
+        "1969-01"
+    ]
+
+
+def test_a_hash_is_the_checksum_of_the_text_that_readers_can_compute(spark: SparkSession) -> None:
+    cells: dict[str, list[Any]] = {
+        "string": ["a", "", "Grüße 🎉", None],
+        "binary": [bytearray(b"\x00\xff"), bytearray()],
+        "bigint": [0, -17, 2**63 - 1],
+        "smallint": [7],
+        "boolean": [True, False],
+        "decimal(38,0)": [Decimal(10**37), Decimal(-5)],
+        "date": [dt.date(2026, 11, 23), dt.date(1, 1, 1)],
+    }
+    for kind, values in cells.items():
+        frame = spark.createDataFrame([(one,) for one in values], f"x {kind}")
+        field = partition_field("hash(x, 64)")
+        plain = "crc32(x) % 64" if kind == "binary" else "crc32(cast(x as string)) % 64"
+        found = frame.select(value_of(field, F.col("x"), kind), F.expr(plain)).collect()
+        for value, (ours, theirs) in zip(values, found, strict=True):
+            text = bytes(value) if kind == "binary" else _text(value)
+            wanted = None if text is None else zlib.crc32(text) % 64
+            assert (ours, theirs) == (wanted, wanted), (kind, value)
+
+
+def _text(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return (str(value).lower() if isinstance(value, bool) else f"{value}").encode()
+
+
+EVENTS = schema("id", id="bigint", at="timestamp", v="int")
+BY = ("hour(at, Europe/Berlin)", "day(at)", "hash(v, 4)")
+
+
+def at(text: str | None) -> dt.datetime | None:
+    """A time in UTC, as PySpark takes it: in the zone of this process."""
+    return None if text is None else dt.datetime.fromisoformat(f"{text}+00:00")
+
+
+def placed(table: Any) -> list[tuple[Any, ...]]:
+    """Each row's key and partition, as its columns and as its folder."""
+    shown = table.read().selectExpr(
+        "id", "at_hour", "string(at_day)", "v_hash", "_hoodie_partition_path"
+    )
+    return sorted(tuple(row) for row in shown.collect())
+
+
+def folder(hour: str | None, day: str | None, value: int | None) -> tuple[Any, ...]:
+    bucket = None if value is None else zlib.crc32(str(value).encode()) % 4
+    parts = {"at_hour": hour, "at_day": day, "v_hash": bucket}
+    null = "__HIVE_DEFAULT_PARTITION__"
+    path = "/".join(f"{name}={null if one is None else one}" for name, one in parts.items())
+    return hour, day, bucket, path
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_rows_move_with_their_expressions_and_are_found_without_the_column(
+    spark: SparkSession, tmp_path: Path, soft: bool
+) -> None:
+    mode = "soft" if soft else "hard"
+    table = lake(spark, tmp_path / "t", EVENTS, partition_by=BY, delete_mode=mode)
+    twice = ("2026-10-25T00:30", "2026-10-25T01:30")
+    insert(
+        spark,
+        table,
+        (1, at(twice[0]), 1),
+        (2, at(twice[1]), 2),
+        (3, None, None),
+        (4, at(twice[0]), 4),
+        size=SEVERAL_COMMITS,
+    )
+    ours = {
+        1: folder("2026-10-25T02+0200", "2026-10-25", 1),
+        2: folder("2026-10-25T02+0100", "2026-10-25", 2),
+        3: folder(None, None, None),
+        4: folder("2026-10-25T02+0200", "2026-10-25", 4),
+    }
+    assert placed(table) == [(key, *one) for key, one in ours.items()]
+
+    change(
+        *(spark, table, 9),
+        ("u", 1, (1, at(twice[1]), 1)),
+        ("u", 2, (2, None, 7)),
+        ("u", 3, (3, at("1969-12-31T23:59:59"), 3)),
+        ("d", 4, (4, at(twice[0]) if soft else None, 4 if soft else None)),
+        ("c", 5, (5, at("2027-01-01T00:00"), 5)),
+    )
+    moved = {
+        1: folder("2026-10-25T02+0100", "2026-10-25", 1),
+        2: folder(None, None, 7),
+        3: folder("1970-01-01T00", "1969-12-31", 3),
+        5: folder("2027-01-01T01", "2027-01-01", 5),
+    }
+    if soft:
+        moved[4] = ours[4]
+    assert placed(table) == [(key, *one) for key, one in sorted(moved.items())]
+
+    # As a run does that fills a new column: all rows from the lake itself.
+    table.overwrite(table.read(), record(offsets={0: 10}), accept)
+    assert placed(table) == [(key, *one) for key, one in sorted(moved.items())]
+    change(spark, table, 12, *(("d", 11, (key, None, None)) for key in moved))
+    assert soft or placed(table) == []
+
+
+def test_keys_whose_partition_never_changes_need_no_other_partitions(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    orders = schema("id,day", id="bigint", day="timestamp_ntz", v="int")
+    table = lake(spark, tmp_path / "t", orders, partition_by=("month(day)", "hash(id, 8)"))
+    assert not table.layout.moves_partitions
+    new, old = dt.datetime.fromisoformat("2020-01-01"), dt.datetime.fromisoformat("1969-01-01")
+    insert(spark, table, (1, new, 1), (1, old, 2), (2, old, 3))
+    change(spark, table, 3, ("u", 1, (1, new, 10)), ("d", 2, (2, old, None)))
+    assert content(table) == [(1, old, 2), (1, new, 10)]
+
+
+def test_a_copy_of_many_partitions_writes_one_file_for_each(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = lake(spark, tmp_path / "t", EVENTS, partition_by=("day(at)",))
+    days = [dt.datetime(2026, 1, 1, tzinfo=UTC) + dt.timedelta(days=n % 40) for n in range(400)]
+    events = [("r", -1, (n, day, n)) for n, day in enumerate(days)]
+    table.bulk_insert(
+        rows(spark, table, events).coalesce(1),
+        record("chunk", chunk_ids=(0,)),
+        accept,
+        SEVERAL_COMMITS,
+    )
+    assert table.read().where("at_day = date'2026-01-05'").count() == 10
+    assert len(list((tmp_path / "t").rglob("*.parquet"))) == 40
+
+
+def test_a_zone_that_java_does_not_know_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    field = partition_field("day(at)").model_copy(update={"zone": "Mars/Phobos"})
+    settings = TableSettings().model_copy(update={"partition_by": (field,)})
+    with pytest.raises(ConfigError, match="does not know the time zone Mars/Phobos"):
+        lake(spark, tmp_path / "t", EVENTS, **dict(settings))
