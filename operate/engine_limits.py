@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc.lake.partition_values import partition_column
+from cdc.lake.partition_columns import partition_columns
 
 if TYPE_CHECKING:
     from cdc.config.partitions import PartitionField
@@ -41,7 +41,7 @@ def partition_limits(schema: TableSchema, partition_by: Sequence[PartitionField]
         schema: The table's columns in the lake.
         partition_by: The table's partitions.
     """
-    columns = [partition_column(schema, one) for one in partition_by]
+    columns = partition_columns(schema, partition_by)
     # The texts of hours, months and years have no character that a folder's name encodes.
     texts = [
         one.name

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.debezium import keeps_nulls
 from cdc.errors import CaptureError, SourceError
+from cdc.lake.partition_columns import partition_columns
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
 from cdc.store.table_state import State
@@ -19,6 +20,7 @@ from operate.shards import refuse_shard_column
 from operate.table_outcome import Outcome, for_each
 from operate.tables_on_record import TablesOnRecord
 from schemas.errors import TributaryError
+from schemas.table import TableSchema
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
@@ -285,9 +287,10 @@ def _require_schema(
     *,
     has_key: bool,
 ) -> None:
-    """Raise an error if a table has a column that cannot be replicated."""
+    """Raise an error if a table has a column that cannot be replicated, or lacks a partition."""
     columns = source.schema(table, settings).columns if has_key else source.columns(table, settings)
     refuse_shard_column(table.table, columns, services.config.shard(table.table))
+    partition_columns(TableSchema(table.table, tuple(columns), ()), settings.partition_by)
 
 
 def _size(services: Services, table: SourceTable) -> Iterator[str]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc.lake.key_text import is_natural, key_text
-from cdc.lake.partition_values import partition_column, value_of
+from cdc.lake.partition_columns import partition_column, partition_columns
+from cdc.lake.partition_values import value_of
 from cdc.rows.columns import DELETED, KEY, META_COLUMNS, OP, ROW, is_reserved
 from cdc.sources.selection import LAKE_NAME
 from schemas.errors import SchemaError
@@ -64,23 +65,7 @@ class LakeLayout:
                     f"Spark does not distinguish it from {seen[folded]!r}",
                 )
             seen[folded] = column.name
-        for field in self.partition_by:
-            name = partition_column(self.schema, field).name
-            if not field.derived:
-                continue
-            problem = "its prefix is reserved in the lake" if is_reserved(name) else ""
-            if name.lower() in seen:
-                problem = f"the table has the column {seen[name.lower()]!r}"
-            if problem:
-                raise SchemaError(
-                    f"table {self.schema.table} cannot be partitioned by {field}, for which the"
-                    f" lake gets the column {name!r}: {problem}",
-                    remedy="Give the entry of partition_by another name, with its key name; or"
-                    " leave the table's column out with columns.exclude.",
-                    table=self.schema.table,
-                    field="partition_by",
-                )
-            seen[name.lower()] = name
+        partition_columns(self.schema, self.partition_by)
 
     @property
     def is_log(self) -> bool:

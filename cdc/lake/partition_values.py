@@ -7,7 +7,6 @@ named with their offsets from UTC.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -15,8 +14,6 @@ from pyspark.sql import functions as F
 from cdc.errors import ConfigError
 from cdc.runtime.spark import java_class
 from cdc.store.completeness import repeated_hours
-from schemas.errors import SchemaError
-from schemas.table import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,54 +22,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc.config.partitions import PartitionField
-    from schemas.table import TableSchema
 
-_BY_VALUE = re.compile(r"string|boolean|tinyint|smallint|int|bigint|date|decimal\(\d+,0\)")
-"""Lake types of partition columns. Hudi names a partition by Java's text of the value. That text
-depends on the JVM's time zone for a timestamp, differs between equal floats, differs each time for
-bytes, and depends on the scale of a decimal.
-"""
-_BY_HASH = re.compile(rf"{_BY_VALUE.pattern}|binary")
-_TIMES = ("timestamp", "timestamp_ntz")
 _HOUR, _DAY = 3600, 86400
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
 """The first and the last second of the years 1 to 9999, since 1970. A zone's clocks can show one of
 other years; it counts as the first or the last one."""
-
-
-def partition_column(schema: TableSchema, field: PartitionField) -> Column:
-    """Return a lake table's partition column.
-
-    Raises:
-        SchemaError: The column is missing, or its type has no such partitions.
-    """
-    column = schema.column(field.column)
-    kind, table = column.lake_type, schema.table
-    if field.of_time:
-        if kind not in _TIMES and (kind != "date" or field.by == "hour"):
-            what = "a time" if field.by == "hour" else "a time or a date"
-            raise SchemaError(
-                f"table {table} cannot be partitioned by {field}: column {column.name!r} has the"
-                f" type {kind} in the lake, which is not {what}",
-                remedy="In partition_by, take hours of times only, and days, months and years of"
-                " times or dates.",
-                table=table,
-                field="partition_by",
-            )
-    elif not (_BY_HASH if field.derived else _BY_VALUE).fullmatch(kind):
-        shown = f"{field}: its column" if field.derived else "column"
-        raise SchemaError(
-            f"table {table} cannot be partitioned by {shown} {column.name!r}, which has"
-            f" the type {kind} in the lake: Hudi names the folders of such values in"
-            " more than one way, so a run would not find the rows of a copy",
-            remedy="In partition_by, name columns with texts, booleans, integers or dates; of a"
-            " time, take the hour, day, month or year.",
-            table=table,
-            field="partition_by",
-        )
-    if not field.derived:
-        return column
-    return Column(field.lake_name, str(field), field.lake_type, nullable=column.nullable)
 
 
 def value_of(field: PartitionField, cell: SparkColumn, lake_type: str) -> SparkColumn:

@@ -46,6 +46,12 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     "test_a_type_whose_text_is_not_one_for_each_value_makes_no_partitions": (
         "In partition_by, name columns with",
     ),
+    "tests/unit/cdc/lake/test_partition_columns.py::test_a_column_of_a_wrong_type_is_refused": (
+        "In partition_by, take hours",
+    ),
+    "tests/unit/cdc/lake/test_partition_columns.py::test_another_name_solves_it": (
+        "Give the entry of partition_by another name",
+    ),
     "tests/spark/test_lake_restored.py::"
     "test_a_commit_whose_file_a_power_cut_left_empty_is_refused": (
         "A machine that loses its power can leave a new file empty",

@@ -76,6 +76,7 @@ def test_a_column_of_a_wrong_type_is_refused(by: str, lake_type: str, reason: st
     with pytest.raises(SchemaError, match=reason) as caught:
         layout("id", by, x=lake_type)
     assert caught.value.context["field"] == "partition_by"
+    assert layout("id", "day(x)", x="date").partition_columns == ("x_day",)
 
 
 @pytest.mark.parametrize(
