@@ -260,6 +260,11 @@ class TableSettings(Section):
         return self.freshness_target_s / 10 if chosen is None else seconds_of(chosen)
 
     @property
+    def partitioned_columns(self) -> tuple[str, ...]:
+        """The columns of which ``partition_by`` takes values or expressions."""
+        return tuple(one.column for one in self.partition_by)
+
+    @property
     def appends(self) -> bool:
         """Whether the table is an append table."""
         return self.mode == "append"

@@ -95,8 +95,7 @@ def compare(
     """
     lake, source_table = handoff.lake_columns, look.table
     before, now = handoff.catalog, Catalog.read(look.fingerprint.facts)
-    by = (one.column for one in settings.partition_by)
-    placing = {*handoff.key, *settings.key_columns, *by}
+    placing = {*handoff.key, *settings.key_columns, *settings.partitioned_columns}
     allowed = Renames(settings.columns.renames, frozenset(placing))
     renamed = allowed.renamed_columns(before, now, lake.types.keys() - lake.dropped)
     ruled = frozen(settings, source_table, lake, renamed)
