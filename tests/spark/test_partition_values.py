@@ -11,6 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -18,6 +19,7 @@ from cdc.config import TableSettings
 from cdc.config.partitions import partition_field
 from cdc.errors import ConfigError
 from cdc.lake.partition_values import value_of
+from cdc.lake.write import LakeTable
 from cdc.store.completeness import Calendar
 from tests.spark.lake import (
     SEVERAL_COMMITS,
@@ -218,24 +220,24 @@ def test_keys_whose_partition_never_changes_need_no_other_partitions(
     assert content(table) == [(1, old, 2), (1, new, 10)]
 
 
-def test_a_copy_of_many_partitions_writes_one_file_for_each(
+def test_a_copy_sorts_its_rows_so_that_a_task_has_one_file_open_at_a_time(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = lake(spark, tmp_path / "t", EVENTS, partition_by=("day(at)",))
-    days = [dt.datetime(2026, 1, 1, tzinfo=UTC) + dt.timedelta(days=n % 40) for n in range(400)]
-    events = [("r", -1, (n, day, n)) for n, day in enumerate(days)]
-    table.bulk_insert(
-        rows(spark, table, events).coalesce(1),
-        record("chunk", chunk_ids=(0,)),
-        accept,
-        SEVERAL_COMMITS,
-    )
-    assert table.read().where("at_day = date'2026-01-05'").count() == 10
-    assert len(list((tmp_path / "t").rglob("*.parquet"))) == 40
+    first = dt.datetime(2026, 1, 1, tzinfo=UTC)
+    events = [("r", -1, (n, first + dt.timedelta(days=n % 3), n)) for n in range(30, 0, -1)]
+    copied = rows(spark, table, events).coalesce(1)
+    table.bulk_insert(copied, record("chunk", chunk_ids=(0,)), accept, SEVERAL_COMMITS)
+    assert table.read().where("at_day = date'2026-01-02'").count() == 10
+    files = list((tmp_path / "t").rglob("*.parquet"))
+    assert len(files) == 3
+    for file in files:
+        keys = parquet.ParquetFile(file).read(["_hoodie_record_key"])[0].to_pylist()
+        assert keys == sorted(keys)
 
 
 def test_a_zone_that_java_does_not_know_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     field = partition_field("day(at)").model_copy(update={"zone": "Mars/Phobos"})
-    settings = TableSettings().model_copy(update={"partition_by": (field,)})
+    settings = TableSettings(partition_by=(field,))
     with pytest.raises(ConfigError, match="does not know the time zone Mars/Phobos"):
-        lake(spark, tmp_path / "t", EVENTS, **dict(settings))
+        LakeTable(spark, (tmp_path / "t").as_uri(), EVENTS, settings)
