@@ -7,6 +7,7 @@ import signal
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -20,6 +21,8 @@ from operate.periods import PeriodAnswer, Verdict, period_answer
 from operate.resync import resync
 from operate.run import Runs
 from operate.status import status
+from operate.verify.scope import Scope
+from operate.verify.table import verify_table
 from stack.postgres import POSTGRES
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.databases import OwnDatabase
@@ -48,8 +51,11 @@ class Hours:
     ended last is complete.
     """
 
-    def __init__(self, shop: Shop, moment: str = "timestamptz") -> None:
+    def __init__(self, shop: Shop, moment: str = "timestamptz", *by: str) -> None:
         self.shop, self.zoned = shop, moment == "timestamptz"
+        self.partitions = {"partition_by": by}
+        shop.tables = {shop.database.label("clicks"): self.partitions}
+        shop.reconfigure()
         for name in ("clicks", "quiet"):
             shop.database.execute(
                 f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL, happened_at {moment})"
@@ -67,7 +73,9 @@ class Hours:
         }
         quiet = {"completeness": "hour", "allowed_lateness_s": seconds}
         labels = map(self.shop.database.label, ("clicks", "quiet"))
-        self.shop.tables = dict(zip(labels, (clicks | chosen, quiet), strict=True))
+        self.shop.tables = dict(
+            zip(labels, (clicks | chosen | self.partitions, quiet), strict=True)
+        )
         self.shop.reconfigure()
 
     def look(self) -> Runs:
@@ -111,7 +119,7 @@ class Hours:
 @for_each_kind(POSTGRES)
 def test_hours_are_complete_once_everything_from_before_their_end_is_there(shop: Shop) -> None:
     moment = "timestamptz" if shop.database.kind == POSTGRES else "timestamp(6) NULL"
-    hours = Hours(shop, moment)
+    hours = Hours(shop, moment, "hour(happened_at)", "hash(id, 2)")
     before = HOURS.before(hours.ended)
     hours.insert(1, before.start, hours.ended.start + HALF_AN_HOUR)
     hours.due(HALF_AN_HOUR)
@@ -137,6 +145,7 @@ def test_hours_are_complete_once_everything_from_before_their_end_is_there(shop:
     for name in ("clicks", "quiet"):
         assert hours.answer(name, hours.ended).verdict is Verdict.COMPLETE
     assert_late_rows_are_counted(hours)
+    assert_hours_are_partitions(hours)
     assert_a_new_copy_keeps_what_was_announced(hours)
 
 
@@ -166,6 +175,34 @@ def assert_late_rows_are_counted(hours: Hours) -> None:
     hours.look()
     (again,) = [one for one in hours.announced("clicks") if one.starts_at == hours.ended.start]
     assert again.late_rows == 2, "a row of the present hour"
+
+
+def assert_hours_are_partitions(hours: Hours) -> None:
+    """Each row is once in the partition of its hour, also after it has moved."""
+    shop, tomorrow = hours.shop, now() + timedelta(days=1)
+    assert hours.marker("clicks", hours.ended)["partition"] == {
+        "column": "happened_at_hour",
+        "value": hours.ended.name,
+    }
+    assert "partition" not in hours.marker("quiet", hours.ended)
+    moved = tomorrow if hours.zoned else tomorrow.replace(tzinfo=None)
+    shop.database.execute(
+        f"UPDATE clicks SET happened_at = '{moved.isoformat(sep=' ')}' WHERE id = 13",
+        "DELETE FROM clicks WHERE id = 1",
+        "INSERT INTO clicks VALUES (14, 0, NULL)",
+    )
+    shop.assert_equal("clicks")
+    shown = shop.lake("clicks").selectExpr("id", "happened_at_hour", "id_hash").collect()
+    placed = {row[0]: (row[1], row[2]) for row in shown}
+    assert len(shown) == len(placed)
+    wanted = dict.fromkeys((2, 11, 12), hours.ended.name)
+    wanted |= {13: HOURS.holding(tomorrow).name, 14: None}
+    assert placed == {one: (at, crc32(str(one).encode()) % 2) for one, at in wanted.items()}
+    scope = Scope(method="partitions")
+    found = verify_table(shop.services, shop.services.run_context, shop.table("clicks"), scope)
+    assert (found.equal, found.rows_compared) == (True, 5)
+    assert found.parts is not None
+    assert found.parts[0] == len(set(placed.values()))
 
 
 def assert_a_new_copy_keeps_what_was_announced(hours: Hours) -> None:

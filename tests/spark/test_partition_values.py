@@ -18,10 +18,12 @@ from pyspark.sql import functions as F
 from cdc.config import TableSettings
 from cdc.config.partitions import partition_field
 from cdc.errors import ConfigError
+from cdc.lake.index import SnapshotSize
 from cdc.lake.partition_values import value_of
 from cdc.lake.write import LakeTable
 from cdc.store.completeness import Calendar
 from tests.spark.lake import (
+    ONE_COMMIT,
     SEVERAL_COMMITS,
     accept,
     change,
@@ -134,6 +136,7 @@ def _text(value: Any) -> bytes | None:
     return (str(value).lower() if isinstance(value, bool) else f"{value}").encode()
 
 
+AGES = ("0001-01-01", "1500-02-28", "1582-10-10", "1969-12-31T23:59", "2020-01-01", "9999-12-31")
 EVENTS = schema("id", id="bigint", at="timestamp", v="int")
 BY = ("hour(at, Europe/Berlin)", "day(at)", "hash(v, 4)")
 
@@ -208,16 +211,24 @@ def test_rows_move_with_their_expressions_and_are_found_without_the_column(
     assert soft or placed(table) == []
 
 
+@pytest.mark.parametrize("size", [ONE_COMMIT, SEVERAL_COMMITS], ids=["bucket", "bloom"])
 def test_keys_whose_partition_never_changes_need_no_other_partitions(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, size: SnapshotSize
 ) -> None:
-    orders = schema("id,day", id="bigint", day="timestamp_ntz", v="int")
-    table = lake(spark, tmp_path / "t", orders, partition_by=("month(day)", "hash(id, 8)"))
+    """Each row is found in the folder that its copy has named, whatever its age."""
+    orders = schema("id,at", id="bigint", at="timestamp_ntz", v="int")
+    table = lake(spark, tmp_path / "t", orders, partition_by=("day(at)", "hash(id, 8)"))
     assert not table.layout.moves_partitions
-    new, old = dt.datetime.fromisoformat("2020-01-01"), dt.datetime.fromisoformat("1969-01-01")
-    insert(spark, table, (1, new, 1), (1, old, 2), (2, old, 3))
-    change(spark, table, 3, ("u", 1, (1, new, 10)), ("d", 2, (2, old, None)))
-    assert content(table) == [(1, old, 2), (1, new, 10)]
+    ages = [dt.datetime.fromisoformat(one) for one in AGES]
+    insert(spark, table, *((1, age, 1) for age in ages), size=size)
+    update = [("u", 1, (1, age, 2)) for age in ages[1:]]
+    change(spark, table, 3, *update, ("d", 2, (1, ages[0], None)))
+    assert content(table) == sorted(((1, age, 2) for age in ages[1:]), key=repr)
+    shown = table.read().selectExpr("string(at_day)", "_hoodie_partition_path").collect()
+    bucket = zlib.crc32(b"1") % 8
+    assert {tuple(row) for row in shown} == {
+        (age[:10], f"at_day={age[:10]}/id_hash={bucket}") for age in AGES[1:]
+    }
 
 
 def test_a_copy_sorts_its_rows_so_that_a_task_has_one_file_open_at_a_time(
