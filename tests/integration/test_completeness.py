@@ -202,7 +202,7 @@ def assert_hours_are_partitions(hours: Hours) -> None:
     found = verify_table(shop.services, shop.services.run_context, shop.table("clicks"), scope)
     assert (found.equal, found.rows_compared) == (True, 5)
     assert found.parts is not None
-    assert found.parts[0] == len(set(placed.values()))
+    assert found.parts[0] == len(set(placed.values())), found
 
 
 def assert_a_new_copy_keeps_what_was_announced(hours: Hours) -> None:
