@@ -32,6 +32,7 @@ from tests.handoffs import handed
 from tests.spark.lake import ONE_COMMIT, SEVERAL_COMMITS, Event, accept, record, rows, schema
 
 ORDERS = schema("id", id="int", name="string")
+BY = ("name", "hash(id, 2)")
 Open = Callable[..., ShardTable]
 
 
@@ -108,7 +109,7 @@ def at(table: ShardTable) -> tuple[dict[int, int], str]:
     [
         pytest.param(ONE_COMMIT, {}, marks=pytest.mark.breadth),
         (SEVERAL_COMMITS, {}),
-        pytest.param(ONE_COMMIT, {"partition_by": ("name",)}, marks=pytest.mark.breadth),
+        pytest.param(ONE_COMMIT, {"partition_by": BY}, marks=pytest.mark.breadth),
     ],
     ids=["bucket", "bloom", "partitioned"],
 )
@@ -140,7 +141,7 @@ def test_shards_keep_their_rows_and_offsets_apart(
     [
         ("hard", ()),
         pytest.param("soft", (), marks=pytest.mark.breadth),
-        pytest.param("hard", ("name",), marks=pytest.mark.breadth),
+        pytest.param("hard", BY, marks=pytest.mark.breadth),
     ],
     ids=["hard", "soft", "parts"],
 )

@@ -15,7 +15,12 @@ TABLE = TableId("shop", "public", "orders")
 
 
 @pytest.mark.parametrize(
-    ("had", "now"), [((), ("a",)), (("a",), ()), (("a",), ("b",)), (("a", "b"), ("b", "a"))]
+    ("had", "now"),
+    [
+        *(((), ("a",)), (("a",), ()), (("a",), ("b",)), (("a", "b"), ("b", "a"))),
+        *((("a",), ("day(a)",)), (("day(a)",), ("day(a, Asia/Tokyo)",))),
+        *((("hash(a, 4)",), ("hash(a, 8)",)), (("day(a)",), ("day(a) as b",))),
+    ],
 )
 def test_other_partition_columns_ask_for_a_copy(had: tuple[str, ...], now: tuple[str, ...]) -> None:
     handoff = handed((), partition_by=had)
@@ -33,3 +38,10 @@ def test_a_new_copy_of_a_shard_does_not_change_the_shared_tables_partitions() ->
         other_partitions(TABLE, settings, handed((), partition_by=("b",)))
     assert caught.value.context["field"] == "partition_by"
     assert caught.value.remedy.startswith("Set partition_by back.")
+
+
+def test_the_handoff_has_the_partitions_in_both_forms() -> None:
+    by = ("a", "day(b, Asia/Tokyo) as c", "hash(a, 8)")
+    fields = handed((), partition_by=by).partition_fields
+    assert fields == TableSettings.model_validate({"partition_by": by}).partition_by
+    assert tuple(map(str, fields)) == by

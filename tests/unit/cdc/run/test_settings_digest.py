@@ -33,6 +33,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
         {"key_columns": ["a"]},
         {"mode": "append"},
         {"partition_by": ["a"]},
+        {"partition_by": ["day(a)"]},
         {"delete_mode": "soft"},
         {"timestamps_without_zone": "timestamp"},
     ],
