@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from cdc.lake.key_text import is_natural, key_text
 from cdc.lake.partition_columns import partition_column, partition_columns
-from cdc.lake.partition_values import value_of
+from cdc.lake.partition_values import require_zones, value_of
 from cdc.rows.columns import DELETED, KEY, META_COLUMNS, OP, ROW, is_reserved
 from cdc.sources.selection import LAKE_NAME
 from schemas.errors import SchemaError
@@ -163,8 +163,10 @@ class LakeLayout:
         """Return ``rows`` with exactly the lake table's columns, in the lake's order and types.
 
         Raises:
+            ConfigError: Java does not know the zone of a partition.
             SchemaError: ``rows`` lacks a column of the lake table.
         """
+        require_zones(rows.sparkSession, self.schema.table, self.derived)
         have = {name.lower() for name in rows.columns}
         selected: list[SparkColumn] = []
         derived = {one.lake_name: one for one in self.derived}

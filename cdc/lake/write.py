@@ -21,7 +21,6 @@ from cdc.lake.late_files import delete_unnamed, may_come_late
 from cdc.lake.layout import LakeLayout, column
 from cdc.lake.options import NO_REPEATED_TASKS, check_overrides, require_keyed, table_options
 from cdc.lake.process_instants import follow_clock
-from cdc.lake.partition_values import require_zones
 from cdc.lake.restored_files import WholeCommits
 from cdc.lake.storage_errors import known_remedy
 from cdc.lake.table_services import CLUSTERING_KEY, Retention
@@ -106,7 +105,6 @@ class LakeTable:
         self._settings = settings
         self._overrides = check_overrides(schema.table, settings.hudi)
         self.layout = layout_of(schema, settings)
-        require_zones(spark, schema.table, self.layout.partition_by)
         self._whole = WholeCommits() if whole is None else whole
         self._commits: frozenset[str] = frozenset()
 
