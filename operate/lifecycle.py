@@ -21,6 +21,7 @@ from cdc.errors import (
 )
 from cdc.store.announcements import Announcements
 from cdc.store.connector_restarts import Restarts
+from cdc.store.copy_progress import CopyReports
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate import tier_capture
@@ -291,6 +292,7 @@ def offboard(
                 retired = transition(record, State.RETIRED, at=_now())
                 record = services.store.put(replace(retired, other=None))
                 Announcements(services.store).drop(table)
+                CopyReports(services.store).forget(table, beside=False)
             if last:
                 gone = remove_capture(
                     services, names, delete_topics=delete_data, on_source=absent is None
