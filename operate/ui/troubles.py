@@ -64,7 +64,7 @@ def of_table(table: TableStatus) -> Iterator[Trouble]:
             tone = "bad" if check.alarms else "warn"
             yield Trouble(name, message, remedy, tone, since=newest.finished_at)
     if table.quarantined:
-        message = f"{table.quarantined:,} records are in quarantine"
+        message = f"records in quarantine: {table.quarantined:,}"
         yield Trouble(name, message, f"Run `tributary quarantine list {name}`.", "warn")
     if (build := table.build) is not None and build.error is not None:
         message = f"its next generation stopped: {build.error.message}"
