@@ -78,7 +78,13 @@ def fill(services: Services, tables: int) -> None:
     for number in range(tables - 5):
         table = TableId("shop", f"s{number % 7}", f"{_WORDS[number % 9]}_{number:04}")
         age = timedelta(seconds=rng.choice((4, 9, 20, 31, 45)) * (30 if number % 97 == 5 else 1))
-        commit = CommitSummary({0: number}, "0/9", now - age, "20260102110000000", now - age / 2)
+        commit = CommitSummary(
+            {0: 3000 - number % 7 * (number % 3)},
+            "0/9",
+            now - age,
+            "20260102110000000",
+            now - age / 2,
+        )
         store.put(
             table_record(
                 table,
@@ -118,7 +124,7 @@ def _run(table: TableId, at: datetime, spent: float, **facts: Any) -> RunEntry:
 def _orders(services: Services, now: datetime) -> None:
     """A healthy table with a long history."""
     store = services.store
-    commit = CommitSummary({0: 90}, "0/6D74090", now, "20260102110000000", now)
+    commit = CommitSummary({0: 2997}, "0/6D74090", now, "20260102110000000", now)
     size = LakeSize(5 << 30, 900 << 20, 3 << 20, now)
     record = store.put(
         table_record(
@@ -199,7 +205,7 @@ def _copies(services: Services, now: datetime) -> None:
 def _failures(services: Services, now: datetime) -> None:
     """A failed table, whose message has a secret, one that needs a copy, and bad records."""
     store = services.store
-    commit = CommitSummary({0: 7}, "0/9", now, "20260102110000000", now)
+    commit = CommitSummary({0: 3000}, "0/9", now, "20260102110000000", now)
     for number, (name, state) in enumerate(
         (("refunds", State.FAILED), ("ledger", State.NEEDS_BOOTSTRAP)), 3
     ):
@@ -232,7 +238,7 @@ def _failures(services: Services, now: datetime) -> None:
 def _events(services: Services, now: datetime) -> None:
     """A table whose rows differ, and whose last days are complete."""
     store = services.store
-    commit = CommitSummary({0: 7}, "0/9", now, "20260102110000000", now)
+    commit = CommitSummary({0: 3000}, "0/9", now, "20260102110000000", now)
     record = store.put(
         table_record(EVENTS, attempt=_attempt(5), last_commit=commit, topic="shop.public.events")
     )

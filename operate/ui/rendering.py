@@ -67,7 +67,7 @@ class Pages:
             "iso": iso,
             "duration": seconds,
             "bytes": size,
-            "paste": to_paste,
+            "parts": parts,
         }
         found.globals["asset_version"] = self.asset_version
         self._environment = found
@@ -91,6 +91,11 @@ class Pages:
 def _without_secrets(value: Any) -> Any:
     """Remove this process's secrets from a text, for Jinja. Rendered parts are known to be so."""
     return redact_own(value) if type(value) is str else value
+
+
+def parts(text: str) -> list[str]:
+    """Return the parts of a text between backquotes: each second one is a command or a name."""
+    return to_paste(text).split("`")
 
 
 def moment(at: datetime) -> str:

@@ -93,7 +93,10 @@ def _or_last(value: float | None) -> tuple[bool, float]:
 
 SORTS: Mapping[str, Callable[[Row], Any]] = {
     "table": lambda one: one.name,
-    "state": lambda one: (one.tone != "bad", one.tone != "warn", one.state, one.name),
+    "state": lambda one: (
+        *(one.tone != "bad", one.tone != "warn", not one.late, not one.conditions),
+        *(one.state, one.name),
+    ),
     "freshness": lambda one: (_or_last(one.freshness_s), one.name),
     "used": lambda one: (_or_last(one.used), one.name),
     "behind": lambda one: (_or_last(one.behind), one.name),
