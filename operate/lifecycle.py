@@ -291,8 +291,7 @@ def offboard(
             if record.state is not State.RETIRED:
                 retired = transition(record, State.RETIRED, at=_now())
                 record = services.store.put(replace(retired, other=None))
-                Announcements(services.store).drop(table)
-                CopyReports(services.store).forget(table, beside=False)
+                _forget_shown(services, table)
             if last:
                 gone = remove_capture(
                     services, names, delete_topics=delete_data, on_source=absent is None
@@ -311,6 +310,12 @@ def offboard(
         State.RETIRED,
         details={"notes": notes} if notes else {},
     )
+
+
+def _forget_shown(services: Services, table: TableId) -> None:
+    """Delete what the state store has of an offboarded table for people who look at it."""
+    Announcements(services.store).drop(table)
+    CopyReports(services.store).forget(table, beside=False)
 
 
 def _leave_other(
