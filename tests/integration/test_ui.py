@@ -209,4 +209,5 @@ def test_a_report_is_one_file_that_needs_nothing_else(
 def test_the_picture_of_the_readme(browser: Browser, address: str) -> None:
     with viewing(browser, "desk", "light") as page:
         page.goto(address + "/")
-        page.screenshot(path=ROOT / "docs" / "ui.png")
+        part = {"x": 0, "y": 0, "width": SIZES["desk"][0], "height": 1180}
+        page.screenshot(path=ROOT / "docs" / "ui.png", full_page=True, clip=part)
