@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap.chunks import SINGLE_WAVE_BYTES, at_most, chunk_count, cut_chunks, waves
 from bootstrap.commit import chunk_commit
+from bootstrap.copy_report import ReportedCopy, forget_report
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
 from bootstrap.standstill import require_same_order, require_same_server, unspoiled
@@ -121,6 +122,7 @@ class Copying:
                     raise self._given_up(error, failed) from error
                 _log.warning("copy of %s failed and is tried again: %s", self._name, error)
                 wait_to_retry(failed)
+        forget_report(self.context.store, self.record)
         crash("bootstrap.after_copy")
 
     def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
@@ -154,14 +156,19 @@ class Copying:
             # A label that the view's rows have is in this catalog. So if it is renamed while chunks
             # are read, the next check knows its former name.
             self._require_fingerprint()
-            left = self._waves(chunks, done=self._committed())
+            done = self._committed()
+            left = self._waves(chunks, done=done)
             now = left if one_view else left[:1]
-            task = self.context.progress.start(
+            shown = self.context.progress.start(
                 f"copy {self._name}", sum(chunk.rows_estimate for wave in now for chunk in wave)
             )
+            begin, store = ReportedCopy.begin, self.context.store
+            task = begin(shown, store, self.record, self._attempt, done, left)
             try:
                 for wave in now:
+                    task.begin_wave(wave)
                     self._copy_wave(copy, wave, chunks, view, task, failed=failed)
+                    task.end_wave()
             finally:
                 task.done()
             self.source.assert_view_alive(view)

@@ -61,6 +61,7 @@ def history(
     since: datetime,
     tables: Collection[TableId] | None = None,
     kinds: Sequence[Kind] = (),
+    most: int | None = None,
 ) -> list[Event]:
     """Return the events of tables from a time on, oldest first.
 
@@ -69,11 +70,12 @@ def history(
         since: The time.
         tables: The tables; None stands for all tables, also those that left the plan.
         kinds: The kinds of events; empty for all kinds.
+        most: Maximum number of events of each kind; see `Histories.since`. None for all.
 
     Raises:
         StateError: The state store cannot be used.
     """
-    events = map(_event, Histories(services.store).since(since, tables))
+    events = map(_event, Histories(services.store).since(since, tables, most))
     return [event for event in events if not kinds or event.kind in kinds]
 
 

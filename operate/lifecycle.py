@@ -21,6 +21,7 @@ from cdc.errors import (
 )
 from cdc.store.announcements import Announcements
 from cdc.store.connector_restarts import Restarts
+from cdc.store.copy_progress import CopyReports
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate import tier_capture
@@ -290,7 +291,7 @@ def offboard(
             if record.state is not State.RETIRED:
                 retired = transition(record, State.RETIRED, at=_now())
                 record = services.store.put(replace(retired, other=None))
-                Announcements(services.store).drop(table)
+                _forget_shown(services, table)
             if last:
                 gone = remove_capture(
                     services, names, delete_topics=delete_data, on_source=absent is None
@@ -309,6 +310,12 @@ def offboard(
         State.RETIRED,
         details={"notes": notes} if notes else {},
     )
+
+
+def _forget_shown(services: Services, table: TableId) -> None:
+    """Delete what the state store has of an offboarded table for people who look at it."""
+    Announcements(services.store).drop(table)
+    CopyReports(services.store).forget(table, beside=False)
 
 
 def _leave_other(

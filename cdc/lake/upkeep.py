@@ -24,6 +24,7 @@ from cdc.lake.table_services import CLUSTERING_KEY
 from cdc.lake.timeline import Timeline
 from cdc.runtime.failpoints import crash
 from cdc.runtime.spark import java_class, java_reason
+from cdc.runtime.step_times import step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +59,7 @@ class Upkeep:
         self._check = check
         self._clusters = clusters
 
+    @step("upkeep")
     def run(self) -> None:
         """Clean the lake table and archive its old commits. If a clustering is due, do it.
 

@@ -27,6 +27,7 @@ from cdc.run.pending_columns import LateColumns
 from cdc.run.quarantining import LeftOut, Place
 from cdc.run.source_lookup import Asked
 from cdc.runtime.failpoints import crash
+from cdc.runtime.step_times import step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -304,6 +305,7 @@ class BatchWriter:
             offset=offset,
         )
 
+    @step("write")
     def _commit(
         self,
         batch: Batch,
@@ -401,6 +403,7 @@ class BatchWriter:
             run_id=self._context.run_id,
         )
 
+    @step("fill")
     def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
         """Fill the missing values of the batch's rows as far as they are found; return the rows.
 

@@ -26,6 +26,7 @@ from cdc.run.former_labels import FormerLabels
 from cdc.run.later_definitions import LaterDefinitions, require_own_definition
 from cdc.run.pending_columns import LateColumns
 from cdc.run.writer_schemas import WriterSchemas
+from cdc.runtime.step_times import step
 from schemas.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class BatchReader:
         known = self._writers.known
         return {n: known[n] for n in summary.schema_ids if n in known}
 
+    @step("read")
     def read(self, piece: Range, *, tolerated: int = 0) -> Batch:
         """Return the batch of a range: in normal form, kept in memory, and summarized.
 

@@ -12,6 +12,7 @@ from cdc.errors import FencedError
 from cdc.lake.instants import clock_warnings
 from cdc.lake.space import measure
 from cdc.run import plan
+from cdc.runtime.step_times import step
 from cdc.store.history import RunEntry
 from cdc.store.table_state import CommitSummary, LastRecord
 from schemas.errors import TributaryError
@@ -116,9 +117,11 @@ def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
         offsets=result.offsets,
         watermark=result.watermark,
         error=result.error,
+        steps=result.steps,
     )
 
 
+@step("upkeep")
 def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRecord:
     """Measure the size of a table in the lake after a run, and store it.
 

@@ -360,6 +360,7 @@ class RunResult:
         watermark: Event time up to which the lake is complete.
         error: The error that stopped the run; None if the run ended normally.
         seconds: Duration of the run in seconds.
+        steps: Duration of each step of the run in seconds, by the names of `step_times.STEPS`.
         started_at: Time of the run's start.
         deferred: Whether the run gave its worker back because another process writes to the lake
             table that the shards share. The table's next run continues.
@@ -377,6 +378,7 @@ class RunResult:
     watermark: datetime | None = None
     error: ErrorRecord | None = None
     seconds: float = 0.0
+    steps: Mapping[str, float] = field(default_factory=dict)
     started_at: datetime | None = None
     skipped: bool = False
     deferred: bool = False
@@ -392,6 +394,7 @@ class RunResult:
             events=earlier.events + self.events,
             counts=dict(Counter(earlier.counts) + Counter(self.counts)),
             seconds=earlier.seconds + self.seconds,
+            steps=dict(Counter(earlier.steps) + Counter(self.steps)),
             started_at=earlier.started_at,
             skipped=self.skipped and earlier.skipped,
         )
@@ -408,6 +411,7 @@ class RunResult:
             "watermark": self.watermark.isoformat() if self.watermark else None,
             "error": asdict(self.error) if self.error is not None else None,
             "seconds": round(self.seconds, 3),
+            "steps": dict(self.steps),
             "skipped": self.skipped,
             "deferred": self.deferred,
             "warnings": list(self.warnings),

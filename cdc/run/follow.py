@@ -19,6 +19,7 @@ from cdc.rows.masking import hidden
 from cdc.rows.semantic_types import quoted
 from cdc.run.comparison import Comparison, fill_value
 from cdc.runtime.failpoints import crash
+from cdc.runtime.step_times import step
 from schemas.changes import AddColumn, Change, NewFile, Verdict, WidenType
 from schemas.fingerprint import SNAPSHOT, Fingerprint
 
@@ -52,6 +53,7 @@ class LakeShape:
     source_schema: TableSchema
 
 
+@step("follow")
 def follow(
     context: RunContext,
     kept: TableRecord,

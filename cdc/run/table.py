@@ -47,6 +47,7 @@ from cdc.run.source_lookup import VISIBLE_S
 from cdc.run.stopping import RUN_STATES, counts_as_loss, stopped, unexpected
 from cdc.run.truncates import Truncates
 from cdc.runtime.failpoints import crash
+from cdc.runtime.step_times import begin_steps, step
 from cdc.sources.selection import not_there
 from cdc.sources.source_facts import Look
 from cdc.store.error_record import ErrorRecord
@@ -92,7 +93,7 @@ def run_table(
         topic: The current facts of the topic, or the error of reading them; None reads them here.
         turn: The table's turn, which can end the run before its end offsets; None has no limit.
     """
-    started, clock = datetime.now(timezone.utc), time.monotonic()
+    started, at, steps = datetime.now(timezone.utc), time.monotonic(), begin_steps()
     try:
         with context.leases.hold(record.resource, gives_way=turn is not None) as lease:
             run = _TableRun(context, record, lease, captures or Captures(context), topic)
@@ -104,7 +105,7 @@ def run_table(
     except StateError as error:
         _log.warning("%s", error)
         result = RunResult(record.table, record.state, error=ErrorRecord.of(error))
-    result = replace(result, started_at=started, seconds=time.monotonic() - clock)
+    result = replace(result, started_at=started, seconds=time.monotonic() - at, steps=steps.ended())
     if result.commits or result.error is not None:
         try:
             cost = context.predictions.learn(record, result)
@@ -309,6 +310,7 @@ class _TableRun:
         self.result = replace(self.result, warnings=(*self.result.warnings, warning))
         return True
 
+    @step("check")
     def _compared(self, newest: CommitRecord, handoff: Handoff) -> Comparison:
         """Check the source and the capture; then compare the lake with the source's catalog."""
         evidence = self._captures.evidence(self._record)

@@ -63,23 +63,30 @@ class Histories:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def since(self, at: datetime, tables: Collection[TableId] | None = None) -> list[Noted]:
+    def since(
+        self,
+        at: datetime,
+        tables: Collection[TableId] | None = None,
+        most: int | None = None,
+    ) -> list[Noted]:
         """Return the entries of all histories from a time on, oldest first.
 
         Args:
             at: The time.
             tables: The tables; None returns the entries of all tables, also of removed ones.
+            most: Maximum number of entries of each history, the newest: of all tables together, or
+                of each named table. None for all: a fleet has hundreds of thousands.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not an entry.
         """
         new = at.timestamp()
         with self._store.transaction() as connection:
-            runs = _read(connection, run_rows, run_rows.c.noted_at >= new, tables)
+            runs = _read(connection, run_rows, run_rows.c.noted_at >= new, tables, most)
             states = _read(
-                connection, state_change_rows, state_change_rows.c.noted_at >= new, tables
+                connection, state_change_rows, state_change_rows.c.noted_at >= new, tables, most
             )
-            changes = _read(connection, schema_change_rows, sa.true(), tables)
+            changes = _read(connection, schema_change_rows, sa.true(), tables, most)
         # Parsing a day of a fleet takes seconds; until then a SQLite store would take no writes.
         found = [Noted(_moment(row.noted_at), _entry(RUN_ENTRIES, row)) for row in runs]
         found += [Noted(_moment(row.noted_at), _entry(STATE_ENTRIES, row)) for row in states]
@@ -143,9 +150,13 @@ def _read(
     rows: sa.Table,
     wanted: sa.ColumnElement[bool],
     tables: Collection[TableId] | None,
+    most: int | None,
 ) -> list[sa.Row[Any]]:
-    """Return the rows of a history; each table is one search of the index."""
+    """Return the rows of a history, the newest ``most``; each table is one search of the index."""
     query = sa.select(rows).where(wanted)
+    if most is not None:
+        newest = rows.c.noted_at if tables is None and "noted_at" in rows.c else rows.c.id
+        query = query.order_by(newest.desc()).limit(most)
     queries = [query] if tables is None else [query.where(of_table(rows, one)) for one in tables]
     return [row for one in queries for row in connection.execute(one).all()]
 

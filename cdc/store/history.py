@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class RunEntry(Part):
     """One run of a table, or several runs of one hour, as an entry of the run history.
 
-    In an entry of several runs, ``seconds``, ``commits``, ``events``, ``counts`` and ``runs`` are
-    sums. ``started_at`` is from the first run, and everything else is from the newest run.
+    In an entry of several runs, ``seconds``, ``steps``, ``commits``, ``events``, ``counts`` and
+    ``runs`` are sums. ``started_at`` is from the first run, and everything else is from the newest
+    run.
 
     Args:
         run_id: Identity of the run.
@@ -35,6 +36,7 @@ class RunEntry(Part):
         state: The table's state after the run.
         started_at: When the first of these runs began to process the table.
         seconds: How long the run processed the table, in seconds.
+        steps: How long each step of the run took, in seconds, by `cdc.runtime.step_times.STEPS`.
         commits: Number of commits.
         events: Number of changes that were applied.
         counts: Number of Kafka records by operation, including tombstones.
@@ -59,6 +61,7 @@ class RunEntry(Part):
     watermark: datetime | None = None
     error: ErrorRecord | None = None
     runs: int = 1
+    steps: Mapping[str, float] = field(default_factory=dict)
     by: Actor | None = None
     format: Literal[1] = 1
 
@@ -74,6 +77,7 @@ class RunEntry(Part):
             self,
             started_at=earlier.started_at,
             seconds=earlier.seconds + self.seconds,
+            steps=dict(Counter(earlier.steps) + Counter(self.steps)),
             commits=earlier.commits + self.commits,
             events=earlier.events + self.events,
             counts=dict(Counter(earlier.counts) + Counter(self.counts)),
@@ -91,6 +95,7 @@ class RunEntry(Part):
             "state": self.state.value,
             "started_at": self.started_at.isoformat(),
             "seconds": self.seconds,
+            "steps": dict(self.steps),
             "commits": self.commits,
             "events": self.events,
             "counts": dict(self.counts),

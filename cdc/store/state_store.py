@@ -29,6 +29,7 @@ from cdc.store.table_state import TABLE_RECORDS, TableRecord
 from cdc.store.tables import (
     FORMAT,
     MYSQL,
+    copy_rows,
     cost_rows,
     format_rows,
     installation_rows,
@@ -230,6 +231,8 @@ class Store:
             history = self._history(connection)
             history.add_removal(table, history.former(table, beside=beside), beside=beside)
             connection.execute(sa.delete(table_rows).where(_table_and_beside(table, beside)))
+            report = of_table(copy_rows, table) & (copy_rows.c.beside == beside)
+            connection.execute(sa.delete(copy_rows).where(report))
 
     def record_schema(self, entry: SchemaEntry) -> None:
         """Add an entry to the schema history, unless the history has it already."""

@@ -231,6 +231,18 @@ complete_table_rows = sa.Table(
 """One row per table and length of periods: the end of the newest one, the number of late rows, and
 the copy for which all of them are announced."""
 
+copy_rows = sa.Table(
+    "tributary_copy",
+    metadata,
+    sa.Column("source", _name(), primary_key=True),
+    sa.Column("schema_name", _name(), primary_key=True),
+    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("beside", sa.Boolean, primary_key=True),
+    sa.Column("progress", _document(), nullable=False),
+)
+"""One row per table, or next generation (``beside``), that is being copied or whose copy stopped:
+how far the copy is."""
+
 restart_rows = sa.Table(
     "tributary_restart",
     metadata,

@@ -26,6 +26,7 @@ from operate.cli import (
     stack,
     status,
     tables,
+    ui,
 )
 from operate.cli.options import Commands
 from operate.signals import handle_ends, leave_terminal
@@ -57,6 +58,7 @@ for _module in (
         export,
         readers,
         metrics,
+        ui,
         stack,
         demo,
     ),

@@ -17,6 +17,7 @@ from cdc.lake.generations import FolderKind
 from cdc.run import run_tables
 from cdc.runtime.failpoints import FAILPOINTS
 from cdc.runtime.progress import NullProgress
+from cdc.store.copy_progress import CopyReports
 from cdc.store.table_state import State
 from operate.context import Services
 from operate.generations import look, remove
@@ -147,11 +148,27 @@ def test_onboard_killed_at_each_point_and_repeated(
     change(project, name)
     with opened(project, spark) as services:
         table = project.table(name)
+        if point == "bootstrap.after_chunk_commit":
+            says_how_far_it_is(services, table)
         (outcome,) = onboard(services, [table])
         assert outcome.error is None, outcome.error
+        assert CopyReports(services.store).all() == [], "a copy that has ended is in no report"
         settle(services, table)
         run(services, table)
     project.assert_equal(spark, project.label(name), COLUMNS)
+
+
+def says_how_far_it_is(services: Services, table: TableId) -> None:
+    """The killed copy's last report names its chunks, and the rows that it had read."""
+    (report,) = CopyReports(services.store).all()
+    record = services.store.get(table)
+    assert record is not None
+    assert record.attempt is not None
+    chunks = [chunk.id for chunk in record.attempt.chunks]
+    assert (report.table, report.attempt) == (table, str(record.attempt.id))
+    assert report.planned == len(chunks) > 1
+    assert list(report.writing) == chunks, "they are one commit, which nobody has confirmed"
+    assert report.rows > 0
 
 
 @pytest.mark.breadth

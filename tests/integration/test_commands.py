@@ -7,12 +7,15 @@ change nothing run at the same time, since most of their time is the start of a 
 from __future__ import annotations
 
 import getpass
+import json
+import re
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import jsonschema
 import pytest
 import yaml
@@ -52,6 +55,7 @@ def test_a_project_from_its_first_command_to_its_last(database: Database, tmp_pa
     onboards(project, database)
     pauses_while_another_goes_on(project)
     replays_what_was_left_out(project)
+    shows_its_page(project)
     follows_a_column_until_it_is_stopped(project)
     verifies_and_copies_again(project)
     ends(project)
@@ -136,12 +140,17 @@ def pauses_while_another_goes_on(project: Project) -> None:
     resume = f"  What to do: Run `tributary resume {name}:{ORDERS}` before"
     assert_line(ran, resume)
 
-    shown, document, checked, failed = project.run_together(
+    file = project.folder / "report.html"
+    reported, shown, document, checked, failed = project.run_together(
+        ["report", "--html", str(file)],
         ["status"],
         ["status", "--output", "json"],
         ["status", "--check"],
         ["status", "--fail-on", "failed,needs_bootstrap,half_copied"],
     )
+    assert_line(reported.expect(0), f"Wrote {file}: {len(EQUAL)} tables, ")
+    for part in (f"{name}:{ORDERS}", "a migration", "paused", f"<code>tributary resume {name}"):
+        assert part in file.read_text("utf-8")
     failed.expect(0)
     assert_line(checked.expect(1), f"Not as it should be: paused: {name}:{ORDERS}")
     assert document.json["conditions"]["paused"] == [f"{name}:{ORDERS}"]
@@ -192,6 +201,27 @@ def leave_unreadable(services: Services, project: Project, lost: LostSchema) -> 
     whole = [event.value for event in events if event.value is not None][-1]
     produce(services.config, record.topic, lost.write(whole), key=None)
     return whole, services.kafka.stable_offsets(record.topic)[0] - 1
+
+
+def shows_its_page(project: Project) -> None:
+    """``ui``: a table, its slot, its runs and their steps; nothing can be changed there."""
+    name, log = project.database.name, project.folder / "ui.log"
+    process = project.start("ui", "--port", "0", "--output", "json", log=log)
+    try:
+        wait_until(lambda: "http://" in log.read_text(), "the page", 60, log.read_text)
+        address = json.loads(log.read_text().splitlines()[0])["ui"]
+        with httpx.Client(base_url=address, timeout=30) as viewer:
+            assert viewer.post("/").status_code == 405
+            sources, shown = viewer.get("/sources").text, viewer.get("/tables").text
+            table = viewer.get("/table", params={"name": f"{name}:{ORDERS}"}).text
+        assert f"tributary_{name}_default" in sources
+        assert "running" in sources
+        assert all(f"{name}:{one}" in shown for one in EQUAL)
+        for step in ("check", "read", "write"):
+            assert re.search(rf'<rect class="step-{step}"', table), "a real run has its steps"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
 
 
 def follows_a_column_until_it_is_stopped(project: Project) -> None:

@@ -315,3 +315,25 @@ def test_entries_are_plain_values_for_programs(store: Store) -> None:
         assert set(shown["by"]) == {"user", "host", "command"}
         assert shown["run_id"]
     assert schema_change_rows.c.entry_key.unique
+
+
+def test_only_the_newest_entries_of_a_fleet_are_read_if_asked(store: Store) -> None:
+    for number in range(4):
+        for table in (ORDERS, PARTS):
+            store.record_run(run(number, table))
+    age(store, run_rows, 50.0, ORDERS)
+    newest = Histories(store).since(LONG_AGO, most=3)
+    assert [(one.entry.table, one.entry.run_id) for one in newest] == [
+        *((PARTS, "r1"), (PARTS, "r2"), (PARTS, "r3")),
+    ]
+    of_each = Histories(store).since(LONG_AGO, [ORDERS, PARTS], most=1)
+    assert {(one.entry.table, one.entry.run_id) for one in of_each} == {
+        *((ORDERS, "r3"), (PARTS, "r3")),
+    }
+
+
+def test_joined_runs_add_up_their_steps(store: Store) -> None:
+    first, second = run(0, steps={"read": 1.5, "write": 0.5}), run(1, steps={"write": 0.25})
+    joined = second.after(first)
+    assert joined is not None
+    assert joined.steps == {"read": 1.5, "write": 0.75}

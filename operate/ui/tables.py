@@ -1,0 +1,204 @@
+"""The list of tables: filtered, sorted and cut into pages on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from cdc.store.table_state import State
+from operate.conditions import Condition
+
+if TYPE_CHECKING:
+    from operate.status import TableStatus
+    from operate.ui.troubles import Tone
+
+PER_PAGE = 50
+"""Rows of a page."""
+
+TONES: Mapping[State, Tone] = {
+    State.REGISTERED: "quiet",
+    State.BOOTSTRAPPING: "quiet",
+    State.CATCHING_UP: "quiet",
+    State.INCREMENTAL: "good",
+    State.PAUSED: "warn",
+    State.NEEDS_BOOTSTRAP: "bad",
+    State.FAILED: "bad",
+    State.RETIRED: "quiet",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One table in the list.
+
+    Args:
+        name: The table, as commands take it.
+        state: Its state.
+        tone: How the state is shown.
+        freshness_s: Seconds since the time up to which the table is complete; None if not known.
+        target_s: Its freshness target, in seconds.
+        late: Whether the freshness is above the target.
+        behind: Number of events that wait at most; None if not known.
+        committed_at: When the newest commit was made; None before the first one.
+        tier: Its tier.
+        conditions: What is not as it should be.
+        status: All that `status` knows of the table.
+    """
+
+    name: str
+    state: str
+    tone: Tone
+    freshness_s: float | None
+    target_s: int
+    late: bool
+    behind: int | None
+    committed_at: datetime | None
+    tier: str
+    conditions: tuple[str, ...]
+    status: TableStatus
+
+    @property
+    def used(self) -> float | None:
+        """The freshness as a part of the target; None if one of them is not known."""
+        if self.freshness_s is None or not self.target_s:
+            return None
+        return self.freshness_s / self.target_s
+
+
+def row(table: TableStatus) -> Row:
+    """Return a table's row."""
+    record = table.record
+    commit = record.last_commit
+    return Row(
+        str(record.table),
+        record.state.value,
+        TONES[record.state],
+        table.freshness_s,
+        table.target_s,
+        table.late,
+        table.events_behind,
+        None if commit is None else commit.committed_at,
+        record.tier,
+        tuple(one.value for one in table.conditions),
+        table,
+    )
+
+
+def _or_last(value: float | None) -> tuple[bool, float]:
+    return (value is None, -(value or 0.0))
+
+
+SORTS: Mapping[str, Callable[[Row], Any]] = {
+    "table": lambda one: one.name,
+    "state": lambda one: (
+        *(one.tone != "bad", one.tone != "warn", not one.late, not one.conditions),
+        *(one.state, one.name),
+    ),
+    "freshness": lambda one: (_or_last(one.freshness_s), one.name),
+    "used": lambda one: (_or_last(one.used), one.name),
+    "behind": lambda one: (_or_last(one.behind), one.name),
+    "commit": lambda one: (
+        one.committed_at is None,
+        one.committed_at and one.committed_at.timestamp(),
+        one.name,
+    ),
+}
+"""The orders of the list, by name: in each, what needs a look comes first."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a viewer wants to see of the list.
+
+    Args:
+        text: A part of the names.
+        state: The state, or the condition, of the tables; empty for all.
+        sort: A key of `SORTS`.
+        page: The page, from 1.
+    """
+
+    text: str = ""
+    state: str = ""
+    sort: str = "state"
+    page: int = 1
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Wanted:
+        """Read a query; a value that is none counts as absent."""
+        sort, page = query.get("sort", ""), query.get("page", "")
+        return cls(
+            query.get("q", "").strip()[:200],
+            query.get("state", "") if query.get("state", "") in FILTERS else "",
+            sort if sort in SORTS else cls.sort,
+            int(page) if page.isdecimal() and 0 < len(page) < 7 and int(page) else 1,
+        )
+
+    def query(self, **changed: Any) -> str:
+        """Return the query of a link to this list with some values changed."""
+        one = replace(self, **({"page": 1} | changed))
+        values = {"q": one.text, "state": one.state, "sort": one.sort, "page": one.page}
+        usual = {"q": "", "state": "", "sort": Wanted.sort, "page": 1}
+        return urlencode({name: value for name, value in values.items() if value != usual[name]})
+
+
+FILTERS: Mapping[str, str] = {
+    **{one.value: one.value.replace("_", " ") for one in State if one is not State.RETIRED},
+    **{
+        one.value: one.value.replace("_", " ")
+        for one in (
+            *(Condition.LATE, Condition.QUARANTINED, Condition.HALF_COPIED, Condition.LOST),
+            *(Condition.DRIFT, Condition.CHECK_FAILED),
+        )
+    },
+}
+"""The states and conditions by which the list is filtered, with their names for people."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One page of the list.
+
+    Args:
+        rows: The rows of the page.
+        total: Number of all tables.
+        found: Number of tables that the filter leaves.
+        wanted: What was asked; its page is one that exists.
+        pages: Number of pages.
+    """
+
+    rows: Sequence[Row]
+    total: int
+    found: int
+    wanted: Wanted
+    pages: int
+
+    @property
+    def first(self) -> int:
+        """Number of the first shown row, from 1."""
+        return (self.wanted.page - 1) * PER_PAGE + 1
+
+
+def listing(tables: Iterable[TableStatus], wanted: Wanted, *, all_rows: bool = False) -> Listing:
+    """Return a page of the list.
+
+    Args:
+        tables: All tables.
+        wanted: What to show.
+        all_rows: Whether to return all rows as one page.
+    """
+    rows = [row(one) for one in tables]
+    words = wanted.text.lower().split()
+    found = [
+        one
+        for one in rows
+        if (not wanted.state or wanted.state == one.state or wanted.state in one.conditions)
+        and all(word in one.name.lower() for word in words)
+    ]
+    found.sort(key=SORTS[wanted.sort])
+    pages = 1 if all_rows else max(1, -(-len(found) // PER_PAGE))
+    page = min(wanted.page, pages)
+    shown = found if all_rows else found[(page - 1) * PER_PAGE : page * PER_PAGE]
+    return Listing(shown, len(rows), len(found), replace(wanted, page=page), pages)
