@@ -85,7 +85,7 @@ class ReaderStatus:
 
     @property
     def lag_s(self) -> float | None:
-        """Seconds from the commit that the reader has read to the look; 0 if it is the newest."""
+        """Seconds from the commit that the reader has read to the look; 0 if that is the newest."""
         if self.progress is Progress.CURRENT:
             return 0.0
         return self._since(self.state.read_at)
