@@ -1,4 +1,4 @@
-"""Every benchmark in turn; what they need beside this project gets an environment of its own."""
+"""Runs every benchmark in turn; their other libraries are in an environment of their own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.environment import PROJECT, peers_python
 
 
 def main() -> int:
-    """Run all; the exit code is the first that is not 0."""
+    """Run all benchmarks; return the first exit code that is not 0, otherwise 0."""
     codes = [
         subprocess.run([sys.executable, "-m", *command], cwd=PROJECT, check=False).returncode
         for command in (

@@ -1,4 +1,4 @@
-"""Many small tables of which few change: runs beside a `foreachBatch` job and the bare upsert.
+"""Times runs, a `foreachBatch` job and a bare upsert on many small tables of which few change.
 
 One process, one Spark session, one stack. Three sides write the same changes:
 
@@ -7,8 +7,8 @@ One process, one Spark session, one stack. Three sides write the same changes:
 - the bare upsert: Hudi's writer alone, for rows that are in memory already, into tables with the
   settings of ours.
 
-Rounds with no change, with changes in one table, and with changes in ``--active`` tables take
-turns; the order of the sides alternates. The first two rounds of each kind warm the JVM up and do
+Three kinds of rounds take turns: no table changes, one table changes, or ``--active`` tables
+change. The order of the sides alternates. The first two rounds of each kind warm the JVM up and do
 not count. Before a figure is printed, the changed tables of all sides are compared with the source.
 
     python -m benchmarks.fleet [--tables 500] [--active 10] [--changes 20] [--rounds 5]
@@ -55,7 +55,7 @@ from stack.local import LocalStack
 ROWS = 1_000
 WARM_UP = 2
 GATES = {"stock_to_ours_many": 10.0, "ours_to_bare_one": 1.3, "ours_to_stock_one": 0.5}
-"""Limits of the ratios of seconds on the wall: at least the first, at most the others."""
+"""Limits of the ratios of elapsed seconds: a minimum for the first, a maximum for the others."""
 CHANGE = (
     "update {table} set quantity = quantity + 1, status = 'r{number}' "
     "where id in (select id from {table} order by hashint8(id + {number}) limit {changes})"
@@ -77,7 +77,7 @@ class BareTable:
 
 @dataclass
 class Sides:
-    """What the sides need, and the seconds of each side's counted rounds by number of changes."""
+    """What the sides need, and the seconds of each counted round, by changed tables and by side."""
 
     services: Services
     folder: Path
@@ -178,7 +178,7 @@ def stock_tables(
 ) -> list[peer.PeerTable]:
     """Return the stock job's tables; those that never change have a topic, but no image.
 
-    The first event of each topic registers its schema, so each table changes once.
+    Each table changes once first, since the first event of a topic registers the topic's schema.
     """
     created = {table.topic: table for table in peers(services, folder, active)}
     for table in ids:
@@ -238,7 +238,7 @@ def without_hudi(rows: DataFrame) -> DataFrame:
 
 
 def compare(sides: Sides, active: list[TableId]) -> None:
-    """Row-for-row equality of the source and the changed tables of all sides; fails loudly."""
+    """Check that the changed tables of all sides equal those of the source, row for row."""
     names = ", ".join(COLUMNS)
     stock = {table.topic: table.path for table in sides.stock}
     for table, bare in zip(active, sides.bare, strict=True):
@@ -256,7 +256,7 @@ def compare(sides: Sides, active: list[TableId]) -> None:
 def report(
     seconds: dict[tuple[int, str], list[tuple[float, float]]], arguments: argparse.Namespace
 ) -> int:
-    """Print the figures; the exit code tells whether the gates are reached."""
+    """Print the figures; return 0 if all gates are reached, otherwise 1."""
     medians = {
         f"{side}, {active} active": {
             "wall": round(statistics.median(wall for wall, _ in taken), 3),

@@ -124,7 +124,7 @@ def consume_together(
 ) -> None:
     """Bring every table up to what its topic holds now, with one stream over all topics.
 
-    Of each micro-batch, only the tables that have records in it are written, four at a time.
+    Only the tables with records in the micro-batch are written, four at a time.
     """
     by_topic = {table.topic: table for table in tables}
 

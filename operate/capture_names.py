@@ -78,7 +78,8 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 def refuse_equal_numbers(config: Config, captures: Sequence[CaptureNames]) -> None:
     """Check that ``connect.connector`` does not give two tiers of a source one number.
 
-    The primary ends the connector of the first tier when that of the second one starts.
+    With one number, the primary would end the connector of the first tier when the connector of the
+    second tier starts.
 
     Raises:
         CaptureError: A source of MySQL or MariaDB has several tiers, and the settings have a
@@ -122,12 +123,13 @@ def refuse_edited_names(services: Services, group: Group) -> dict[TableId, Confi
 
 
 def refuse_other_owner(services: Services, capture: CaptureNames) -> None:
-    """Check that no other installation made the connector of a capture, unless it is taken over.
+    """Check that no other installation made the connector of a capture.
 
-    If Connect does not answer, the check passes: whatever needs Connect then fails by itself.
+    The check is skipped if the command takes over connectors of other installations. It passes if
+    Connect does not answer: whatever needs Connect then fails by itself.
 
     Raises:
-        OtherConnectorError: Another installation made it.
+        OtherConnectorError: Another installation made the connector.
     """
     if services.take_over:
         return
@@ -142,7 +144,7 @@ def refuse_other_owner(services: Services, capture: CaptureNames) -> None:
 def refuse_other_installations(
     services: Services, capture: CaptureNames, wanted: Mapping[str, str]
 ) -> None:
-    """Check that no other installation has the capture's names, as far as its traces show.
+    """Check that there are no traces of another installation that uses the capture's names.
 
     Args:
         services: The services of the command.
@@ -150,10 +152,10 @@ def refuse_other_installations(
         wanted: The connector's settings by the configuration file.
 
     Raises:
-        CaptureError: Another connector writes to the capture's topics, another installation reads
-            its slot, the slot is of another database or tool, another installation can have its
-            publication, the connector of its name reads another database, or another server's
-            heartbeats come to its topic.
+        CaptureError: Another connector writes to the capture's topics; another installation reads
+            the capture's slot, or can use its publication; the slot is for another database or
+            another tool; the connector with the capture's name reads another database; or
+            heartbeats of another server come to the capture's topic.
     """
     refuse_other_writers(services.connect.configs(), capture)
     refuse_other_readers(services, capture)
@@ -231,11 +233,11 @@ def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
 
 
 def _refuse_slot_without_publication(services: Services, capture: CaptureNames) -> None:
-    """Check that the slot of a capture that was never here has the capture's publication.
+    """Check that a capture new to this installation has no slot without a publication.
 
-    Without it, the slot looks as if it could not be read further, and would be dropped and created
-    again. But `onboard` creates the publication first, so such a slot can be another tool's, which
-    does not read at the moment.
+    A slot without its publication looks unreadable, so the command would drop it and create it
+    again. But `onboard` creates the publication before the slot. So such a slot can belong to
+    another tool, which does not read the slot at the moment.
 
     Raises:
         CaptureError: There is such a slot.
@@ -262,17 +264,18 @@ def _refuse_slot_without_publication(services: Services, capture: CaptureNames) 
 
 
 def _refuse_other_publication(services: Services, capture: CaptureNames) -> None:
-    """Check that no other installation captures by the publication of a capture new to this one.
+    """Check that no other installation uses the publication of a capture new to this one.
 
-    With a slot of its own, another installation shows only in the publication. Each would add its
-    tables to it, and would take them out again, also those that the other one needs. Its last
-    `offboard` would drop the publication.
+    If the other installation has another slot, only the publication shows the other installation.
+    Both would add tables to the publication and remove them again, even tables that the other one
+    needs. The last `offboard` of one would drop the publication.
 
-    A publication that somebody has made for this installation beforehand has tables, too. But then
-    either the slot is there as well, or there is no slot that could send the publication.
+    Somebody can also have made a publication with tables for this installation. But then either the
+    slot exists, too, or no slot could send the publication.
 
     Raises:
-        CaptureError: The publication has tables, the slot does not exist, and another slot does.
+        CaptureError: The publication has tables, the slot does not exist, and a slot exists that no
+            capture of this installation has.
     """
     on_source = services.source(capture.source).capture(capture)
     kept, sent = on_source.kept_log, on_source.sent_tables
@@ -305,7 +308,7 @@ def _refuse_other_publication(services: Services, capture: CaptureNames) -> None
 def refuse_other_database(
     services: Services, capture: CaptureNames, wanted: Mapping[str, str]
 ) -> None:
-    """Check that the connector of a capture that was never here does not read another database.
+    """Check that a capture new to this installation has no connector that reads another database.
 
     Such a connector belongs to another installation with the same names. The capture would look
     lost on this database, and the command would delete the connector, with its offsets.
@@ -338,12 +341,13 @@ def refuse_other_database(
 
 
 def _refuse_other_server(services: Services, capture: CaptureNames) -> None:
-    """Check that another server's changes do not come to the topics of a capture without connector.
+    """Check that no other server's changes come to the topics of a capture without a connector.
 
     Two environments with the same names can share Kafka, but neither Kafka Connect nor a database.
-    Then only the heartbeats show the other one: they name the server. Only PostgreSQL's can be
-    compared with the server that answers. After a heartbeat of this server, or in a capture that
-    was here, nothing is refused: the topics keep what former connectors have written.
+    Then only the heartbeats show the other environment, since they name their server. Only
+    heartbeats of PostgreSQL can be compared with the source's server. Nothing is refused if the
+    newest heartbeat is of this server, or if this installation has had the capture before: then the
+    topics have what former connectors wrote.
 
     Raises:
         CaptureError: The newest heartbeat in Kafka is fresh, and of another server.

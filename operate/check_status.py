@@ -63,7 +63,7 @@ class CheckStatus:
 
     @property
     def pausing(self) -> bool:
-        """Whether a failure of the check has still to pause the table."""
+        """Whether a failure of the check must still pause the table."""
         asks = self.failed and self.settings.policy == "pause"
         return asks and self.record is not None and self.record.pausing
 
@@ -133,8 +133,8 @@ def statuses(
 ) -> tuple[CheckStatus, ...]:
     """Return the status of each enabled check of a table, by name.
 
-    A result of `verify` counts only for the copy that it has compared. A result of a check that had
-    another kind then does not count.
+    A result of kind ``verify`` counts only for the copy that was compared. A result does not count
+    if the check had another kind when it was executed.
 
     Args:
         checks: The table's checks, by name.
@@ -165,7 +165,8 @@ def statuses(
 def _is_over(failure: CheckResult, record: TableRecord, verified: VerifyRecord | None) -> bool:
     """Whether a failure of a check of kind ``verify`` is over without a result of the check.
 
-    It is if the table was copied again, or if `verify` has found all rows equal since.
+    The failure is over if the table was copied again, or if `verify` has found all rows equal
+    since. If the check had read the primary, `verify` must have read the primary, too.
     """
     if failure.kind != "verify":
         return False

@@ -70,9 +70,9 @@ class Services:
         self.captured_looks: dict[TableId, str] = {}
         """By table, the digest of a fingerprint; all changes from before it are captured."""
         self.without_readers: dict[str, float] = {}
-        """By folder of a table, when it was last searched for readers in vain, by a clock."""
+        """By a table's folder, the time of the last search that found no readers, by a clock."""
         self.left_behind: dict[str, str] = {}
-        """By capture, a note on what it has left on a former server, for an outcome."""
+        """By capture, a note for an outcome: what the capture has left on a former server."""
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()

@@ -1,6 +1,6 @@
 """Deletes what an offboarded table has in the lake, in the catalog of names, and in Kafka.
 
-Another installation can have generations in the same folder. They stay, with its pointer.
+Another installation can have generations and a pointer in the same folder. These stay.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TESTS = "data_tests"
 LATE_FACTOR = 4
-"""How many times its target a table may be old before the freshness of dbt is an error."""
+"""The age of a table, in multiples of its target, above which dbt reports an error."""
 
 
 def dbt_sources(
@@ -34,8 +34,7 @@ def dbt_sources(
     Args:
         config: The configuration.
         records: The records of the tables.
-        with_utils: Whether checks that no test of dbt itself has become tests of the package
-            ``dbt_utils``. Otherwise, they are left out.
+        with_utils: Whether to include checks for which only the package ``dbt_utils`` has a test.
 
     Raises:
         ConfigError: A table's settings cannot work.
@@ -57,7 +56,7 @@ def dbt_sources(
 
 
 def _names(config: Config, table: TableId, shard: Shard | None) -> tuple[str, str, str]:
-    """Return a table's source in dbt, its schema, and its name, as readers find it by name."""
+    """Return the names of a table's source in dbt, of its schema, and of the table for readers."""
     named = config.catalog_name(table, shard)
     if named is not None:
         return named[0], named[0], named[1]
@@ -99,9 +98,10 @@ def _table(
 
 
 def _freshness(settings: TableSettings, checks: Iterable[CheckSettings]) -> dict[str, Any]:
-    """Return when dbt warns of a table's age, and when the age is an error.
+    """Return the age above which dbt warns of a table, and the age above which it reports an error.
 
-    A check of the freshness with a limit of its own gives the limit of errors.
+    If a check of the freshness has a limit of its own, and can alarm, dbt reports an error above
+    this limit.
     """
     limits = [
         one.max_age_s
@@ -120,7 +120,7 @@ def _age(seconds: int) -> dict[str, Any]:
 def _column_tests(
     config: Config, record: TableRecord, check: CheckSettings, *, with_utils: bool
 ) -> Iterable[tuple[str, Any]]:
-    """Yield the tests of dbt that a check is, by column."""
+    """Yield dbt's tests for a check, each with the column that it tests."""
     if check.kind == "not_null":
         for column in check.columns:
             yield column, _test("not_null", {}, check)
@@ -150,7 +150,7 @@ def _column_tests(
 
 
 def _table_tests(check: CheckSettings, *, with_utils: bool) -> list[Any]:
-    """Return the tests of dbt that a check is and that concern several columns together."""
+    """Return dbt's tests for a check of several columns together."""
     if not (with_utils and check.kind == "unique" and len(check.columns) > 1):
         return []
     columns = {"combination_of_columns": list(check.columns)}
@@ -158,7 +158,7 @@ def _table_tests(check: CheckSettings, *, with_utils: bool) -> list[Any]:
 
 
 def _test(name: str, arguments: Mapping[str, Any], check: CheckSettings) -> Any:
-    """Return a test of dbt; one that is only a report is a warning there."""
+    """Return a test of dbt; its failure is a warning if the check is only a report."""
     found: dict[str, Any] = {"arguments": dict(arguments)} if arguments else {}
     if not check.alarms:
         found["config"] = {"severity": "warn"}

@@ -1,8 +1,8 @@
 """Finds what captures send although the state store has lost the tables.
 
 A state store that was restored from a backup lacks the tables that were onboarded since. Then a
-capture has tables that no table on the plan is (`cdc.capture.unneeded_tables`), or a whole capture
-has no table on the plan. If the state store has no record at all, see `operate.empty_store`.
+capture sends tables that are not on the plan (`cdc.capture.unneeded_tables`), or no table on the
+plan needs the capture at all. If the state store has no record at all, see `operate.empty_store`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def without_tables(
 def also_captured(services: Services, answers: Answers) -> list[CapturedTables]:
     """Return the captures of `without_tables`, for ``check`` and ``status``.
 
-    The result is empty if Kafka Connect does not answer, which is another problem there.
+    The result is empty if Kafka Connect does not answer, which these commands report by themselves.
 
     Raises:
         StateError: The state store cannot be used.
@@ -79,7 +79,7 @@ def forgotten_tables(
     """Return what captures send although the state store has lost the tables, for ``run``.
 
     Args:
-        services: The services of the command, whose run has looked at the captures of the tables.
+        services: The services of the command. Its runs have looked at the captures of the tables.
         answers: Asks Kafka Connect, within a limited time.
         records: The records of the command's tables.
 

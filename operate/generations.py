@@ -35,7 +35,7 @@ class Removed:
 
 
 def look(services: Services, table: TableId) -> list[Generation]:
-    """Return all generations of a table: also former, unfinished and abandoned ones, and others'.
+    """Return all generations of a table, also those that another installation has made.
 
     Raises:
         StateError: The table was never on the plan.

@@ -91,10 +91,11 @@ def _look(services: Services, capture: CaptureNames) -> OverLimit | None:
 
 
 def _may_stop(services: Services, capture: CaptureNames) -> bool:
-    """Whether the slot can be dropped: the connector is ours, or nothing reads the slot.
+    """Whether the slot of a capture can be dropped.
 
-    Without Connect, a connector that still reads would keep the slot, and the loss would be counted
-    for nothing.
+    It cannot if another installation made the connector. If Connect does not answer, a connector
+    that reads the slot cannot be stopped. Then the slot could not be dropped, and the loss would be
+    counted for nothing.
     """
     try:
         services.connect.require_own(capture.connector)

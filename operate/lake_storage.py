@@ -1,4 +1,4 @@
-"""How commands reach the lake's files: on this machine without Spark, elsewhere through it."""
+"""How commands reach the lake's files: without Spark on this machine, elsewhere through Spark."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SparkStorage:
             yield Entry(name, size)
 
     def write(self, folder: str, name: str, text: str) -> None:
-        """Write a small file in a folder, in place of an earlier one."""
+        """Write a small file in a folder; replace an earlier file of this name."""
         from cdc.lake.publish import write_file
 
         write_file(self._spark, folder, name, text)
@@ -78,7 +78,7 @@ class SparkStorage:
 
 
 def lake_storage(services: Services, url: str) -> Storage:
-    """Return the access to the files of a lake URL. It starts Spark if they are not here."""
+    """Return the access to a lake URL's files; start Spark if they are not on this machine."""
     here = folder_here(services.config, url) is not None
     return LocalStorage() if here else SparkStorage(services.spark)
 

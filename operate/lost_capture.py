@@ -120,7 +120,7 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
 
 
 def skipping_definition(services: Services, evidence: CaptureEvidence) -> str | None:
-    """Return why a connector will skip a table's definition when it starts (MariaDB).
+    """Return why a connector will skip a table's definition when it starts next (MariaDB).
 
     Returns:
         The reason as a sentence; None if the connector skips none, or does not exist.

@@ -175,7 +175,7 @@ def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> N
 def _add_left_behind(
     services: Services, group: tier_capture.Group, notes: dict[TableId, list[str]]
 ) -> None:
-    """Add what a capture has left on a former server to the notes of its first table."""
+    """Add a note for the group's first table: what the capture has left on a former server."""
     if left := services.left_behind.pop(group.capture.resource, None):
         notes.setdefault(group.tables[0], []).append(left)
 

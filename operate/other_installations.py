@@ -31,7 +31,7 @@ def refuse_other_lakes(
 ) -> dict[TableId, OtherInstallationError]:
     """Return an error for each new table in whose folder another installation has published.
 
-    Tables on the plan are not looked at: their copies and runs are refused.
+    Tables on the plan are not checked here, since copies and runs check the folders of these.
 
     Args:
         services: The services of the command.
@@ -68,7 +68,7 @@ def refuse_other_lakes(
 
 
 def take_over_folders(services: Services, tables: Iterable[TableId]) -> None:
-    """Note all attempts of other installations in tables' folders as taken over by the tables.
+    """Record the attempts of other installations in the tables' folders as taken over.
 
     Args:
         services: The services of the command.

@@ -36,8 +36,9 @@ class TablePeriods:
         zone: The time zone.
         newest: Name of the newest announced period; None if none was announced.
         newest_end: End of that period.
-        due_at: When the next period counts as overdue: its end, both latenesses and the freshness
-            target have passed. None if the table's state says more.
+        due_at: When the next period is overdue: after its end, the lateness of ``event_time``,
+            ``allowed_lateness_s`` and the freshness target have passed. None if the table is not
+            INCREMENTAL.
         late_rows: Number of late rows that were counted for the table.
     """
 
@@ -122,8 +123,8 @@ class PeriodAnswer:
         verdict: The answer.
         reason: Why the period is not complete; None if it is.
         remedy: What to do; None if waiting is enough.
-        announcement: The announcement of the period; None if the state store has none. An earlier
-            period than the first announced one is complete without one.
+        announcement: The announcement of the period; None if the state store has none. A period
+            before the first announced one is complete without an announcement.
     """
 
     table: TableId
@@ -166,7 +167,7 @@ def calendar_of(services: Services, table: TableId) -> Calendar:
 
 
 def announced(services: Services, table: TableId) -> list[Announcement]:
-    """Return the announced periods of a table that the state store has, oldest first.
+    """Return those announced periods of a table that the state store keeps, oldest first.
 
     Raises:
         ConfigError: The settings of the table ask for no complete periods.
@@ -200,7 +201,7 @@ def period_answer(services: Services, table: TableId, period: Period) -> PeriodA
 def wait_for_period(
     services: Services, table: TableId, period: Period, *, timeout_s: float
 ) -> PeriodAnswer:
-    """Wait until a period is complete, cannot become complete, or the time is over.
+    """Wait until a period is or cannot become complete, or the wait times out; return the answer.
 
     Args:
         services: The services of the command.

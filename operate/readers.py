@@ -1,8 +1,8 @@
 """``readers``: the registered readers of tables, and how far each is behind.
 
-A reader says what it has read by a file beside the table. Files on this machine are read at each
-look. Files of other lakes are read by runs, which have a Spark session, and kept in the state
-store: a look at these starts no Spark.
+A reader writes a file beside the table, which says what the reader has read. On this machine, each
+look reads the files. In other lakes, only runs read the files, since runs have a Spark session.
+They keep the result in the state store, so ``readers`` and ``status`` need not start Spark.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SEARCH_S = 300.0
-"""How long a folder on this machine counts as one without readers, in seconds."""
+"""How long a local folder without readers is not searched again, in seconds."""
 _AGAIN_S = 50.0
 """Minimum time between two looks of runs at the readers of a table, in seconds."""
 _MOST_S = 10.0
 """How long a run may look at readers before it continues, in seconds."""
 _SEARCHED_AT_ONCE = 20
-"""Tables without known readers among which a run searches each time."""
+"""Number of tables without known readers that a run searches for readers each time."""
 _KNOWN = timedelta(hours=1)
-"""Age above which a look of a run says nothing about now."""
+"""Maximum age of a run's look that ``status`` and metrics show."""
 
 
 class Progress(str, Enum):
@@ -64,7 +64,7 @@ class ReaderStatus:
         table: The table; for a lake table that several source tables feed, that lake table.
         state: What the reader has read.
         looked_at: When the reader's file and the table's commits were read.
-        target_s: The limit of its lag, from the setting ``readers``, in seconds; None without one.
+        target_s: The limit of `unread_s`, from the setting ``readers``; None without one.
     """
 
     table: str
@@ -85,14 +85,14 @@ class ReaderStatus:
 
     @property
     def lag_s(self) -> float | None:
-        """Seconds from the commit that it has read to the look; 0 if no commit came after it."""
+        """Seconds from the commit that the reader has read to the look; 0 if that is the newest."""
         if self.progress is Progress.CURRENT:
             return 0.0
         return self._since(self.state.read_at)
 
     @property
     def unread_s(self) -> float | None:
-        """Seconds since the oldest commit that it has not read; 0 if it has read all."""
+        """Seconds from the oldest commit that the reader has not read to the look; 0 if none."""
         if self.progress is Progress.CURRENT:
             return 0.0
         return self._since(self.state.unread_at)
@@ -102,7 +102,7 @@ class ReaderStatus:
 
     @property
     def late(self) -> bool:
-        """Whether the reader has a target and misses it, is lost, or cannot be judged."""
+        """Whether the reader has a target, and misses the target, is lost or cannot be judged."""
         if self.target_s is None:
             return False
         if self.progress in (Progress.LOST, Progress.UNREADABLE):
@@ -135,7 +135,7 @@ class _LakeTable:
         name: The name of the table, or of the lake table that shards share.
         folder: Its folder, which has the pointer.
         here: Whether the folder is on this machine.
-        targets: The limits of its readers' lags in seconds, by name; ``*`` for all others.
+        targets: The limits for readers in seconds, by the reader's name; ``*`` for all others.
     """
 
     name: str
@@ -163,8 +163,8 @@ def readers(
     Args:
         services: The services of the command. No Spark session is started.
         records: The records of the tables.
-        all_known: Whether folders are searched that had no readers some minutes ago, and looks of
-            runs count that are old.
+        all_known: Whether to search also folders that had no readers some minutes ago, and to use
+            also old looks of runs.
 
     Raises:
         StateError: The state store cannot be used.
@@ -218,7 +218,10 @@ def _keep_looks(
     tables: Iterable[_LakeTable],
     known: Mapping[str, ReadersLook],
 ) -> None:
-    """Store new looks at the readers of tables, the oldest look first, for a limited time."""
+    """Renew the stored looks at readers, the oldest first; then search some other tables.
+
+    The function stops after a limited time.
+    """
     now, until = datetime.now(timezone.utc), time.monotonic() + _MOST_S
     searched = services.without_readers
     due: list[tuple[float, _LakeTable]] = []
@@ -255,7 +258,7 @@ def record(services: Services, table: TableId, name: str, instant: str) -> Reade
     """Record that a reader has read a table up to a commit, as ``readers record`` does.
 
     Raises:
-        StateError: The table is not on the plan.
+        StateError: The table is not on the plan, or is not published.
         ReadError: The name is not valid, or the table has no such commit.
         LakeError: The file cannot be written.
     """
@@ -270,7 +273,7 @@ def remove(services: Services, table: TableId, name: str) -> bool:
     """Remove a reader's file; return whether there was one.
 
     Raises:
-        StateError: The table is not on the plan.
+        StateError: The table is not on the plan, or is not published.
         ReadError: The name is not valid, or the file cannot be removed.
     """
     place = _place(services, table)
@@ -281,7 +284,7 @@ def remove(services: Services, table: TableId, name: str) -> bool:
 
 
 def _renewed(services: Services, table: _LakeTable, storage: Storage) -> ReadersLook:
-    """Look at a table's readers after a change; keep the look if only runs can look again."""
+    """Look at a table's readers after a change; store the look if the lake is not local."""
     services.without_readers.pop(table.folder, None)
     look = registered.look(storage, table.folder, expected=table.expected)
     if not table.here:

@@ -287,7 +287,7 @@ def _require_schema(
     *,
     has_key: bool,
 ) -> None:
-    """Raise an error if a table has a column that cannot be replicated, or lacks a partition."""
+    """Raise an error if a column cannot be replicated, or if a partition column is missing."""
     columns = source.schema(table, settings).columns if has_key else source.columns(table, settings)
     refuse_shard_column(table.table, columns, services.config.shard(table.table))
     partition_columns(TableSchema(table.table, tuple(columns), ()), settings.partition_by)

@@ -178,9 +178,11 @@ class Runs:
         read. If there is no table, find out whether the state store lacks tables that it must have;
         otherwise, whether captures send tables that the state store has lost.
         If one of these checks fails, the others are done nevertheless. The failure counts for the
-        exit code, since the failed check could have found a problem. The method also announces the
-        hours and days that are complete, unless connectors write without transactions, and deletes
-        old entries of the histories.
+        exit code, since the failed check could have found a problem.
+
+        The method also pauses tables that failed checks must still pause, looks at registered
+        readers, and deletes old entries of the histories. Unless connectors write without
+        transactions, it announces complete hours and days.
 
         Args:
             stop: Is set if the state store lacks tables, so that continuous runs end.

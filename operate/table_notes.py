@@ -26,7 +26,7 @@ def generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator
         build: The record of the next generation, about which there is a note; None if there is no
             next generation.
 
-    A note names a newest commit that lies ahead of this machine's clock.
+    A note also reports a newest commit that lies ahead of this machine's clock.
     """
     if build is not None:
         why = build.error.message if build.error is not None else build.reason

@@ -138,8 +138,9 @@ def prepare(services: Services, group: Group) -> None:
         ConfigError: The configured publication, slot, connector or topic prefix differs from the
             one with which tables of the capture were onboarded.
         CaptureError: The connector's configured settings would lose changes; another connector
-            writes to its topics; another installation reads its slot, or has its connector; the
-            capture has lost changes, and published tables depend on it; or no heartbeat arrives.
+            writes to the capture's topics; another installation reads the capture's slot, or has
+            made its connector; the capture has lost changes, and published tables depend on it; or
+            no heartbeat arrives.
         KafkaError: A topic cannot be created, or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses a statement.
@@ -459,10 +460,10 @@ def _joined(findings: Sequence[SettingFinding]) -> str:
 def heal_log(services: Services, group: Group, source: Source) -> None:
     """Remove the connector and the slot of a capture that has lost changes.
 
-    So is a connector of MariaDB that would skip a definition when it starts: a new one does not.
-    `prepare` then creates them again. Unpublished copies are discarded. A capture that can continue
-    stays as it is. If the connector has read another server, a slot can be left there, which a
-    warning and `Services.left_behind` name.
+    A connector of MariaDB that would skip a definition when it starts next is also removed, since a
+    new connector does not skip it. `prepare` then creates them again. Unpublished copies are
+    discarded. A capture that can continue stays as it is. If the connector has read another server,
+    a slot can be left there; a warning and `Services.left_behind` name this slot.
 
     Raises:
         CaptureError: A published table still depends on the old capture.

@@ -1,7 +1,7 @@
-"""Looks whether Kafka Connect still writes in transactions, as the settings require it.
+"""Checks that Kafka Connect still writes in transactions if the settings require it.
 
-`connect.exactly_once` is a property of connectors, but the workers must support it. Connect tests
-that only when a connector is configured. If workers come back without the support, for example
+`connect.exactly_once` is a property of connectors, but the workers must support it. Connect checks
+this only when a connector is configured. If workers come back without the support, for example
 from another image, their connectors go on without transactions.
 """
 
@@ -43,7 +43,7 @@ class Transactions:
         """Return an error if ``connect.exactly_once`` is set and the workers do not support it.
 
         Workers without support are asked again each time, the others every ten minutes. If Connect
-        does not answer, nothing is known, and the result is None: other checks name that.
+        does not answer, the result is None: other checks report that.
         """
         config = self._services.config
         if not config.connect.exactly_once or time.monotonic() < self._next:

@@ -1,8 +1,8 @@
 """Reads published tables from Python into Arrow, without Spark.
 
 ``open_table(folder).read()`` returns the rows of a table. ``changes(folder, position)`` returns the
-rows that have changed since a position. ``record_reader(folder, name, position)`` says what was
-read.
+rows that have changed since a position. ``record_reader(folder, name, position)`` records what a
+reader has read.
 """
 
 from tributary_reader.errors import ReadError, WholeTableError

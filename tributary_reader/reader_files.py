@@ -49,7 +49,7 @@ def checked_name(name: str) -> str:
     """Return the name of a reader.
 
     Raises:
-        ReadError: It is not a name of a reader.
+        ReadError: The text is not a valid name.
     """
     if re.fullmatch(READER_NAME, name) is None:
         raise ReadError(
@@ -61,7 +61,7 @@ def checked_name(name: str) -> str:
 
 
 def names_in(storage: Storage, folder: str) -> list[str]:
-    """Return the names in a table's folder of readers, sorted; invalid ones are among them.
+    """Return the sorted names of the files of a table's readers, also names that are not valid.
 
     Args:
         storage: The file access.
@@ -77,7 +77,7 @@ def read_file(storage: Storage, folder: str, name: str) -> ReaderFile | None:
     """Return what a reader's file says; None if there is no such file.
 
     Raises:
-        ReadError: The file is not such a file.
+        ReadError: The file cannot be read, or is not the file of a reader.
     """
     path = f"{folder}/{FOLDER}/{checked_name(name)}{_END}"
     try:
@@ -107,7 +107,7 @@ def write_file(storage: Storage, folder: str, name: str, said: ReaderFile) -> No
     """Write a reader's file in one step, in place of its earlier one.
 
     Raises:
-        ReadError: The name is not a name of a reader.
+        ReadError: The name is not valid.
         LakeError: The file cannot be written.
     """
     path = f"{folder}/{FOLDER}", f"{checked_name(name)}{_END}"

@@ -33,7 +33,7 @@ def record_reader(
 ) -> None:
     """Record what a reader has read, for `tributary readers` and its metrics.
 
-    Call it after what was read is stored or applied: the reader then counts as having read it.
+    Call this after the rows that were read are stored or applied, since they then count as read.
 
     Args:
         url: The table's folder, which has the pointer ``_current.json``; or the path of one of its
@@ -61,7 +61,7 @@ def record_reader(
 
 
 def record_instant(storage: Storage, url: str, name: str, instant: str) -> ReaderFile:
-    """Record for another program that it has read a table up to a commit; return its file.
+    """Record that another program has read a table up to a commit; return the reader's file.
 
     Args:
         storage: The file access.
@@ -166,11 +166,12 @@ class _Judge:
         return _state(name, said, read_at, unread_at=unread_at, lost=lost)
 
     def _read_by(self, instant: str) -> str | None:
-        """Return the attempt of the generation that a reader has read whose file names none.
+        """Return the attempt that a reader has read, for a reader whose file names no attempt.
 
-        It is the generation that has the instant as a commit. A reader by time can name an instant
-        between two commits. If the table was copied again after that time, the result is None: the
-        reader can have read a generation that was removed since.
+        It is the attempt that has a commit with this instant. Without such a commit, it is the
+        published attempt, since a reader by time can name an instant between two commits. But if
+        that attempt was published after the instant, and is not the table's first one, the result
+        is None: the reader can have read a generation that was removed since.
         """
         for one in (self._pointer.current, *self._pointer.former):
             timeline = self._timeline(one)

@@ -44,7 +44,7 @@ class Storage(Protocol):
         """Yield all files below a folder for the reader; nothing if there is no such folder."""
 
     def write(self, folder: str, name: str, text: str) -> None:
-        """Write a small file in a folder, which is made if it is missing, over an earlier file."""
+        """Write a small file in a folder; create a missing folder, and replace an earlier file."""
 
     def remove(self, path: str) -> bool:
         """Remove a file; return whether there was one."""

@@ -378,7 +378,7 @@ class SourceCapture(Protocol):
         """Return the SQL statements that remove a table from the capture; execute none of them.
 
         Args:
-            table: The table; None to remove the capture itself, of whatever tables.
+            table: The table; None to remove the whole capture, whatever tables it has.
             last: Whether the capture itself is removed, too, since this is its last table.
         """
 

@@ -62,7 +62,7 @@ class KeptLog(Protocol):
         """
 
     def others(self) -> Sequence[str]:
-        """Return the names of the database's other objects of this kind, of whatever program."""
+        """Return the names of other such objects in the database, whichever program uses them."""
 
     def create(self) -> bool:
         """Make the source retain the log from now on; return False if it already retained the log.

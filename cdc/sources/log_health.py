@@ -53,12 +53,12 @@ class LogHealth(Protocol):
     ) -> LogPosition | None:
         """Return the position that the server has recorded as captured, if it is after ``stored``.
 
-        The result is None if it is not, and for a server that records no such position.
+        The result is None if that position is not after ``stored``, or if the server records none.
 
         Args:
             stored: The connector's position in the offsets of Kafka Connect; None if there is none.
-            while_read: Whether to compare them also while a connector reads the log. If not, the
-                result is then None.
+            while_read: Whether to compare the positions even while a connector reads the log. If
+                False, the result is None while a connector reads it.
         """
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:

@@ -367,8 +367,8 @@ class KeyRange:
         lower: Values of the key columns as the source prints them, in key order; None if there is
             no lower bound.
         upper: Values of the key columns at the upper bound; None if there is no upper bound.
-        within: Only rows of this time; None if the time does not matter. It is the same in all
-            ranges of a query.
+        within: Only rows of this time; None if the time does not matter. All ranges of a query
+            have the same value.
     """
 
     lower: tuple[str, ...] | None = None

@@ -34,9 +34,9 @@ def dbt_sources(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Print the tables that readers see as sources of dbt 1.10.5 or later, in YAML.
+    """Print sources of dbt 1.10.5 or later, in YAML, for the tables that readers see.
 
-    Each has its freshness from its target, and tests from its checks.
+    The freshness in dbt comes from a table's target, and the tests in dbt from the table's checks.
     """
     from operate.context import services
     from operate.dbt_sources import dbt_sources as describe

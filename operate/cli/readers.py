@@ -36,7 +36,7 @@ def all_readers(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Readers of tables that say what they have read; without a command: those of all tables."""
+    """List and register readers of tables; without a command: list the readers of all tables."""
     if context.invoked_subcommand is None:
         list_(None, None, config, output, verbose)
 

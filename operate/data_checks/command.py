@@ -49,7 +49,7 @@ class Wanted:
     names: frozenset[str] = frozenset()
 
     def chosen(self, known: Iterable[CheckStatus]) -> dict[str, CheckSettings]:
-        """Return the wanted ones of a table's checks, by name."""
+        """Return those of a table's checks that the command executes, by name."""
         if self.names:
             return {one.name: one.settings for one in known if one.name in self.names}
         return {one.name: one.settings for one in known if self.everything or one.due}
@@ -103,7 +103,7 @@ def known_checks(
 
 
 class Ages:
-    """The freshness of the tables of a command, which all of its checks ask for together.
+    """The freshness of a command's tables, for which the servers are asked only once.
 
     Safe to share between threads.
 
@@ -133,7 +133,7 @@ class Ages:
 def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) -> Executed:
     """Execute checks of tables, ``spark.parallel_tables`` tables at a time; keep the results.
 
-    A table that an earlier failure has still to pause is paused, also if no check is due. Spark is
+    A table that an earlier failure must still pause is paused, even if no check is due. Spark is
     started only if a check needs it. A table whose checks another process executes now is left to
     that process.
 
@@ -201,7 +201,7 @@ class _TableChecks:
     def execute(self, planned: Mapping[str, CheckSettings], wanted: Wanted) -> Outcome:
         """Execute checks, keep their results, and pause the table if a failure asks for it.
 
-        A check that another process has executed since the command has begun is left out.
+        A check that another process has executed meanwhile is no longer due.
         """
         store, table = self._services.store, self._table
         record = require(self._services, table)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from cdc.store.checks import CheckResult, Outcome, Reach
 
 COUNTED = "counted"
-"""The count of a volume check: the rows that it compares with earlier results."""
+"""Name of a volume check's count of rows, which is compared with earlier results."""
 PERIOD = "period_end"
-"""The count of a volume check with a period: the period's end, in seconds since 1970."""
+"""Name of the end of a volume check's period, in seconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Finding:
 
 
 def violations(counts: Mapping[str, int], what: str, *, rows: int) -> Finding:
-    """Return the finding of a check whose columns have a number of violations each.
+    """Return the finding of a check that counts violations in each of its columns.
 
     Args:
         counts: The number of violations, by column.
@@ -94,8 +94,8 @@ def volume(check: CheckSettings, counts: Mapping[str, int], past: Sequence[Check
     Args:
         check: The check.
         counts: `COUNTED` and, with a period, `PERIOD`.
-        past: Earlier results about the data, newest first. An earlier result for the same period
-            does not count, and of several results for another period, the newest counts.
+        past: Earlier results about the data, newest first. A result for the same period does
+            not count. If another period has several results, only the newest counts.
     """
     numbers, seen = list[int](), {counts.get(PERIOD)}
     for result in past:

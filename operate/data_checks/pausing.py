@@ -1,6 +1,6 @@
 """Pauses tables whose checks failed with the policy ``pause``, at once or as soon as possible.
 
-The result of such a check says that the table has still to be paused. If another process holds the
+The result of such a check says that the table must still be paused. If another process holds the
 table's lease for too long, or if this process dies, the next `checks run` or the next look of runs
 pauses the table.
 """
@@ -35,7 +35,7 @@ _RUN_WAITS_S = 2.0
 
 
 def lease_of_checks(table: TableId) -> str:
-    """Return the name of the lease that the process holds which executes a table's checks."""
+    """Return the name of the lease of the process that executes a table's checks."""
     return f"the checks of table {table}"
 
 
@@ -60,7 +60,7 @@ def current(services: Services, record: TableRecord) -> tuple[CheckStatus, ...]:
 def pause_failed(
     services: Services, table: TableId, *, wait_s: float | None = None
 ) -> Outcome | None:
-    """Pause a table if a failure of a check has still to pause it; None if there is no such one.
+    """Pause a table if a failed check must still pause it; return None if there is no such check.
 
     The caller holds the lease of the table's checks.
 
@@ -88,8 +88,8 @@ def pause_failed(
 def _pause(services: Services, failures: list[CheckResult], wait_s: float) -> Outcome:
     """Pause a table after failed checks, as a setting pauses it after a change.
 
-    A table that was copied again since the check has begun is left as it is. So is a table that is
-    not followed by its stream; unless it is paused, the pause is still due.
+    A table that was copied again since the check began is not paused. Neither is a table that is
+    not INCREMENTAL; unless the table is PAUSED already, the pause is still due.
     """
     first, *_ = failures
     table, checks = first.table, Checks(services.store)
@@ -130,7 +130,7 @@ def _paused(services: Services, record: TableRecord, failure: CheckResult) -> Ou
 
 
 def pause_due(services: Services, records: Iterable[TableRecord]) -> None:
-    """Pause the tables that failed checks have still to pause, as runs do between their rounds.
+    """Pause the tables that failed checks must still pause; runs do this between their rounds.
 
     Raises:
         LeaseHeldError: The lease of a table is held. The next call tries again.

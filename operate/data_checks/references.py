@@ -121,7 +121,7 @@ def _matched(
     *,
     below: int,
 ) -> Finding:
-    """Return how many rows whose last event is before ``below`` refer to no known row.
+    """Count the rows with a last event before ``below`` that refer to no known row.
 
     Args:
         checked: Rows of the checked table, with the offsets of their last events.

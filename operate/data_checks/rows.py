@@ -58,7 +58,7 @@ def check_rows(
         rows: The table's rows, with the columns of the schema.
         schema: The lake's columns.
         checks: The checks of `ROW_KINDS`, by name.
-        now: The time by which settled rows are recent enough, aware UTC.
+        now: The current time, aware UTC, from which a volume check finds its last period.
     """
     found: dict[str, Finding] = {}
     asked: dict[str, Aggregates] = {}
@@ -121,7 +121,7 @@ def _any_null(values: Iterable[SparkColumn]) -> SparkColumn:
 
 
 def _by_column(what: str, columns: Sequence[str]) -> Callable[[Mapping[str, Any], int], Finding]:
-    """Return a judgement of violations by column; it refuses values that have another type."""
+    """Return a function that judges violations by column, and refuses values of another type."""
 
     def judged(values: Mapping[str, Any], rows: int) -> Finding:
         misfits = [name.removeprefix("?") for name in values if name[:1] == "?" and values[name]]
@@ -164,7 +164,7 @@ def _range(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
 
 
 def _unique(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
-    """Count the rows whose values another row has, too; a row with a NULL equals no other row."""
+    """Count the rows that repeat the values of another row; a row with a NULL repeats none."""
     key = [table.column(name) for name in check.columns]
     whole = reduce(and_, (column.isNotNull() for column in key))
     columns = {

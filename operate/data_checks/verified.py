@@ -28,7 +28,7 @@ def scope_of(check: CheckSettings, *, now: datetime, seed: int) -> Scope:
 
     Args:
         check: The check.
-        now: The time from which the rows that have not settled are counted, aware UTC.
+        now: The current time, aware UTC; a window ends ``settle`` before this time.
         seed: The seed of a sample.
     """
     window = None
@@ -70,8 +70,8 @@ def reach_of(scope: Scope, found: Verification, *, primary: bool) -> Reach:
     """Return which rows a check has compared.
 
     Args:
-        scope: What it had to compare.
-        found: The result.
+        scope: The part of the table that the check had to compare.
+        found: The result of the comparison.
         primary: Whether the source's rows were read from the primary.
     """
     if scope.method == "window" and scope.window is not None:

@@ -40,7 +40,7 @@ class Panel:
         expressions: Pairs of an expression of PromQL and the legend of its series.
         unit: Grafana's unit of the values.
         about: What the panel shows, and when to act.
-        steps: Values from which on a colour is shown; the first one has no value.
+        steps: Pairs of a value and the colour from this value on; the first value is None.
         runbook: The alarm whose runbook the panel links to; None without one.
         width: Columns of the grid.
         height: Rows of the grid.
@@ -62,7 +62,7 @@ class Panel:
 
 
 def of(metric: m.Metric, more: str = "") -> str:
-    """Return the selector of a metric's series that the dashboard's variables choose."""
+    """Return the selector of those series of a metric that the dashboard's variables choose."""
     chosen = {m.TABLE: _TABLE, m.CAPTURE: _CAPTURE, m.READER: _READER}
     own = next(
         (text for labels, text in chosen.items() if metric.labels[: len(labels)] == labels), ""
@@ -72,13 +72,13 @@ def of(metric: m.Metric, more: str = "") -> str:
 
 
 def total(metric: m.Metric, more: str = "", *, by: str = "") -> str:
-    """Return the sum of a metric's series; a series that several processes show counts once."""
+    """Return an expression that sums a metric; a series that several processes show counts once."""
     once = f"max by ({', '.join(metric.labels)}) ({of(metric, more)})"
     return f"sum by ({by}) ({once})" if by else f"sum({once})"
 
 
 def in_state(state: str) -> str:
-    """Return the number of tables in a state."""
+    """Return an expression for the number of tables in a state."""
     return total(m.STATE, f'state="{state}"')
 
 

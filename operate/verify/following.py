@@ -1,4 +1,4 @@
-"""Brings a lake table up to date by runs, for a comparison that needs what has just happened."""
+"""Brings a lake table up to date by runs, for a comparison that needs the newest changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Following:
-    """A published table that this process brings up to date when it is asked to.
+    """A published table that this process can bring up to date by runs.
 
     Args:
         services: The services of the command.

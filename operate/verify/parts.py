@@ -26,8 +26,8 @@ class Part:
 
     Args:
         ranges: The ranges of the key that are read from the source.
-        of_lake: Whether a row of the lake is of the part; None for all rows.
-        of_source: Whether a row that was read from the source is of the part; None for all rows.
+        of_lake: Whether a lake row belongs to the part, as an expression; None if all rows do.
+        of_source: The same for a row that was read from the source.
     """
 
     ranges: list[KeyRange]
@@ -74,10 +74,10 @@ class Compared:
         rounds: Number of rounds over the differing keys.
         position: Position of the source's log that the newest part covers; None without a part.
         covered: The offsets that the first part covers.
-        parts: The parts.
-        equal_upto: The key up to which all parts were equal, from the first one on; None if the
-            first one was not, or if they all were to the end of the table.
-        ranges: Number of ranges of these parts.
+        parts: Number of parts.
+        equal_upto: The key up to which all parts were equal, from the first one on. None if the
+            first part was not equal, or if all parts were equal to the end of the table.
+        ranges: Number of ranges of the parts.
         equal: Whether all parts were equal.
         equal_keys: Number of keys of the parts before the first one that was not equal.
     """
@@ -132,10 +132,9 @@ class Plan:
     Args:
         parts: The parts, in the order of the key.
         ranges: Number of ranges or partitions of the whole table; None if they do not matter.
-        earlier: How far an earlier comparison in pieces had come; None if there is none, or if this
-            one does not go on there.
+        earlier: How far the comparison had come that this one continues; None if it continues none.
         began_at: When this comparison began; None if it is not in pieces.
-        begin: The result of what was compared before the parts, such as partitions that are equal.
+        begin: The result for rows that are compared before the parts, such as equal partitions.
         differing: Number of partitions that are compared row by row; None without partitions.
     """
 
@@ -152,7 +151,7 @@ class Plan:
         return self.earlier is not None
 
     def counts(self, found: Compared) -> tuple[int, int] | None:
-        """Return the number of ranges or partitions, and of those compared row by row."""
+        """Return the number of ranges or partitions, and how many were compared row by row."""
         if self.ranges is None:
             return None
         return self.ranges, found.ranges if self.differing is None else self.differing

@@ -61,7 +61,7 @@ class Scope:
 
     @property
     def needs_order(self) -> bool:
-        """Whether the lake's rows are chosen by the order of their keys."""
+        """Whether the lake's rows are chosen by ranges of their keys."""
         return self.method == "sample" or self.in_pieces
 
     @property
@@ -96,7 +96,7 @@ class KeyOrder:
                 raise _no_order(schema.table, name)
 
     def value(self, key: Sequence[str]) -> tuple[object, ...]:
-        """Return a key that the source has printed as a value that compares in its order."""
+        """Return the value of a printed key; such values compare in the source's order of keys."""
         return tuple(
             _compared(text, lake_type) for text, (_, lake_type) in zip(key, self.types, strict=True)
         )
@@ -135,7 +135,7 @@ def sampled(ranges: Sequence[KeyRange], scope: Scope) -> list[KeyRange]:
 
 
 def left(ranges: Sequence[KeyRange], order: KeyOrder, upto: tuple[str, ...]) -> list[KeyRange]:
-    """Return what of the ranges is left of a comparison that has come up to a key."""
+    """Return the ranges that remain after a comparison up to the key ``upto``."""
     at = order.value(upto)
     later = [one for one in ranges if one.upper is None or _after(order.value(one.upper), at)]
     first, *others = later

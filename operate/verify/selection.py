@@ -54,7 +54,7 @@ def _before(bound: tuple[str, ...], order: KeyOrder) -> SparkColumn:
 
 
 def of_time(window: TimeRange, schema: TableSchema) -> SparkColumn:
-    """Return whether a lake row is of a time."""
+    """Return whether a lake row lies in a window of time."""
     lake_type = schema.column(window.column).lake_type
     zone = "Z" if lake_type == "timestamp" else ""
     column = _column(window.column)
@@ -108,9 +108,8 @@ def differing_partitions(
 def of_partitions(partitions: Sequence[int], schema: TableSchema, by: Sequence[str]) -> SparkColumn:
     """Return whether a row is of one of several partitions, given by their digests.
 
-    A partition's values do not come here: as literals of PySpark, times without a zone would be
-    read in the zone of this process. If two partitions have the same digest, the rows of both are
-    selected.
+    The values themselves cannot be given: PySpark would read literals of times without a zone in
+    the zone of this process. If two partitions have the same digest, the rows of both are selected.
     """
     return column_digest(schema, by, _PLACE).isin(*partitions)
 

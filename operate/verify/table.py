@@ -407,9 +407,10 @@ class _TableVerifier:
             )
 
     def _require_alike(self, differing: int) -> None:
-        """Raise an error if partitions differ of which neither side has shown a row.
+        """Raise an error if partitions differ although neither side has shown rows of them.
 
-        Their rows can have been deleted since they were counted. Then they are alike by now.
+        The rows can have been deleted after they were counted. So the partitions are compared
+        again, and the error is raised only if they still differ.
         """
         self._catch_up()
         lake = as_table(self._lake.read(), self._compared)

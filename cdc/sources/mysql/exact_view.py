@@ -238,7 +238,7 @@ class Opening(threading.Thread):
         return None
 
     def watch(self, table: TableId) -> None:
-        """End the sessions of this view if replication waits for them, since they read the table.
+        """Start a thread that ends the sessions of this view if replication waits for them.
 
         Args:
             table: The table that the sessions of MySQL or MariaDB read.

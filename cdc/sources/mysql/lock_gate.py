@@ -57,12 +57,12 @@ class Gate:
         return len(self._ids(session, sign))
 
     def _ids(self, session: Session, sign: str) -> list[int]:
-        """Return the MySQL or MariaDB sessions that have given a signal; each signal is a lock.
+        """Return the ids of a login's MySQL or MariaDB sessions that have given a signal, a lock.
 
         A login needs no right to see its own sessions.
 
         Args:
-            session: A session of the login whose sessions are looked at.
+            session: A session of the login.
             sign: The signal, as in the lock's name: ``come`` or ``open``.
         """
         held = f"IS_USED_LOCK(CONCAT('{self.name}.{sign}.', ID)) = ID"

@@ -75,11 +75,11 @@ class LockWatch(threading.Thread):
                 level = logging.DEBUG
 
     def _waiting(self) -> str | None:
-        """Return the statement by which replication waits for the table's readers.
+        """Return the statement that makes replication wait for the table's readers.
 
         The result is None if replication does not wait, or waits for another table. MySQL does not
-        show the statement, so the table is found by a query: it waits behind a statement that waits
-        for the lock of the same table.
+        show the statement, so a query of this table is tried: if the statement waits for the lock
+        of this table, the query has to wait behind the statement.
         """
         # Only this login may see the threads of others.
         with self._connections.open("admin", on_replica=True) as session:

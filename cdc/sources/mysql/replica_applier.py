@@ -1,9 +1,9 @@
 """Stops and starts a replica's applier, the thread that executes the primary's transactions.
 
-A replica of MySQL can have several channels, each with an applier of its own. Only those that ran
-are stopped, and only those that were stopped are started: an operator can have stopped others.
-Channels are named here by the clause of their statements. The clause is empty for MariaDB's default
-connection, the only one that is stopped there.
+A replica of MySQL can have several channels, each with an applier of its own. Only appliers that
+run are stopped, and only these are started again: an operator can have stopped the others. In this
+module, the name of a channel is the clause that selects the channel in a statement. MariaDB needs
+no clause, since only the applier of its default connection is stopped there.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Applier:
         return tuple(name for name, runs in states.items() if runs)
 
     def stop(self, session: Session) -> None:
-        """Stop the appliers of the session's server that run, and wait until they have stopped.
+        """Stop the running appliers of the session's server; wait until they have stopped.
 
         Raises:
             ReplicaError: An applier still runs, or another client has stopped it.
@@ -76,16 +76,16 @@ class Applier:
             )
 
     def any_runs(self, session: Session, names: tuple[str, ...] | None = None) -> bool:
-        """Whether an applier runs of these channels, or of those that `stop` has stopped."""
+        """Whether an applier of ``names`` runs; without names, one that `stop` has stopped."""
         of = self._stopped if names is None else names
         return any(runs for name, runs in self._states(session).items() if name in (of or ()))
 
     def resume(self) -> None:
         """Start the appliers that `stop` has stopped, and wait until they run.
 
-        If `stop` has found an applier that another client had stopped, nothing is started. An
-        object that has not tried to stop any starts the applier of the first channel, which a
-        process that died can have stopped.
+        If `stop` has found that another client had stopped the applier, nothing is started. If
+        `stop` was not called before, the applier of the first channel is started: a process that
+        died can have stopped it.
 
         Raises:
             ReplicaError: An applier still does not run.
@@ -124,7 +124,7 @@ class Applier:
         return next(iter(self._states(session).values()))
 
     def _states(self, session: Session) -> dict[str, bool]:
-        """Return by channel whether its applier runs.
+        """Return, by channel, whether the channel's applier runs.
 
         Raises:
             ReplicaError: The server does not replicate.

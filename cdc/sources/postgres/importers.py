@@ -12,7 +12,7 @@ from cdc.sources.postgres.connection import NOT_OFFERED, Session
 from cdc.sources.servers import APPLICATION
 
 HIDDEN = "<insufficient privilege>"
-"""What PostgreSQL shows as the statement of another user's session without the right to see it."""
+"""What PostgreSQL shows in place of another user's statement that the login may not see."""
 REMEDY = (
     "Run `pg_dump -j` on the primary, or on a standby that is not copied from. Then compare tables"
     " that were copied with `tributary verify --from primary`."
@@ -42,7 +42,7 @@ def importing(session: Session) -> tuple[str | None, bool]:
 def described(sessions: Iterable[tuple[int, str, str, str]]) -> str | None:
     """Return a sentence about those sessions that import snapshots; None if there is none.
 
-    One session of pg_dump imports nothing by itself. Several are a ``pg_dump -j``.
+    A single session of pg_dump imports nothing; several sessions are those of ``pg_dump -j``.
 
     Args:
         sessions: Process id, user, application and newest statement of each session.

@@ -349,8 +349,8 @@ def audit_table(session: Session, publication: str, table: SourceTable) -> list[
 def foreign_slot(session: Session, slot: str, source: str) -> CaptureError | None:
     """Return an error if a slot of this name is for another plugin or database; None otherwise.
 
-    Such a slot belongs to another installation, for example for the staging database of the same
-    server, or to another tool. To drop it would lose that one's changes.
+    Such a slot belongs to another tool, or to another installation, for example that of a staging
+    database on the same server. If the slot were dropped, its owner would lose changes.
     """
     row = session.execute(_SLOT_OWNER, (slot,)).fetchone()
     if row is None:

@@ -106,7 +106,7 @@ def snapshot_query(
 
 
 def _times(ranges: Sequence[KeyRange]) -> list[sql.Composable]:
-    """Return the column of the ranges' time for the subquery, named ``w0``; nothing without one."""
+    """Return the time column of the ranges for the subquery, as ``w0``; empty without one."""
     timed = ranges[0].within if ranges else None
     return [] if timed is None else [sql.SQL("{} AS w0").format(sql.Identifier(timed.column))]
 

@@ -75,14 +75,15 @@ class SlotHealth:
         With exactly-once support, the two positions are compared even while a session reads the
         slot. The connector stores a position in a Kafka transaction, and confirms the position only
         after Kafka has decided to commit this transaction. Connect's answer, which is read after
-        this health, lacks it until all brokers that matter know of the commit. The caller waits for
-        that, and passes the confirmed position meanwhile (`cdc.capture.sent_records`).
+        this health, lacks the position until all brokers concerned know of the commit. The caller
+        waits until they do, and meanwhile passes the confirmed position as ``stored``
+        (`cdc.capture.sent_records`).
 
-        Without exactly-once support, a worker that was suspended, and whose task another worker has
-        taken over, can store an older position once it wakes. The task's next position replaces it.
-        So the two are compared only while no session reads the slot. If Kafka shows even then that
-        the connector has sent what is between, the caller passes the confirmed position as the
-        stored one (`cdc.capture.sent_records`).
+        Without exactly-once support, the stored position can become older: a worker that was
+        suspended can store its position after another worker has taken over its task. The task then
+        stores a newer position. So the two positions are compared only while no session reads the
+        slot. If Kafka shows that the connector has sent all changes between the two, the caller
+        passes the confirmed position as ``stored`` (`cdc.capture.sent_records`).
         """
         reason = self.invalidation_reason
         if reason not in (None, "wal_removed"):
@@ -110,7 +111,8 @@ class SlotHealth:
     ) -> Lsn | None:
         """Return the slot's confirmed position if it is after Connect's stored position.
 
-        The result is None if it is not, and, unless ``while_read``, while a session reads the slot.
+        The result is None if it is not after Connect's. Unless ``while_read``, the result is also
+        None while a session reads the slot.
         """
         return None if self.active and not while_read else self._after(stored)
 
@@ -124,7 +126,7 @@ class SlotHealth:
         """Return the position up to which Kafka has all changes.
 
         With exactly-once support, this is the slot's confirmed position. Without it, this is the
-        position that Connect has stored, which the slot follows with the task's next poll.
+        position that Connect has stored; the task confirms that position at its next poll.
         """
         return self.confirmed_flush_lsn if exactly_once else stored()
 
