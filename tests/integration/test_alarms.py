@@ -119,7 +119,7 @@ def read_slowly(minute: int) -> int:
 
 def released(minute: int) -> float:
     """What a slot holds back that grew from the 140th minute to the 170th."""
-    return GB + (GB / 10 * (minute - 140) if 140 <= minute <= 170 else 0)
+    return GB + (GB / 5 * (minute - 140) if 140 <= minute <= 170 else 0)
 
 
 FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
