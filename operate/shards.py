@@ -32,7 +32,8 @@ class SharedStatus:
             shard's state.
         watermark: Event time up to which all published shards are complete; None if a published
             shard has no watermark.
-        freshness_s: Seconds since the watermark; None if there is no watermark.
+        freshness_s: Seconds since the watermark, less ``allowed_lateness_s``; None if there is no
+            watermark.
         late: Whether ``freshness_s`` is above the smallest freshness target of the shards.
     """
 

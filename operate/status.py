@@ -70,8 +70,8 @@ class TableStatus:
         watermark: Event time up to which the table is complete; None if this time is not known. It
             can be later than the last commit's watermark: the newest heartbeat counts, too, if the
             lake has all events of the topic and Connect writes in Kafka transactions.
-        freshness_s: Seconds since the watermark. Without a watermark: seconds since the last commit
-            if events wait in the topic, otherwise None.
+        freshness_s: Seconds since the watermark, less ``allowed_lateness_s``. Without a watermark:
+            seconds since the last commit if events wait in the topic, otherwise None.
         target_s: The freshness target, in seconds.
         quarantined: Number of the table's quarantined records. The watermark is earlier than the
             first quarantined record.
@@ -464,7 +464,9 @@ def _table(
     if whole and beat_at is not None:
         watermark = plan.watermark(watermark, {0: beat_at}, lateness, now=now)
     fresh_at = _complete_at_least(record, behind) if watermark is None else watermark
-    freshness = None if fresh_at is None else max(0.0, (now - fresh_at).total_seconds())
+    # A watermark is earlier by the allowed lateness, also that of a table that lacks nothing.
+    allowed = 0 if watermark is None else lateness
+    freshness = None if fresh_at is None else max(0.0, (now - fresh_at).total_seconds() - allowed)
     return TableStatus(
         *(record, behind, watermark, freshness, target, quarantined, tuple(notes), build),
         lost=lost,

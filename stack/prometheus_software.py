@@ -1,4 +1,4 @@
-"""Finds Prometheus' tools on the PATH, or in Debian's package."""
+"""Finds Prometheus and its tool on the PATH, or in Debian's package."""
 
 from __future__ import annotations
 
@@ -37,9 +37,18 @@ def promtool(*, cache: Path | None = None, report: Report | None = None) -> Path
         UnavailableError: ``promtool`` is not installed, and Debian's package cannot be fetched.
         StackError: The package cannot be unpacked.
     """
-    if installed := shutil.which("promtool"):
+    return _program("promtool", cache, report)
+
+
+def prometheus(*, cache: Path | None = None, report: Report | None = None) -> Path:
+    """Return Prometheus' server; arguments and errors are those of `promtool`."""
+    return _program("prometheus", cache, report)
+
+
+def _program(name: str, cache: Path | None, report: Report | None) -> Path:
+    if installed := shutil.which(name):
         return Path(installed)
-    program = unpack(PACKAGE, cache=cache, report=report) / "usr/bin/promtool"
+    program = unpack(PACKAGE, cache=cache, report=report) / "usr/bin" / name
     if not program.exists():
-        raise UnavailableError(f"Debian's package {PACKAGE.name} has no {program.name}")
+        raise UnavailableError(f"Debian's package {PACKAGE.name} has no {name}")
     return program

@@ -93,8 +93,8 @@ COMPLETE = _of_table(
 COMMIT = _of_table("commit_timestamp_seconds", "Time of the newest commit.", _MOMENT, _STORE)
 FRESHNESS = _of_table(
     "freshness_seconds",
-    "Seconds since the time up to which the table is complete; without such a time, since the"
-    " newest commit while events wait.",
+    "Seconds since the time up to which the table is complete, less `allowed_lateness_s`; without"
+    " such a time, since the newest commit while events wait.",
     *(_SECONDS, "state store, Kafka"),
 )
 TARGET = _of_table("freshness_target_seconds", "The freshness target.", _SECONDS, "tributary.yaml")

@@ -117,6 +117,11 @@ def read_slowly(minute: int) -> int:
     return 60 * (minute - (minute + 1) % 5)
 
 
+def released(minute: int) -> float:
+    """What a slot holds back that grew from the 140th minute to the 170th."""
+    return GB + (GB / 5 * (minute - 140) if 140 <= minute <= 170 else 0)
+
+
 FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
     "nothing": ({}, set()),
     "a check that failed": ({CHECK: always(1)}, {"DataCheckFailed"}),
@@ -218,6 +223,13 @@ FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
         {
             capture("log_retained_bytes"): growing(GB, GB / 500),
             capture("slot_safe_bytes"): growing(9 * GB, -GB / 500),
+        },
+        set(),
+    ),
+    "a slot that grew for half an hour, and was released": (
+        {
+            capture("log_retained_bytes"): at_each_minute(released),
+            capture("slot_safe_bytes"): always(8 * GB),
         },
         set(),
     ),

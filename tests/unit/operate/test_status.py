@@ -72,6 +72,18 @@ def test_a_table_without_a_watermark_that_lacks_nothing_is_not_late(services: Se
     assert (idle.freshness_s, idle.late) == (None, False)
 
 
+def test_lateness_that_is_allowed_makes_no_table_late(tmp_path: Path) -> None:
+    document = minimal() | {"tables": {"*": {"allowed_lateness_s": 7200, "freshness_target_s": 60}}}
+    opened = Services(parse(yaml.safe_dump(document), base=tmp_path), NullProgress())
+    try:
+        for age_s, late in ((7210, False), (7270, True), (5, False)):
+            watermark = NOW - timedelta(seconds=age_s)
+            found = shown(opened, NOW - HOUR, end=9, watermark=watermark)
+            assert (found.freshness_s, found.late) == (max(0, age_s - 7200), late)
+    finally:
+        opened.close()
+
+
 def test_a_topic_that_cannot_be_read_hides_no_other(services: Services) -> None:
     commit = CommitSummary({0: 7}, "0/9", NOW, "20260102110000000", NOW)
     away = KafkaError("topic left has a partition without a leader", remedy="")
