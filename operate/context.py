@@ -113,7 +113,8 @@ class Services:
         A killed process can leave a replica on which the replay of the primary's log is paused. The
         first use of this property also resumes that replay.
         """
-        store = Store(self.config.state.connection_url(), self.run_id)
+        workers = self.config.spark.parallel_tables
+        store = Store(self.config.state.connection_url(), self.run_id, threads=workers)
         self._exit.callback(store.close)
         resume_left_paused(store, Leases(store, progress=self.progress), self.source)
         return store
