@@ -243,7 +243,9 @@ class Services:
         from cdc.runtime.executors import require_same_versions
         from cdc.runtime.spark import session, stop
 
-        started, settings = session(self.config), self.config.spark
+        # A command that has not opened the state store may work without one, as `check` does.
+        tables = len(self.store.tables()) if "store" in self.__dict__ else 0
+        started, settings = session(self.config, tables=tables), self.config.spark
         self._exit.callback(stop)
         if not settings.local:
             require_same_versions(started, settings.start_timeout_s)
