@@ -113,7 +113,8 @@ class Services:
         A killed process can leave a replica on which the replay of the primary's log is paused. The
         first use of this property also resumes that replay.
         """
-        store = Store(self.config.state.connection_url(), self.run_id)
+        workers = self.config.spark.parallel_tables
+        store = Store(self.config.state.connection_url(), self.run_id, threads=workers)
         self._exit.callback(store.close)
         resume_left_paused(store, Leases(store, progress=self.progress), self.source)
         return store
@@ -242,7 +243,9 @@ class Services:
         from cdc.runtime.executors import require_same_versions
         from cdc.runtime.spark import session, stop
 
-        started, settings = session(self.config), self.config.spark
+        # A command that has not opened the state store may work without one, as `check` does.
+        tables = len(self.store.tables()) if "store" in self.__dict__ else 0
+        started, settings = session(self.config, tables=tables), self.config.spark
         self._exit.callback(stop)
         if not settings.local:
             require_same_versions(started, settings.start_timeout_s)

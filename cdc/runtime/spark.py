@@ -77,14 +77,18 @@ _DEFAULTS = {
     "spark.sql.adaptive.enabled": "true",
     # A batch is kept in memory for seconds: compressing it costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # The generated code of a table's batches is always the same. The default cache is too small for
-    # more than a few tables.
-    "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.cleaner.periodicGC.interval": "10min",
     # A broadcast waits for a core, and copies of other tables can hold all cores for a while.
     "spark.sql.broadcastTimeout": "1800",
 }
 """Settings that ``spark.conf`` may change."""
+
+_LEAST_ENTRIES, _ENTRIES_PER_TABLE, _MOST_ENTRIES = 2_000, 10, 20_000
+"""Size of Spark's cache of generated code: at least, for each table, and at most.
+
+The generated code of a table's batches is always the same. If the cache is too small for the tables
+that take turns, each commit compiles its code again. An entry is only made when it is used.
+"""
 
 _JVM_POLL_S = 0.5
 """Seconds between two looks for a JVM to kill, once the time limit of Spark's start is over."""
@@ -101,13 +105,14 @@ _AVRO_LIMITS = {
 }
 
 
-def session(config: Config, app_name: str = "tributary") -> SparkSession:
+def session(config: Config, app_name: str = "tributary", *, tables: int = 0) -> SparkSession:
     """Return the process's Spark session, started on first use.
 
     Args:
         config: The configuration; only its ``spark`` and ``lake`` sections are used. If a session
             already runs, the call returns that session and ignores the configuration.
         app_name: Name in Spark's own UI and logs.
+        tables: Number of tables that are known, for the size of the cache of generated code.
 
     Raises:
         LakeError: A local Spark does not start, or ``spark.conf`` changes a setting on which the
@@ -121,7 +126,7 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
         active = SparkSession.getActiveSession() or SparkSession._instantiatedSession
         if active is not None and active.sparkContext._jsc is not None:
             return active
-        settings = session_settings(config)
+        settings = session_settings(config, tables)
         # py4j logs each error that it raises, with a stack trace, even for a refused commit, which
         # is not an incident.
         logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
@@ -232,7 +237,7 @@ def _stdout_kept() -> Iterator[None]:
         os.close(kept)
 
 
-def session_settings(config: Config) -> dict[str, str]:
+def session_settings(config: Config, tables: int = 0) -> dict[str, str]:
     """Return the session's Spark settings, without secrets, master and application name.
 
     pyspark puts these settings on the JVM's command line, which every user of the machine can read.
@@ -256,6 +261,7 @@ def session_settings(config: Config) -> dict[str, str]:
         raise ConfigError(f"{field}: {reason}", remedy=f"Remove {field}.", field=field)
     settings = {
         **_DEFAULTS,
+        "spark.sql.codegen.cache.maxEntries": str(_cached_classes(tables)),
         "spark.driver.memory": config.spark.driver_memory,
         # For other settings of Hadoop, the name does not show whether the value is a secret.
         **{
@@ -285,6 +291,11 @@ def session_settings(config: Config) -> dict[str, str]:
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM
             settings.update(_for_archive(config, settings[_DRIVER_OPTIONS]))
     return {key: str(value) for key, value in settings.items()}
+
+
+def _cached_classes(tables: int) -> int:
+    """Return the number of generated classes that Spark keeps for this number of tables."""
+    return min(max(_LEAST_ENTRIES, _ENTRIES_PER_TABLE * tables), _MOST_ENTRIES)
 
 
 def _for_archive(config: Config, options: str) -> dict[str, str]:

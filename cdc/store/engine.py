@@ -31,10 +31,32 @@ BUSY_TIMEOUT_S = 30
 """Bound of a statement's wait for another writer of a SQLite store, in seconds."""
 
 
-def open_engine(url: str) -> Engine:
+LEAST_KEPT = 5
+"""Minimum number of idle connections that stay open; a command without workers has this number."""
+_BESIDE_WORKERS = 10
+"""Connections beyond two for each worker: for the main thread, watchers and scrapes."""
+
+
+def _pool(threads: int) -> dict[str, int]:
+    """Return the sizes of a pool from which no worker waits for another worker's connection.
+
+    A worker has one connection, and the thread that renews its lease has another one. Connections
+    are opened when they are needed, so a large pool costs nothing.
+
+    Args:
+        threads: Number of workers.
+    """
+    return {"pool_size": max(LEAST_KEPT, threads), "max_overflow": threads + _BESIDE_WORKERS}
+
+
+def open_engine(url: str, threads: int = LEAST_KEPT) -> Engine:
     """Return an engine for the state store's SQLAlchemy URL.
 
     The engine does not connect yet.
+
+    Args:
+        url: The URL.
+        threads: Number of workers of this process that use the store at the same time.
 
     Raises:
         StateError: ``url`` is not a URL, the URL's driver is missing, or SQLite's file or the
@@ -45,7 +67,7 @@ def open_engine(url: str) -> Engine:
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":
-            return _sqlite(parsed)
+            return _sqlite(parsed, threads)
         # In InnoDB's default isolation level, all processes that look for a missing lease lock its
         # place, and then each waits for the others before it can insert the lease.
         engine = sa.create_engine(
@@ -54,6 +76,7 @@ def open_engine(url: str) -> Engine:
             pool_pre_ping=True,
             hide_parameters=True,
             connect_args=connect_args(parsed),
+            **_pool(threads),
         )
     except (ArgumentError, ImportError, ValueError) as error:
         # The library's own text can repeat the URL, which includes the password.
@@ -188,7 +211,7 @@ def _is_locked(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
-def _sqlite(url: URL) -> Engine:
+def _sqlite(url: URL, threads: int) -> Engine:
     """Return a SQLite state store's engine; create its file, closed to other users."""
     if (file := _file(url)) is not None:
         try:
@@ -199,7 +222,11 @@ def _sqlite(url: URL) -> Engine:
                 remedy="Name a file in a folder that you can write as state.url.",
                 field="state.url",
             ) from None
-    engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True)
+    # A store in memory has one connection for each thread, without a limit.
+    sizes = {} if file is None else _pool(threads)
+    engine = sa.create_engine(
+        url, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True, **sizes
+    )
 
     @sa.event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from cdc.errors import StateError
 from cdc.store.actor import Actor
 from cdc.store.commit_counts import add_commits
-from cdc.store.engine import exposed_file, open_engine, shown
+from cdc.store.engine import LEAST_KEPT, exposed_file, open_engine, shown
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
 from cdc.store.history_rows import Writer
 from cdc.store.installation import Installation
@@ -53,13 +53,14 @@ class Store:
     Args:
         url: Any SQLAlchemy URL, with its secrets. Errors and the repr do not show the secrets.
         run_id: Identity of this process's runs, for the histories; by default a new one.
+        threads: Number of workers of this process that use the store at the same time.
 
     Raises:
         StateError: The database cannot be reached, or holds a store of a later version.
     """
 
-    def __init__(self, url: str, run_id: str | None = None) -> None:
-        self._engine = open_engine(url)
+    def __init__(self, url: str, run_id: str | None = None, *, threads: int = LEAST_KEPT) -> None:
+        self._engine = open_engine(url, threads)
         self._by, self._run_id = Actor.current(), run_id or str(uuid.uuid4())
         self.shown_url = shown(self._engine.url)
         self._known_rows: dict[tuple[Any, ...], tuple[int, str, TableRecord]] = {}

@@ -209,3 +209,18 @@ def test_captures_are_watched_although_no_round_is_possible(
     context = cast("Any", SimpleNamespace(config=settings))
     cycle.run_continuously(context, list, stop, min_interval_s=0.01, watch=watch)
     assert watched == [True]
+
+
+def test_fair_pools_are_as_many_as_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark keeps each pool until it ends, and asks all of them for each free core."""
+    pools: list[str] = []
+    jobs = SimpleNamespace(setLocalProperty=lambda _, pool: pools.append(pool))
+    context = SimpleNamespace(spark=SimpleNamespace(sparkContext=jobs))
+    monkeypatch.setattr(cycle, "_held_by_other", lambda *_: None)
+    monkeypatch.setattr(cycle, "run_table", lambda *_, **__: SimpleNamespace(commits=()))
+    for number in range(100):
+        record = table_record(table=TableId("shop", "public", f"t{number}"))
+        work = SimpleNamespace(record=record, captures=None, topic=None, turn=None)
+        cycle._run_and_name(cast("Any", context), cast("Any", work), number % 3)
+    assert len(pools) == 100
+    assert len(set(pools)) == 3

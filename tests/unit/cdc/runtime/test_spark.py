@@ -94,3 +94,14 @@ def test_a_secret_that_only_a_command_line_could_carry_is_refused() -> None:
     assert "problems" not in plain.message
     with pytest.raises(ConfigError, match=r"spark\.conf\.spark\.ssl\.keyPassword"):
         settings(**{"spark.ssl.keyPassword": "secret"})
+
+
+@pytest.mark.parametrize(
+    ("tables", "entries"), [(0, "2000"), (200, "2000"), (1000, "10000"), (9000, "20000")]
+)
+def test_generated_code_is_kept_for_all_tables(tables: int, entries: str) -> None:
+    key = "spark.sql.codegen.cache.maxEntries"
+    config = read(full())
+    assert session_settings(config, tables)[key] == entries
+    own = config.spark.model_copy(update={"conf": {key: "7"}})
+    assert session_settings(config.model_copy(update={"spark": own}), tables)[key] == "7"
