@@ -95,8 +95,8 @@ def program(conn_id: str, extra: Mapping[str, Any], given: list[str]) -> Program
     if given or unknown:
         raise AirflowFailException(
             f"connection {conn_id}: {', '.join([*given, *unknown])} does not belong there."
-            f" What to do: leave only {', '.join(sorted(_KNOWN))} in its extra; secrets are references in"
-            " tributary.yaml, to files or to the environment of the worker."
+            f" What to do: leave only {', '.join(sorted(_KNOWN))} in its extra; secrets are"
+            " references in tributary.yaml, to files or to the environment of the worker."
         )
     wrong = [name for name in _TEXTS if not isinstance(extra.get(name, ""), str)]
     stop_s = extra.get("stop_seconds", STOP_S)

@@ -214,9 +214,10 @@ def _parts(text: str, default_source: str | None) -> list[tuple[str, bool]]:
             break
         separators += text[position]
         position += 1
-    if position == len(text) and separators == ":.":
+    whole = position == len(text) and len(names) == len(separators) + 1
+    if whole and separators == ":.":
         return names
-    if position == len(text) and separators == "." and default_source is not None:
+    if whole and separators == "." and default_source is not None:
         return [(default_source, False), *names]
     raise LayoutError(f"{text!r} does not name a table: the form is [source:]schema.table")
 

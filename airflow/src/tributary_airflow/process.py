@@ -229,16 +229,23 @@ async def ask(program: Program, words: tuple[str, ...], *, bound_s: float) -> Ra
     try:
         output, code = await asyncio.wait_for(_all_of(process), bound_s)
     except asyncio.TimeoutError:
+        _let_go(process)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(process.wait(), program.stop_s + 5.0)
         return None
     finally:
-        # Also if the trigger is cancelled: the guard then ends the command by itself.
-        if process.stdin is not None:
-            process.stdin.close()
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
+        _let_go(process)
     found, readable = documents(output[:MOST_OUTPUT], whole=len(output) <= MOST_OUTPUT)
     return Ran(words, code if code >= 0 else 128 - code, found, readable)
+
+
+def _let_go(process: asyncio.subprocess.Process) -> None:
+    """Let the guard end the command, also if the trigger is cancelled; nobody waits here."""
+    if process.stdin is not None:
+        process.stdin.close()
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
 
 
 async def _all_of(process: asyncio.subprocess.Process) -> tuple[bytes, int]:

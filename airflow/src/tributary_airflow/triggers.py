@@ -30,7 +30,7 @@ class TributaryTrigger(BaseTrigger):
     """
 
     def __init__(self, program: dict[str, Any], poll_s: float, bound_s: float = BOUND_S) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.program = program
         self.poll_s = poll_s
         self.bound_s = bound_s
