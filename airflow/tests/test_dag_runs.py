@@ -15,7 +15,7 @@ from tests.scripted import Scripted
 from tests.test_factory import CONFIG
 from tests.test_operators import CANARY, entry, run_document
 from tests.test_tables import period
-from tributary_airflow.factory import slug_of
+from tributary_airflow.layout import slug_of
 
 ORDERS, ITEMS = "shop:public.orders", "shop:public.items"
 AIRFLOW = str(Path(sys.executable).with_name("airflow"))
@@ -40,11 +40,13 @@ from airflow.utils.session import create_session
 from airflow.models.asset import AssetEvent, AssetModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
-import json, sys
+import json
 with create_session() as session:
-    rows = session.query(AssetEvent, AssetModel).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
-    events = [[a.name, e.partition_key, e.extra] for e, a in rows.order_by(AssetEvent.id)]
-    states = {t.task_id: t.state for t in session.query(TaskInstance).order_by(TaskInstance.start_date)}
+    rows = session.query(AssetEvent, AssetModel)
+    rows = rows.join(AssetModel, AssetModel.id == AssetEvent.asset_id).order_by(AssetEvent.id)
+    events = [[a.name, e.partition_key, e.extra] for e, a in rows]
+    tasks = session.query(TaskInstance).order_by(TaskInstance.start_date)
+    states = {t.task_id: t.state for t in tasks}
     print(json.dumps([events, states], default=str))
 """
 
@@ -93,7 +95,7 @@ def test_a_run_publishes_each_table_by_itself_and_each_period_once(
     config = tmp_path / "tributary.yaml"
     config.write_text(CONFIG)
     Path(HOME, "dags", "shop.py").write_text(DAGS.format(config=str(config), table=ORDERS))
-    failed = entry(ITEMS, "FAILED", "KafkaError", commits=0)
+    failed = entry(ITEMS, "failed", "KafkaError", commits=0)
     stderr = f"run {ORDERS}: 5 of 9 offsets\nDETAIL: Key (id)=({CANARY}) exists\n"
     first = run_document(entry(ORDERS, commits=1, events=3), failed, failed=[ITEMS])
     scripted.answer("run", "--tier", code=3, documents=(first,), stderr=stderr, times=1)

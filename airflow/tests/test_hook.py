@@ -6,8 +6,8 @@ import json
 
 import pytest
 from airflow.providers_manager import ProvidersManager
-from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
 from tests.scripted import Scripted
 from tributary_airflow import provider_info

@@ -27,7 +27,7 @@ ORDERS, ITEMS = "shop:public.orders", "shop:public.items"
 FAIL_ON = ",".join(RUN_CONDITIONS)
 
 
-def entry(table: str, state: str = "INCREMENTAL", error: str | None = None, **more: Any) -> Any:
+def entry(table: str, state: str = "incremental", error: str | None = None, **more: Any) -> Any:
     found = error and {"error": error, "message": f"has {CANARY}", "remedy": "Do it."}
     return {"table": table, "action": "x", "state": state, "error": found, **more}
 
@@ -76,24 +76,24 @@ def test_each_operator_has_its_command_line(
     scripted.answer(words[0], documents=(document,))
     found = operator.execute({})
     assert scripted.calls == [words]
-    assert found["tables"] == {ORDERS: {"state": "INCREMENTAL", "commits": 1}}
+    assert found["tables"] == {ORDERS: {"state": "incremental", "commits": 1}}
 
 
 def test_a_table_that_needs_another_copy_is_copied_again_if_the_task_may(
     scripted: Scripted,
 ) -> None:
-    needs = {"tables": [entry(ORDERS, "NEEDS_BOOTSTRAP"), entry(ITEMS)], "left_out": []}
+    needs = {"tables": [entry(ORDERS, "needs_bootstrap"), entry(ITEMS)], "left_out": []}
     scripted.answer("onboard", code=4, documents=(needs,))
     scripted.answer("bootstrap", documents=({"tables": [entry(ORDERS)]},))
     with pytest.raises(AirflowFailException):
         TributaryOnboardOperator(task_id="t", tables=["a.*"]).execute({})
     found = TributaryOnboardOperator(task_id="t", tables=["a.*"], copy_again=True).execute({})
     assert scripted.calls[1:] == [["onboard", "--", "a.*"], ["bootstrap", "--", ORDERS]]
-    assert {one["state"] for one in found["tables"].values()} == {"INCREMENTAL"}
+    assert {one["state"] for one in found["tables"].values()} == {"incremental"}
 
 
 def test_another_table_that_failed_still_fails_the_task(scripted: Scripted) -> None:
-    tables = [entry(ORDERS, "NEEDS_BOOTSTRAP"), entry(ITEMS, "FAILED", "KafkaError")]
+    tables = [entry(ORDERS, "needs_bootstrap"), entry(ITEMS, "failed", "KafkaError")]
     scripted.answer("onboard", code=4, documents=({"tables": tables},))
     scripted.answer("bootstrap", documents=({"tables": [entry(ORDERS)]},))
     with pytest.raises(AirflowException, match=ITEMS) as raised:
@@ -122,7 +122,7 @@ def test_a_run_fails_by_its_exit_code(
 
 
 def test_a_run_that_hands_on_leaves_tables_and_captures_to_other_tasks(scripted: Scripted) -> None:
-    document = run_document(entry(ORDERS, "FAILED", "KafkaError"), failed=[ORDERS], silent=["s/t"])
+    document = run_document(entry(ORDERS, "failed", "KafkaError"), failed=[ORDERS], silent=["s/t"])
     scripted.answer("run", code=3, documents=(document,))
     found = TributaryRunOperator(task_id="t", hands_on=True).execute({})
     assert (found["exit_code"], found["conditions"]) == (

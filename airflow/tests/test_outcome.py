@@ -33,7 +33,7 @@ def error(kind: str) -> dict[str, Any]:
 
 
 def failed(kind: str, table: str = ORDERS) -> dict[str, Any]:
-    return {"table": table, "action": "copy", "state": "FAILED", "error": error(kind)}
+    return {"table": table, "action": "copy", "state": "failed", "error": error(kind)}
 
 
 @pytest.mark.parametrize(
@@ -146,12 +146,12 @@ def test_a_run_fails_for_what_no_other_task_fails_for(found: Any, verdict: Verdi
 @pytest.mark.parametrize(
     ("document", "verdict"),
     [
-        ({"tables": [{"table": ORDERS, "state": "INCREMENTAL", "commits": 1}]}, Verdict.DONE),
-        ({"tables": [{"table": ORDERS, "state": "INCREMENTAL", "commits": 0}]}, Verdict.SKIP),
+        ({"tables": [{"table": ORDERS, "state": "incremental", "commits": 1}]}, Verdict.DONE),
+        ({"tables": [{"table": ORDERS, "state": "incremental", "commits": 0}]}, Verdict.SKIP),
         ({"tables": []}, Verdict.SKIP),
         ({"tables": [{"table": ORDERS, "skipped": True}]}, Verdict.SKIP),
-        ({"tables": [], "waiting": {ORDERS: "BOOTSTRAPPING"}}, Verdict.SKIP),
-        ({"tables": [], "waiting": {ORDERS: "PAUSED"}}, Verdict.SKIP),
+        ({"tables": [], "waiting": {ORDERS: "bootstrapping"}}, Verdict.SKIP),
+        ({"tables": [], "waiting": {ORDERS: "paused"}}, Verdict.SKIP),
         ({"tables": [failed("KafkaError")]}, Verdict.RETRY),
         ({"tables": [failed("DecodeError")]}, Verdict.FAIL),
         ({"tables": [failed("KafkaError", ITEMS)]}, Verdict.SKIP),
@@ -187,7 +187,7 @@ def test_a_period_is_waited_for_or_not(
 
 
 def table(**facts: Any) -> dict[str, Any]:
-    common = {"table": ORDERS, "state": "INCREMENTAL", "freshness_s": 5.0, "freshness_target_s": 60}
+    common = {"table": ORDERS, "state": "incremental", "freshness_s": 5.0, "freshness_target_s": 60}
     return {**common, "conditions": [], **facts}
 
 
@@ -199,8 +199,8 @@ def table(**facts: Any) -> dict[str, Any]:
         ([table(freshness_s=90.0)], None, Verdict.RETRY, True),
         ([table(freshness_s=90.0)], 100.0, Verdict.DONE, False),
         ([table(freshness_s=None)], 100.0, Verdict.RETRY, True),
-        ([table(state="FAILED")], None, Verdict.RETRY, True),
-        ([table(), table(state="CATCHING_UP")], None, Verdict.RETRY, True),
+        ([table(state="failed")], None, Verdict.RETRY, True),
+        ([table(), table(state="catching_up")], None, Verdict.RETRY, True),
         ([table(conditions=["needs_bootstrap"])], None, Verdict.FAIL, False),
         ([], None, Verdict.RETRY, True),
     ],

@@ -73,7 +73,7 @@ def test_a_table_without_changes_is_no_event() -> None:
 
 def test_a_failed_table_runs_by_itself_at_the_next_try(scripted: Scripted) -> None:
     operator = table_task()
-    broken = run_document(entry(ORDERS, "FAILED", "KafkaError"), failed=[ORDERS])
+    broken = run_document(entry(ORDERS, "failed", "KafkaError"), failed=[ORDERS])
     with pytest.raises(AirflowException, match="has failed") as raised:
         operator.execute(context(operator, handed_on(3, broken)))
     assert not isinstance(raised.value, AirflowFailException)

@@ -5,8 +5,6 @@ The file is read when DAGs are parsed, and nothing else is: no network, no datab
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -17,7 +15,7 @@ from airflow.sdk import DAG
 
 from tributary_airflow.assets import DEFAULT_NAME
 from tributary_airflow.hook import DEFAULT_CONNECTION
-from tributary_airflow.layout import TablePlan, read
+from tributary_airflow.layout import TablePlan, read, slug_of
 from tributary_airflow.operators import (
     TributaryCheckOperator,
     TributaryChecksOperator,
@@ -191,11 +189,3 @@ class _Maker:
             default_args={"retries": self.choices.retries, "retry_delay": self.choices.retry_delay},
             **more,
         )
-
-
-def slug_of(table: str) -> str:
-    """Return a table's name as a part of a task's id; other characters make it unique by a hash."""
-    plain = re.sub(r"[^A-Za-z0-9_-]", "_", table)[:150]
-    if re.fullmatch(r"[a-z0-9-]+:[a-z0-9_]+\.[a-z0-9_]+", table) and table.count("_") == 0:
-        return plain
-    return f"{plain}_{hashlib.sha256(table.encode()).hexdigest()[:8]}"

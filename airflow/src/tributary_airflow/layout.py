@@ -6,6 +6,7 @@ their ranks are those of Tributary; a test compares the two.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,14 @@ class Table:
             LayoutError: The text has another form, or names no source while there are several.
         """
         return cls(*(name for name, _ in _parts(text, default_source)))
+
+
+def slug_of(table: str) -> str:
+    """Return a table's name as a part of a task's id; other characters make it unique by a hash."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", table)[:150]
+    if re.fullmatch(r"[a-z0-9-]+:[a-z0-9_]+\.[a-z0-9_]+", table) and table.count("_") == 0:
+        return plain
+    return f"{plain}_{hashlib.sha256(table.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from tributary_airflow import command
 from tributary_airflow.hook import DEFAULT_CONNECTION, TributaryHook
 from tributary_airflow.outcome import (
     DONE,
+    NEEDS_COPY,
     RUN_CONDITIONS,
     Judged,
     Verdict,
@@ -97,7 +98,7 @@ class TributaryOnboardOperator(TributaryOperator):
         """Run `tributary onboard`, and `tributary bootstrap` for tables that need it."""
         ran = self.hook.run(*command.onboard(self.tables, strict=self.strict))
         tables = summary(ran)["tables"]
-        again = [one for one, found in tables.items() if found.get("state") == "NEEDS_BOOTSTRAP"]
+        again = [one for one, found in tables.items() if found.get("state") == NEEDS_COPY]
         if not self.copy_again or not again:
             return self.finish(ran)
         copied = self.hook.run(*command.of_tables("bootstrap", again))

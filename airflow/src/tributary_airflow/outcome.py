@@ -47,7 +47,9 @@ COPY_CONDITIONS = ("needs_bootstrap", "half_copied", "lost")
 TABLE_CONDITIONS = ("failed", *COPY_CONDITIONS)
 RUN_CONDITIONS = (*TABLE_CONDITIONS, "silent", "over_limit", "empty_store")
 """What fails a run by default. Late tables are for the sensor of freshness and for alarms."""
-COPYING = frozenset({"REGISTERED", "BOOTSTRAPPING", "CATCHING_UP"})
+FOLLOWED, PAUSED, NEEDS_COPY = "incremental", "paused", "needs_bootstrap"
+COPYING = frozenset({"registered", "bootstrapping", "catching_up"})
+"""States of tables."""
 
 
 class Verdict(str, Enum):
@@ -198,7 +200,7 @@ def judge_table(found: Mapping[str, Any], table: str) -> Judged:
         verdict = Verdict.FAIL if result.get("error") in PERMANENT else Verdict.RETRY
         remedy = "" if told else f". What to do: see `tributary status {table}`."
         return Judged(verdict, f"table {table} has failed{told}{remedy}")
-    if state in COPYING or state == "PAUSED":
+    if state in COPYING or state == PAUSED:
         return Judged(Verdict.SKIP, f"table {table} is {state}, so runs leave it alone")
     if result.get("skipped"):
         return Judged(Verdict.SKIP, f"another process works on table {table}")
@@ -302,4 +304,4 @@ def judge_freshness(ran: Ran, max_age_s: float | None, *, messages: bool) -> tup
 def _fresh(table: Mapping[str, Any], max_age_s: float | None) -> bool:
     age = table.get("freshness_s")
     limit = table.get("freshness_target_s") if max_age_s is None else max_age_s
-    return table.get("state") == "INCREMENTAL" and age is not None and age <= (limit or 0)
+    return table.get("state") == FOLLOWED and age is not None and age <= (limit or 0)
