@@ -123,8 +123,9 @@ events = ("socket.", "subprocess.Popen", "os.system", "os.exec", "os.fork", "os.
 def watch(event, arguments):
     if event.startswith(events):
         raise RuntimeError(event)
-    if event == "open" and not str(arguments[0]).endswith((".py", ".pyc")):
-        seen.add(str(arguments[0]))
+    path = arguments[0] if event == "open" else None
+    if isinstance(path, str) and not path.endswith((".py", ".pyc")):
+        seen.add(path)
 sys.addaudithook(watch)
 code = compile(Path(sys.argv[1]).read_text(), sys.argv[1], "exec")
 space = {"__name__": "dags"}

@@ -1,7 +1,7 @@
 """The DAGs of tributary-airflow in a real Airflow, beside the real stack.
 
-Airflow has an environment of its own, which `make test-airflow` creates; this test starts its servers
-there. `airflow/tests` has what needs no servers.
+Airflow has an environment of its own, which `make test-airflow` creates; this test starts its
+servers there. `airflow/tests` has what needs no servers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ globals().update(
     tributary_dags(
         {config!r},
         name="shop",
-        schedules=Schedules(tiers={{"default": None}}, onboarding=None, checks=None, maintenance=None),
+        schedules=Schedules({{"default": None}}, None, None, None),
         choices=Choices(retries=1, retry_delay=timedelta(seconds=25)),
     )
 )
@@ -196,12 +196,9 @@ class Airflow:
             states = {run: found for _, run, found, _ in self.look()["runs"]}
             return states.get(run_id) in ("success", "failed")
 
-        try:
-            wait_until(ended, f"the end of {run_id}", 300)
-        finally:
-            print(self.shown())
+        wait_until(ended, f"the end of {run_id}", 300)
         states = {run: found for _, run, found, _ in self.look()["runs"]}
-        assert states[run_id] == state, self.tasks(run_id)
+        assert states[run_id] == state, f"{self.tasks(run_id)}\n{self.shown()[-9000:]}"
         return self.tasks(run_id)
 
     def shown(self) -> str:
