@@ -89,8 +89,8 @@ def judge(ran: Ran, *, messages: bool) -> Judged:
             " tributary-airflow, and the arguments of the task.",
         )
     errors = list(_errors(ran.document))
-    told = "; ".join(f"{table}: {_told(error, messages=messages)}" for table, error in errors)
-    text = f"{ran.name} ended with exit code {ran.code}" + (f": {told}" if told else "")
+    words = "; ".join(f"{table}: {_words(error, messages=messages)}" for table, error in errors)
+    text = f"{ran.name} ended with exit code {ran.code}" + (f": {words}" if words else "")
     if ran.code == NEEDS_BOOTSTRAP:
         return Judged(Verdict.FAIL, text)
     if ran.code in (ERROR, SOME_FAILED):
@@ -109,7 +109,7 @@ def _errors(document: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any
             yield str(entry.get("table")), error
 
 
-def _told(error: Mapping[str, Any], *, messages: bool) -> str:
+def _words(error: Mapping[str, Any], *, messages: bool) -> str:
     """Return an error in words: its class and remedy; its message only if that is asked for."""
     text = f"{error['message']} ({error['error']})" if messages else str(error.get("error"))
     return f"{text}. What to do: {error.get('remedy') or 'see tributary status'}"
@@ -147,7 +147,7 @@ def _of_table(entry: Mapping[str, Any], *, messages: bool) -> dict[str, Any]:
     error = entry.get("error")
     if isinstance(error, Mapping):
         kept["error"] = str(error.get("error"))
-        kept["told"] = _told(error, messages=messages)
+        kept["words"] = _words(error, messages=messages)
     return kept
 
 
@@ -191,15 +191,15 @@ def judge_table(found: Mapping[str, Any], table: str) -> Judged:
     conditions = found.get("conditions") or {}
     result = (found.get("tables") or {}).get(table) or {}
     state = (found.get("waiting") or {}).get(table, result.get("state"))
-    told = f": {result['told']}" if "told" in result else ""
+    words = f": {result['words']}" if "words" in result else ""
     for condition in COPY_CONDITIONS:
         if table in (conditions.get(condition) or ()):
-            remedy = "" if told else f". What to do: run `tributary bootstrap {table}`."
-            return Judged(Verdict.FAIL, f"table {table} is in {condition}{told}{remedy}")
+            remedy = "" if words else f". What to do: run `tributary bootstrap {table}`."
+            return Judged(Verdict.FAIL, f"table {table} is in {condition}{words}{remedy}")
     if result.get("error") or table in (conditions.get("failed") or ()):
         verdict = Verdict.FAIL if result.get("error") in PERMANENT else Verdict.RETRY
-        remedy = "" if told else f". What to do: see `tributary status {table}`."
-        return Judged(verdict, f"table {table} has failed{told}{remedy}")
+        remedy = "" if words else f". What to do: see `tributary status {table}`."
+        return Judged(verdict, f"table {table} has failed{words}{remedy}")
     if state in COPYING or state == PAUSED:
         return Judged(Verdict.SKIP, f"table {table} is {state}, so runs leave it alone")
     if result.get("skipped"):

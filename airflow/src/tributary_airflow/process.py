@@ -107,13 +107,13 @@ class Running:
     Args:
         program: Where `tributary` is.
         words: The command with its options and tables.
-        tell: Takes the lines for the log of the task.
+        report: Takes the lines for the log of the task.
         silence_s: Seconds without a line after which the log gets a sign of life.
     """
 
     program: Program
     words: tuple[str, ...]
-    tell: Callable[[str], object]
+    report: Callable[[str], object]
     silence_s: float = SILENCE_S
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _lines: queue.Queue[bytes | None] = field(default_factory=queue.Queue, init=False)
@@ -163,20 +163,20 @@ class Running:
 
     def _follow(self) -> None:
         """Log lines of the command until it has no more."""
-        told = 0
+        reported = 0
         while True:
             try:
                 line = self._lines.get(timeout=self.silence_s)
             except queue.Empty:
                 elapsed = time.monotonic() - self._began
-                self.tell(f"tributary {self.words[0]}: still running after {elapsed:.0f} s")
+                self.report(f"tributary {self.words[0]}: still running after {elapsed:.0f} s")
                 continue
             if line is None:
                 return
             text = shown(line.decode("utf-8", "replace"), messages=self.program.messages)
-            if text is not None and told < MOST_LINES:
-                told += 1
-                self.tell(text)
+            if text is not None and reported < MOST_LINES:
+                reported += 1
+                self.report(text)
 
     def _read_output(self, stream: IO[bytes]) -> None:
         for chunk in _chunks(stream):
