@@ -133,6 +133,8 @@ def test_a_run_that_hands_on_leaves_tables_and_captures_to_other_tasks(scripted:
     verdict = TributaryVerdictOperator(task_id="v", run_task_id="t", own=[ORDERS])
     with pytest.raises(AirflowFailException, match="silent: s/t"):
         verdict.execute({"ti": Pulled(found)})
+    with pytest.raises(AirflowFailException, match="handed nothing on"):
+        verdict.execute({"ti": Pulled(None)})
     del found["conditions"]["silent"]
     verdict.execute({"ti": Pulled(found)})
 

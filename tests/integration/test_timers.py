@@ -41,7 +41,7 @@ def test_a_second_run_leaves_a_table_to_the_first_and_takes_the_others(
                 first = project.start("run", "public.held", log=tmp_path / "first.log")
             return held in held_leases(services.store)
 
-        wait_until(holds, "the lease of the first run", 120, poll_s=0.02)
+        wait_until(holds, "the lease of the first run", 120)
         first.send_signal(signal.SIGSTOP)
         began = time.monotonic()
         second = project.run("run", "--tier", "default", "--output", "json").expect(0).json

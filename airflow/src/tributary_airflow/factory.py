@@ -162,10 +162,10 @@ class _Maker:
     def maintenance(self) -> DAG:
         """The DAG that looks after everything, compares tables, and removes former generations."""
         with self._dag("maintenance", self.schedules.maintenance, max_active_tasks=1) as dag:
-            check = TributaryCheckOperator(task_id="check", conn_id=self.conn_id)
+            TributaryCheckOperator(task_id="check", conn_id=self.conn_id)
             tables = [str(plan.table) for plan in self.plans]
             for table in tables:
-                check >> TributaryVerifyOperator(
+                TributaryVerifyOperator(
                     task_id=f"verify_{slug_of(table)}",
                     tables=[table],
                     max_seconds=self.choices.verify_seconds,
@@ -173,7 +173,7 @@ class _Maker:
                     conn_id=self.conn_id,
                 )
             if tables:
-                check >> TributaryMaintenanceOperator(
+                TributaryMaintenanceOperator(
                     task_id="generations", tables=tables, conn_id=self.conn_id
                 )
         return dag

@@ -200,7 +200,10 @@ class TributaryVerdictOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Judge what the run handed on. Another try sees the same, so there is none."""
-        judged = judge_run(context["ti"].xcom_pull(task_ids=self.run_task_id), self.own)
+        found = context["ti"].xcom_pull(task_ids=self.run_task_id)
+        if found is None:
+            settle(Judged(Verdict.FAIL, f"the task {self.run_task_id} handed nothing on"))
+        judged = judge_run(found, self.own)
         if judged.verdict is not Verdict.DONE:
             settle(Judged(Verdict.FAIL, judged.message))
 

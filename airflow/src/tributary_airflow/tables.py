@@ -32,8 +32,6 @@ class TributaryTableOperator(TributaryOperator):
         name: The installation, for the asset.
     """
 
-    template_fields: Sequence[str] = ("table",)
-
     def __init__(
         self, *, table: str, run_task_id: str, name: str = assets.DEFAULT_NAME, **kwargs: Any
     ) -> None:
@@ -44,10 +42,9 @@ class TributaryTableOperator(TributaryOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Judge the table's result, from the run or from a run of this try."""
-        if context["ti"].try_number > 1:
+        found = context["ti"].xcom_pull(task_ids=self.run_task_id)
+        if context["ti"].try_number > 1 or found is None:
             found = self._run_again()
-        else:
-            found = context["ti"].xcom_pull(task_ids=self.run_task_id)
         settle(judge_table(found, self.table))
         result = found["tables"][self.table]
         changes = {key: result[key] for key in ("commits", "events") if key in result}
@@ -77,7 +74,7 @@ class TributaryPeriodsOperator(TributaryOperator):
         name: The installation, for the asset.
     """
 
-    template_fields: Sequence[str] = ("table", "since")
+    template_fields: Sequence[str] = ("since",)
 
     def __init__(
         self,
