@@ -88,7 +88,7 @@ def test_onboarding_takes_the_tables_of_the_file_or_those_that_are_named(config:
 def test_maintenance_compares_each_table_by_itself_and_removes_generations(config: Path) -> None:
     dag = tributary_dags(config)["tributary_maintenance"]
     verified = {f"verify_{slug_of(one)}" for one in (ORDERS, ITEMS, CLICKS)}
-    assert tasks(dag) == dict.fromkeys(verified | {"check", "generations"}, [])
+    assert tasks(dag) == {key: [] for key in verified | {"check", "generations"}}
     assert dag.max_active_tasks == 1
 
 
