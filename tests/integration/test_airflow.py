@@ -110,6 +110,7 @@ class Airflow:
         extra = {"binary": str(program), "config": str(config)}
         self.environment = {
             **os.environ,
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",  # standalone starts `airflow`
             "AIRFLOW_HOME": str(folder),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
@@ -126,7 +127,6 @@ class Airflow:
             "AIRFLOW_CONN_TRIBUTARY_DEFAULT": json.dumps(
                 {"conn_type": "tributary", "extra": extra}
             ),
-            "HASH_KEY": SECRET,
         }
 
     @contextmanager
@@ -145,12 +145,10 @@ class Airflow:
         try:
             yield
         finally:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(60)
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+            for number in (signal.SIGINT, signal.SIGKILL):
+                with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                    os.killpg(process.pid, number)
+                    process.wait(30)
 
     def run(self, *words: str) -> str:
         """Run one command of Airflow."""
@@ -208,8 +206,9 @@ class Airflow:
 
 
 @pytest.fixture
-def project(database: Database, tmp_path: Path) -> Project:
+def project(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Two tables, one of which announces its hours; values and a secret that nobody may see."""
+    monkeypatch.setenv("HASH_KEY", SECRET)
     for name in ("orders", "items"):
         database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL, t text)")
         database.load(name, ((n, 0, VALUE) for n in range(1, 6)))
@@ -238,6 +237,12 @@ def airflow(project: Project, tmp_path: Path) -> Iterator[Airflow]:
         yield made
 
 
+def behind(project: Project) -> list[int]:
+    """How many events wait for each table."""
+    tables = project.run("status", "--output", "json").json["tables"]
+    return [one["events_behind"] for one in tables]
+
+
 def items_fail(project: Project) -> Path:
     """Take the lake folder of a table away, as a lake that is not mounted; where it is now."""
     folder = project.folder / "lake" / project.database.name / "public" / "items"
@@ -264,11 +269,10 @@ def test_the_dags_of_a_project_run_from_onboarding_to_a_report_of_a_complete_hou
     assert airflow.wait("first", "success")["onboard"].state == "success"
 
     # A table that fails: only its own task does. Once the lake is whole, its next try repairs it.
-    database.load("orders", [(11, 0, VALUE)])
-    database.load("items", [(11, 0, VALUE)])
-    project.run("run", "public.orders")  # the connector's first event may take a while
+    for name in ("orders", "items"):
+        database.load(name, [(11, 0, VALUE)])
+    wait_until(lambda: all(behind(project)), "the changes in Kafka", 120)
     away = items_fail(project)
-    database.load("orders", [(12, 0, VALUE)])
     airflow.trigger(TIER, "second")
 
     def items_failed() -> bool:
@@ -280,7 +284,7 @@ def test_the_dags_of_a_project_run_from_onboarding_to_a_report_of_a_complete_hou
     tasks = airflow.wait("second", "success")
     assert tasks[of_items] == Tries("success", 2)
     assert tasks["run"].number == tasks["verdict"].number == 1
-    assert tasks[of_orders].state in ("success", "skipped")
+    assert tasks[of_orders] == Tries("success", 1)
 
     # The hour that ended last is complete, which starts the DAG that waits for it.
     newest = project.run("complete", "public.orders", "--output", "json").json["periods"][-1]
@@ -306,7 +310,9 @@ def test_the_dags_of_a_project_run_from_onboarding_to_a_report_of_a_complete_hou
     # What was planted is in no log, in no DAG and in no event.
     shown = airflow.shown()
     assert f"tributary onboard -- {items} {orders}" in shown
-    everything = shown + (airflow.folder / "airflow.db").read_bytes().decode("latin-1")
+    stored = [file.read_bytes().decode("latin-1") for file in airflow.folder.glob("airflow.db*")]
+    everything = shown + "".join(stored)
+    assert orders in everything
     for planted in (SECRET, VALUE, *passwords(database)):
         assert planted not in everything
 

@@ -82,18 +82,18 @@ def environment(of: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def onboard(tables: Iterable[str], *, strict: bool = False) -> list[str]:
     """Return the words of ``tributary onboard``."""
-    return ["onboard", *(["--strict"] if strict else []), "--", *tables]
+    return _of(["onboard", *(["--strict"] if strict else [])], tables)
 
 
 def run(tables: Iterable[str], tier: str | None, fail_on: Iterable[str]) -> list[str]:
     """Return the words of ``tributary run`` for a tier, for tables, or for all."""
     chosen = [] if tier is None else ["--tier", tier]
-    return ["run", *chosen, "--fail-on", ",".join(fail_on), "--", *tables]
+    return _of(["run", *chosen, "--fail-on", ",".join(fail_on)], tables)
 
 
 def status(tables: Iterable[str], tier: str | None) -> list[str]:
     """Return the words of ``tributary status``."""
-    return ["status", *([] if tier is None else ["--tier", tier]), "--", *tables]
+    return _of(["status", *([] if tier is None else ["--tier", tier])], tables)
 
 
 def complete(table: str, period: str | None = None) -> list[str]:
@@ -108,7 +108,7 @@ def verify(
     words = ["verify"]
     words += [] if max_seconds is None else ["--max-seconds", str(max_seconds)]
     words += [] if sample is None else ["--sample", str(sample)]
-    return [*words, *(["--continue"] if go_on else []), "--", *tables]
+    return _of([*words, *(["--continue"] if go_on else [])], tables)
 
 
 def checks(tables: Iterable[str], *, everything: bool, names: Iterable[str]) -> list[str]:
@@ -116,9 +116,15 @@ def checks(tables: Iterable[str], *, everything: bool, names: Iterable[str]) -> 
     words = ["checks", "run", *(["--all"] if everything else [])]
     for name in names:
         words += ["--name", name]
-    return [*words, "--", *tables]
+    return _of(words, tables)
 
 
 def of_tables(command: str, tables: Iterable[str]) -> list[str]:
     """Return the words of a command whose arguments are tables and that needs no option."""
-    return [*command.split(), "--", *tables]
+    return _of(command.split(), tables)
+
+
+def _of(words: list[str], tables: Iterable[str]) -> list[str]:
+    """Return a command for tables, whose names can begin with a dash; for all without one."""
+    listed = list(tables)
+    return [*words, "--", *listed] if listed else words
