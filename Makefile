@@ -2,15 +2,18 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit check test-all bench lock pin-images clean
+.PHONY: help setup demo test test-unit check test-airflow test-all bench lock pin-images clean
 
 VENV := .venv
 BIN := $(VENV)/bin
+# Airflow pins versions that Tributary does not have, so its package has an environment of its own.
+AIRFLOW := airflow/.venv
 UV := 0.13.8
 IMAGES := docker-compose.yml deploy/Dockerfile deploy/kubernetes/executors/tributary.yaml
 # Two processes, each with servers and a Spark session of its own, take the files in order: those that
 # take minutes first, and unit tests at the end.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+TEST_AIRFLOW := cd airflow && .venv/bin/ruff check . && .venv/bin/mypy && .venv/bin/python -m pytest tests
 LOCKED := --universal --python-version 3.10 --generate-hashes --no-header --no-annotate --quiet
 
 # One variable moves all downloads: Python packages here, Java artifacts in the program.
@@ -22,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_LINK_MODE := copy
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready ## make .venv with everything, from the lock file
 
@@ -43,7 +46,12 @@ check: setup ## linters, types, import contracts, dependencies, sizes and names
 	$(BIN)/deptry .
 	$(BIN)/python -m pytest -q tests/unit/test_architecture.py
 
-test-all: check ## check, and every test
+test-airflow: $(AIRFLOW)/.ready ## tests of airflow/ in its own environment, and one on a real stack
+	$(TEST_AIRFLOW)
+	$(BIN)/python -m pytest tests/integration/test_airflow.py
+
+test-all: check $(AIRFLOW)/.ready ## check, and every test, also of airflow/
+	$(TEST_AIRFLOW)
 	$(BIN)/python -m pytest tests $(PARALLEL)
 
 bench: setup ## compare with other ways to move the same rows
@@ -54,6 +62,7 @@ lock: setup ## renew the lock files after a change of pyproject.toml or UV
 	  --output-file requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --extra ui --constraint requirements.lock $(LOCKED) \
 	  --output-file requirements-run.lock
+	cd airflow && ../$(BIN)/uv pip compile pyproject.toml --group dev $(LOCKED) --output-file requirements.lock
 	echo "uv==$(UV)" | $(BIN)/uv pip compile - $(LOCKED) --output-file requirements-uv.lock
 
 pin-images: ## renew the images' digests in docker-compose.yml and deploy/, with docker buildx
@@ -69,8 +78,15 @@ pin-images: ## renew the images' digests in docker-compose.yml and deploy/, with
 	  done; \
 	done
 
-clean: ## remove .venv
-	rm -rf $(VENV)
+clean: ## remove both environments
+	rm -rf $(VENV) $(AIRFLOW)
+
+$(AIRFLOW)/.ready: $(VENV)/.ready airflow/requirements.lock airflow/pyproject.toml
+	@set -eu; \
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(AIRFLOW); \
+	$(BIN)/uv pip sync --python $(AIRFLOW)/bin/python --require-hashes airflow/requirements.lock; \
+	$(BIN)/uv pip install --python $(AIRFLOW)/bin/python --quiet --no-deps --no-build-isolation -e airflow; \
+	touch $@
 
 # The interpreter is chosen among those that Spark 3.5 supports, so that a machine whose python3 is
 # newer or older still works when it has another one.

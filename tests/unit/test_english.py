@@ -14,8 +14,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("schemas", "cdc", "bootstrap", "tributary_reader", "operate", "stack")
 MODULES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+AIRFLOW = sorted((ROOT / "airflow" / "src").rglob("*.py"))
 PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    ROOT / "airflow" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 BANNED = {
@@ -70,7 +72,7 @@ def paragraphs(page: str) -> Iterator[list[str]]:
             lines.append(line)
 
 
-@pytest.mark.parametrize("file", MODULES, ids=name)
+@pytest.mark.parametrize("file", [*MODULES, *AIRFLOW], ids=name)
 def test_the_texts_of_a_module_are_plain(file: Path) -> None:
     assert [word for text in texts(file) for word in banned(text)] == []
 

@@ -241,7 +241,8 @@ def kinds() -> str:
 def all_tests() -> dict[str, bool]:
     """The names of all tests, and whether each is a unit test."""
     found: dict[str, bool] = {}
-    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+    of_airflow = sorted((ROOT / "airflow" / "tests").glob("test_*.py"))
+    for file in [*sorted((ROOT / "tests").rglob("test_*.py")), *of_airflow]:
         unit = file.is_relative_to(ROOT / "tests" / "unit")
         for name in re.findall(r"^def (test_\w+)", file.read_text("utf-8"), re.MULTILINE):
             found[name] = found.get(name, True) and unit

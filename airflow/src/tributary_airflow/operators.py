@@ -1,0 +1,320 @@
+"""Tasks that run one command of `tributary` each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from tributary_airflow import command
+from tributary_airflow.hook import DEFAULT_CONNECTION, TributaryHook
+from tributary_airflow.outcome import (
+    DONE,
+    NEEDS_COPY,
+    RUN_CONDITIONS,
+    Judged,
+    Verdict,
+    judge,
+    judge_checks,
+    judge_run,
+    judge_verify,
+    summary,
+)
+from tributary_airflow.process import Ran
+from tributary_airflow.raising import settle
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class TributaryOperator(BaseOperator):
+    """A task that runs commands of `tributary`.
+
+    What it hands on (its XCom) has names of tables, states and counts. SIGTERM reaches the command.
+
+    Args:
+        conn_id: The connection that names where `tributary` is.
+    """
+
+    ui_color = "#d7ecf2"
+
+    def __init__(self, *, conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+        self._hook: TributaryHook | None = None
+
+    @property
+    def hook(self) -> TributaryHook:
+        """The hook of this task; the connection is read when a command runs."""
+        if self._hook is None:
+            self._hook = TributaryHook(self.conn_id)
+        return self._hook
+
+    @property
+    def messages(self) -> bool:
+        """Whether messages of errors are shown."""
+        return self.hook.get_conn().messages
+
+    def on_kill(self) -> None:
+        """Forward the end of the task to its command."""
+        if self._hook is not None:
+            self._hook.stop()
+
+    def finish(self, ran: Ran, judged: Judged | None = None) -> dict[str, Any]:
+        """Return what the task hands on; raise if the command did not succeed."""
+        settle(judge(ran, messages=self.messages) if judged is None else judged)
+        found = summary(ran, messages=self.messages)
+        self.log.info("%s: %d tables", ran.name, len(found["tables"]))
+        return found
+
+
+class TributaryOnboardOperator(TributaryOperator):
+    """Captures and copies tables that are new, and goes on with copies that were interrupted.
+
+    Args:
+        tables: Names and wildcards.
+        strict: Whether a table that a wildcard leaves out fails the task.
+        copy_again: Whether to copy tables that need a bootstrap again, for example after a change
+            of their columns that runs cannot follow.
+    """
+
+    template_fields: Sequence[str] = ("tables",)
+
+    def __init__(
+        self,
+        *,
+        tables: Sequence[str],
+        strict: bool = False,
+        copy_again: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tables = list(tables)
+        self.strict = strict
+        self.copy_again = copy_again
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run `tributary onboard`, and `tributary bootstrap` for tables that need it."""
+        ran = self.hook.run(*command.onboard(self.tables, strict=self.strict))
+        tables = summary(ran)["tables"]
+        again = [one for one, found in tables.items() if found.get("state") == NEEDS_COPY]
+        if not self.copy_again or not again:
+            return self.finish(ran)
+        copied = self.hook.run(*command.of_tables("bootstrap", again))
+        found = self.finish(copied)
+        failed = [one for one, entry in tables.items() if "error" in entry and one not in again]
+        if failed:
+            settle(judge(ran, messages=self.messages))
+        return {**found, "tables": {**tables, **found["tables"]}}
+
+
+class TributaryTablesOperator(TributaryOperator):
+    """Runs a command whose arguments are tables.
+
+    Args:
+        tables: Names, and wildcards for tables on the plan.
+    """
+
+    template_fields: Sequence[str] = ("tables",)
+    command_name = ""
+
+    def __init__(self, *, tables: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tables = list(tables)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run the command for the tables."""
+        return self.finish(self.hook.run(*command.of_tables(self.command_name, self.tables)))
+
+
+class TributaryBootstrapOperator(TributaryTablesOperator):
+    """Copies tables that have no copy or lost their stream."""
+
+    command_name = "bootstrap"
+
+
+class TributaryResyncOperator(TributaryTablesOperator):
+    """Copies tables again beside the serving copy, and publishes the copies."""
+
+    command_name = "resync"
+
+
+class TributaryRunOperator(TributaryOperator):
+    """Applies new changes to the lake, of a tier or of tables.
+
+    Args:
+        tier: The tier; None for all tiers.
+        tables: Names and wildcards; none for all tables.
+        fail_on: The conditions of `tributary run --fail-on` that fail the task. Late tables are not
+            among them by default: the sensor of freshness and alarms are for them.
+        hands_on: Whether the task succeeds although tables or captures are in these conditions,
+            since other tasks of the DAG fail for them.
+    """
+
+    template_fields: Sequence[str] = ("tier", "tables")
+
+    def __init__(
+        self,
+        *,
+        tier: str | None = None,
+        tables: Sequence[str] = (),
+        fail_on: Sequence[str] = RUN_CONDITIONS,
+        hands_on: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tier = tier
+        self.tables = list(tables)
+        self.fail_on = tuple(fail_on)
+        self.hands_on = hands_on
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run `tributary run`, once."""
+        ran = self.hook.run(*command.run(self.tables, self.tier, self.fail_on))
+        if "conditions" not in ran.document:
+            return self.finish(ran)
+        found = summary(ran, messages=self.messages)
+        return self.finish(ran, DONE if self.hands_on else _of_run(ran, found))
+
+
+def _of_run(ran: Ran, found: dict[str, Any]) -> Judged:
+    judged = judge_run(found)
+    if ran.code and judged.verdict is Verdict.DONE:
+        return Judged(Verdict.RETRY, f"{ran.name} ended with exit code {ran.code}")
+    return judged
+
+
+class TributaryVerdictOperator(BaseOperator):
+    """Fails for what a run found and no other task fails for: captures, and tables without a task.
+
+    Args:
+        run_task_id: The task that ran.
+        own: The tables that have tasks of their own.
+    """
+
+    def __init__(self, *, run_task_id: str, own: Collection[str] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run_task_id = run_task_id
+        self.own = list(own)
+
+    def execute(self, context: Context) -> None:
+        """Judge what the run handed on. Another try sees the same, so there is none."""
+        found = context["ti"].xcom_pull(task_ids=self.run_task_id)
+        if found is None:
+            settle(Judged(Verdict.FAIL, f"the task {self.run_task_id} handed nothing on"))
+        judged = judge_run(found, self.own)
+        if judged.verdict is not Verdict.DONE:
+            settle(Judged(Verdict.FAIL, judged.message))
+
+
+class TributaryVerifyOperator(TributaryTablesOperator):
+    """Compares source and lake row for row. It fails if they differ, without another try.
+
+    Args:
+        tables: Names, and wildcards for tables on the plan.
+        max_seconds: A budget; the next task goes on where this one ended if ``go_on`` is true.
+        sample: The part of the rows that is compared; None for all.
+        go_on: Whether to go on where an earlier comparison with a budget ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_seconds: int | None = None,
+        sample: float | None = None,
+        go_on: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.max_seconds = max_seconds
+        self.sample = sample
+        self.go_on = go_on
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run `tributary verify`."""
+        words = command.verify(
+            self.tables, max_seconds=self.max_seconds, sample=self.sample, go_on=self.go_on
+        )
+        ran = self.hook.run(*words)
+        return self.finish(ran, judge_verify(ran, messages=self.messages))
+
+
+class TributaryChecksOperator(TributaryOperator):
+    """Executes the checks of tables' data that are due; skipped if none is.
+
+    Args:
+        tables: Names and wildcards; none for all tables.
+        everything: Whether to execute checks that are not due, too.
+        names: Only checks of these names.
+    """
+
+    template_fields: Sequence[str] = ("tables", "names")
+
+    def __init__(
+        self,
+        *,
+        tables: Sequence[str] = (),
+        everything: bool = False,
+        names: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tables = list(tables)
+        self.everything = everything
+        self.names = list(names)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run `tributary checks run`."""
+        words = command.checks(self.tables, everything=self.everything, names=self.names)
+        ran = self.hook.run(*words)
+        return self.finish(ran, judge_checks(ran, messages=self.messages))
+
+
+class TributaryMaintenanceOperator(TributaryOperator):
+    """Removes generations of tables that no reader needs; each table by itself.
+
+    Args:
+        tables: Names of tables.
+    """
+
+    template_fields: Sequence[str] = ("tables",)
+
+    def __init__(self, *, tables: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tables = list(tables)
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Run `tributary generations remove` for each table; then fail if it failed for one."""
+        removed, failed = dict[str, int](), list[Judged]()
+        for table in self.tables:
+            ran = self.hook.run(*command.of_tables("generations remove", [table]))
+            judged = judge(ran, messages=self.messages)
+            if judged.verdict is Verdict.DONE:
+                removed[table] = len(ran.document.get("removed") or ())
+            else:
+                failed.append(judged)
+        if failed:
+            final = all(one.verdict is Verdict.FAIL for one in failed)
+            message = "; ".join(one.message for one in failed)
+            settle(Judged(Verdict.FAIL if final else Verdict.RETRY, message))
+        return removed
+
+
+class TributaryCheckOperator(TributaryOperator):
+    """Runs `tributary check`: whether everything that onboarding and runs need is there."""
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Fail if a check fails."""
+        ran = self.hook.run("check")
+        counts = {key: ran.document.get(key, 0) for key in ("errors", "warnings")}
+        if ran.code and counts["errors"]:
+            names = [
+                str(one.get("name"))
+                for one in ran.document.get("checks") or ()
+                if one.get("status") == "error"
+            ]
+            listed = ", ".join(names)
+            settle(Judged(Verdict.RETRY, f"{listed}: see `tributary check` for the remedies"))
+        settle(judge(ran, messages=self.messages))
+        return counts

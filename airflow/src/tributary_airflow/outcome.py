@@ -1,0 +1,307 @@
+"""What the exit code and the JSON of a command mean for a task: done, skip, try again, or fail.
+
+The exit codes are those of docs/observe.md. No text of an error leaves this module unless it is
+asked for: messages of servers can quote values of rows. Names of tables, states, classes of errors
+and remedies are Tributary's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tributary_airflow.guard import NOT_EXECUTABLE, NOT_FOUND
+from tributary_airflow.process import Ran
+
+OK, ERROR, USAGE, SOME_FAILED, NEEDS_BOOTSTRAP = range(5)
+"""The exit codes of `tributary`."""
+
+PERMANENT = frozenset(
+    {
+        "AvroSchemaError",
+        "ConfigError",
+        "DdlError",
+        "DecodeError",
+        "InvalidIdentifierError",
+        "LostEventsError",
+        "LostHistoryError",
+        "LostLogError",
+        "MissingTableError",
+        "OtherConnectorError",
+        "OtherInstallationError",
+        "PausedByPolicyError",
+        "PermanentError",
+        "PositionError",
+        "SchemaChangeError",
+        "SchemaError",
+        "SecretError",
+        "UnsupportedTypeError",
+    }
+)
+"""Errors that stay until a person acts, so that another try is a waste of time."""
+
+COPY_CONDITIONS = ("needs_bootstrap", "half_copied", "lost")
+"""Conditions of a table that only a new copy ends."""
+TABLE_CONDITIONS = ("failed", *COPY_CONDITIONS)
+RUN_CONDITIONS = (*TABLE_CONDITIONS, "silent", "over_limit", "empty_store")
+"""What fails a run by default. Late tables are for the sensor of freshness and for alarms."""
+FOLLOWED, PAUSED, NEEDS_COPY = "incremental", "paused", "needs_bootstrap"
+COPYING = frozenset({"registered", "bootstrapping", "catching_up"})
+"""States of tables."""
+
+
+class Verdict(str, Enum):
+    """What becomes of a task."""
+
+    DONE = "done"
+    SKIP = "skip"
+    RETRY = "retry"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict, and the sentence for the log of the task."""
+
+    verdict: Verdict
+    message: str
+
+
+DONE = Judged(Verdict.DONE, "")
+
+
+def judge(ran: Ran, *, messages: bool) -> Judged:
+    """Return the verdict on any command, by its exit code and the errors in its JSON."""
+    if ran.code == OK:
+        return DONE
+    if ran.code in (NOT_FOUND, NOT_EXECUTABLE):
+        return Judged(
+            Verdict.FAIL,
+            "tributary cannot be started. What to do: install it in an environment of its own on"
+            " the worker, and name its path as `binary` in the connection.",
+        )
+    if ran.code == USAGE:
+        return Judged(
+            Verdict.FAIL,
+            f"{ran.name}: wrong usage. What to do: compare the versions of tributary-cdc and"
+            " tributary-airflow, and the arguments of the task.",
+        )
+    errors = list(_errors(ran.document))
+    words = "; ".join(f"{table}: {_words(error, messages=messages)}" for table, error in errors)
+    text = f"{ran.name} ended with exit code {ran.code}" + (f": {words}" if words else "")
+    if ran.code == NEEDS_BOOTSTRAP:
+        return Judged(Verdict.FAIL, text)
+    if ran.code in (ERROR, SOME_FAILED):
+        known = bool(errors) and all(error.get("error") in PERMANENT for _, error in errors)
+        return Judged(Verdict.FAIL if known else Verdict.RETRY, text)
+    return Judged(Verdict.RETRY, text)
+
+
+def _errors(document: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """Yield the error of the command, and the error of each table, by what has it."""
+    if isinstance(document.get("error"), str):
+        yield "error", document
+    for entry in document.get("tables") or ():
+        error = entry.get("error") if isinstance(entry, Mapping) else None
+        if isinstance(error, Mapping):
+            yield str(entry.get("table")), error
+
+
+def _words(error: Mapping[str, Any], *, messages: bool) -> str:
+    """Return an error in words: its class and remedy; its message only if that is asked for."""
+    text = f"{error['message']} ({error['error']})" if messages else str(error.get("error"))
+    return f"{text}. What to do: {error.get('remedy') or 'see tributary status'}"
+
+
+def summary(ran: Ran, *, messages: bool = False) -> dict[str, Any]:
+    """Return what a task hands on of a command: counts and names, and no value of a row.
+
+    It is the XCom of the operators. Keys and texts that are not named here are left out.
+    """
+    document = ran.document
+    tables = {}
+    for entry in document.get("tables") or ():
+        if isinstance(entry, Mapping) and isinstance(entry.get("table"), str):
+            tables[entry["table"]] = _of_table(entry, messages=messages)
+    found: dict[str, Any] = {"exit_code": ran.code, "tables": tables}
+    for key in ("waiting", "conditions"):
+        if isinstance(document.get(key), Mapping):
+            found[key] = dict(document[key])
+    if isinstance(document.get("left_out"), list):
+        found["left_out"] = [one["table"] for one in document["left_out"]]
+    if isinstance(document.get("failed_checks"), list):
+        found["failed_checks"] = len(document["failed_checks"])
+    return found
+
+
+_COUNTS = (
+    *("state", "commits", "events", "seconds", "skipped", "deferred", "equal", "rows_compared"),
+    *("difference_count", "unsettled_count", "complete"),
+)
+
+
+def _of_table(entry: Mapping[str, Any], *, messages: bool) -> dict[str, Any]:
+    kept = {key: entry[key] for key in _COUNTS if key in entry}
+    error = entry.get("error")
+    if isinstance(error, Mapping):
+        kept["error"] = str(error.get("error"))
+        kept["words"] = _words(error, messages=messages)
+    return kept
+
+
+def judge_run(found: Mapping[str, Any], own: Collection[str] = ()) -> Judged:
+    """Return the verdict on a run of several tables, some of which have tasks of their own.
+
+    Args:
+        found: The `summary` of the run.
+        own: The tables whose own tasks fail for them.
+    """
+    code = found["exit_code"]
+    if code == OK:
+        return DONE
+    conditions = found.get("conditions") or {}
+    others, listed = list[str](), 0
+    for condition in RUN_CONDITIONS:
+        names = conditions.get(condition) or []
+        listed += len(names)
+        mine = own if condition in TABLE_CONDITIONS else ()
+        others += [f"{condition}: {name}" for name in names if name not in mine]
+    if others:
+        verdict = Verdict.FAIL if code == NEEDS_BOOTSTRAP else Verdict.RETRY
+        text = f"{'; '.join(others)}. What to do: `tributary status` has the remedies."
+        return Judged(verdict, text)
+    if not listed or found.get("failed_checks"):
+        return Judged(
+            Verdict.RETRY,
+            f"the run ended with exit code {code}: one of its own checks failed, or only a new"
+            " process can go on. What to do: another try is a new process; see `tributary status`.",
+        )
+    return DONE
+
+
+def judge_table(found: Mapping[str, Any], table: str) -> Judged:
+    """Return the verdict on one table of a run.
+
+    Args:
+        found: The `summary` of the run.
+        table: The table, as Tributary prints it.
+    """
+    conditions = found.get("conditions") or {}
+    result = (found.get("tables") or {}).get(table) or {}
+    state = (found.get("waiting") or {}).get(table, result.get("state"))
+    words = f": {result['words']}" if "words" in result else ""
+    for condition in COPY_CONDITIONS:
+        if table in (conditions.get(condition) or ()):
+            remedy = "" if words else f". What to do: run `tributary bootstrap {table}`."
+            return Judged(Verdict.FAIL, f"table {table} is in {condition}{words}{remedy}")
+    if result.get("error") or table in (conditions.get("failed") or ()):
+        verdict = Verdict.FAIL if result.get("error") in PERMANENT else Verdict.RETRY
+        remedy = "" if words else f". What to do: see `tributary status {table}`."
+        return Judged(verdict, f"table {table} has failed{words}{remedy}")
+    if state in COPYING or state == PAUSED:
+        return Judged(Verdict.SKIP, f"table {table} is {state}, so runs leave it alone")
+    if result.get("skipped"):
+        return Judged(Verdict.SKIP, f"another process works on table {table}")
+    if not result.get("commits"):
+        return Judged(Verdict.SKIP, f"table {table} had no changes")
+    return DONE
+
+
+def judge_verify(ran: Ran, *, messages: bool) -> Judged:
+    """Return the verdict on a comparison. A difference stays one, so there is no other try."""
+    different = [
+        f"{one.get('table')}: {one.get('difference_count', 0)} differences,"
+        f" {one.get('unsettled_count', 0)} keys that never stood still"
+        for one in ran.document.get("tables") or ()
+        if isinstance(one, Mapping) and one.get("equal") is False and "difference_count" in one
+    ]
+    if ran.code == SOME_FAILED and different:
+        return Judged(
+            Verdict.FAIL,
+            f"{'; '.join(different)}. What to do: `tributary verify TABLE` shows the keys, and"
+            " `tributary resync TABLE` copies the table again.",
+        )
+    return judge(ran, messages=messages)
+
+
+def judge_checks(ran: Ran, *, messages: bool) -> Judged:
+    """Return the verdict on checks of the data: one that failed, failed; others are tried again."""
+    results = [one for one in ran.document.get("results") or () if isinstance(one, Mapping)]
+    failed = [
+        f"{one.get('table')}: {one.get('check')}"
+        for one in results
+        if one.get("outcome") == "failed"
+    ]
+    if ran.code == SOME_FAILED and failed:
+        return Judged(
+            Verdict.FAIL,
+            f"checks failed: {', '.join(failed)}. What to do: see `tributary checks list`.",
+        )
+    if ran.code == OK and not results and not ran.document.get("tables"):
+        return Judged(Verdict.SKIP, "no check is due")
+    return judge(ran, messages=messages)
+
+
+def judge_period(ran: Ran, *, messages: bool) -> tuple[Judged, str]:
+    """Return the verdict on a question for one period, and the reason why it is not complete yet.
+
+    The verdict RETRY with an empty reason is an error; with one, the period is not complete yet.
+    """
+    verdict = ran.document.get("verdict")
+    if ran.code == OK and verdict == "complete":
+        return DONE, ""
+    if ran.code == ERROR and verdict == "not yet":
+        return Judged(Verdict.RETRY, f"{ran.name}: not yet"), "not yet"
+    if ran.code == NEEDS_BOOTSTRAP:
+        table = ran.document.get("table", "TABLE")
+        return (
+            Judged(
+                Verdict.FAIL,
+                f"{ran.name}: the period cannot become complete, since table {table} needs a copy."
+                f" What to do: run `tributary bootstrap {table}`.",
+            ),
+            "",
+        )
+    if ran.code == OK:
+        return Judged(Verdict.RETRY, f"{ran.name} printed no verdict"), ""
+    return judge(ran, messages=messages), ""
+
+
+def judge_freshness(ran: Ran, max_age_s: float | None, *, messages: bool) -> tuple[Judged, str]:
+    """Return the verdict on the freshness of all tables of a `status`, and what is not fresh yet.
+
+    Args:
+        ran: The `status`.
+        max_age_s: The most seconds that a table may be behind; None for the target of each.
+        messages: Whether messages of errors are shown.
+    """
+    tables = ran.document.get("tables")
+    if ran.code == USAGE or not isinstance(tables, list):
+        judged = judge(ran, messages=messages)
+        known = judged.verdict is not Verdict.DONE
+        return judged if known else Judged(Verdict.RETRY, f"{ran.name} printed no tables"), ""
+    copies = [one["table"] for one in tables if {*one.get("conditions", ())} & {*COPY_CONDITIONS}]
+    if copies:
+        listed = ", ".join(copies)
+        return (
+            Judged(
+                Verdict.FAIL,
+                f"{listed}: no change arrives before a new copy. What to do: run"
+                " `tributary bootstrap`.",
+            ),
+            "",
+        )
+    old = [one["table"] for one in tables if not _fresh(one, max_age_s)]
+    if not tables:
+        return Judged(Verdict.RETRY, f"{ran.name}: no table"), "no table is on the plan"
+    if old:
+        return Judged(Verdict.RETRY, f"not fresh: {', '.join(old)}"), f"not fresh: {', '.join(old)}"
+    return DONE, ""
+
+
+def _fresh(table: Mapping[str, Any], max_age_s: float | None) -> bool:
+    age = table.get("freshness_s")
+    limit = table.get("freshness_target_s") if max_age_s is None else max_age_s
+    return table.get("state") == FOLLOWED and age is not None and age <= (limit or 0)

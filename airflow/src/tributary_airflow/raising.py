@@ -1,0 +1,25 @@
+"""Turns a verdict into Airflow's exceptions."""
+
+from __future__ import annotations
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from tributary_airflow.outcome import Judged, Verdict
+
+_EXCEPTIONS: dict[Verdict, type[AirflowException]] = {
+    Verdict.SKIP: AirflowSkipException,
+    Verdict.RETRY: AirflowException,
+    Verdict.FAIL: AirflowFailException,
+}
+
+
+def settle(judged: Judged) -> None:
+    """Return if all is done.
+
+    Raises:
+        AirflowSkipException: There was nothing to do.
+        AirflowFailException: Another try cannot help.
+        AirflowException: Another try can help.
+    """
+    if judged.verdict is not Verdict.DONE:
+        raise _EXCEPTIONS[judged.verdict](judged.message)
