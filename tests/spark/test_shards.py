@@ -243,41 +243,6 @@ def test_many_go_into_one_commit_and_one_that_is_refused_stops_alone(
     assert len(Timeline(spark, shared.path).commits()) == before + 5 + 1
 
 
-def test_a_joint_commit_opens_the_table_as_often_as_a_commit_of_one_shard(
-    spark: SparkSession, shared: SharedTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables = [part(spark, shared, f"s{n}") for n in range(4)]
-    for table in tables:
-        joined(spark, shared, table, [(1, "a")])
-    reload, opened, seen = Timeline.reload, [], []
-
-    def counted(timeline: Timeline) -> None:
-        opened.append(timeline.path)
-        reload(timeline)
-
-    monkeypatch.setattr(Timeline, "reload", counted)
-
-    def see(timeline: Timeline) -> None:
-        latest = timeline.latest_offsets()
-        assert latest is not None
-        seen.append(latest.record.offsets)
-
-    def writes(end: int) -> list[ShardWrite]:
-        return [
-            ShardWrite(
-                table._shard, ORDERS, table._settings,
-                rows(spark, table, [("u", end - 1, (1, "b"))]), told(table, end), see,
-            )
-            for table in tables
-        ]  # fmt: skip
-
-    shared._commit(writes(6)[:1])
-    alone = len(opened)
-    shared._commit(writes(9))
-    assert len(opened) - alone == alone
-    assert seen == [{0: 1}, {0: 6}, {0: 1}, {0: 1}, {0: 1}], "each guard has its own shard"
-
-
 @pytest.mark.parametrize("lost", [StateError, FencedError], ids=["store away", "lease lost"])
 def test_what_fails_after_a_commit_is_no_failure_of_its_shard(
     spark: SparkSession,
