@@ -84,8 +84,7 @@ class TableStatus:
         half_copied: Whether the copy of the table or of its next generation waits, and no process
             works on it.
         lease: The table's lease; None if no process holds it.
-        verified: The newest result of ``verify`` for the table's present copy; None if there is
-            none.
+        verified: The newest result of ``verify`` for the table's copy; None if there is none.
         checks: The configured checks of the table's data, and their newest results.
         periods: The complete hours or days; None if the settings ask for none.
     """

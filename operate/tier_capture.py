@@ -152,8 +152,7 @@ def prepare(services: Services, group: Group) -> None:
     refuse_other_installations(services, capture, wanted)
     services.take_over_if_asked(capture.connector)
     on_source = source.capture(capture)
-    # Check the settings before anything is created: a connector with these settings would be
-    # refused later.
+    # Nothing is created yet: a connector with these settings would be refused later.
     _refuse_unsound(services, capture, wanted)
     settings = {name: capture.topic_config(name) for name in topics(group)}
     services.kafka.ensure_topics(settings, services.progress)

@@ -122,6 +122,7 @@ def metrics(folder: Path, port: int) -> Iterator[None]:
             process.kill()
 
 
+@pytest.mark.breadth
 @pytest.mark.timeout(900)
 def test_each_fault_raises_exactly_its_alarms_within_one_scrape(
     shop: Shop, spark: SparkSession

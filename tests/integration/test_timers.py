@@ -19,6 +19,7 @@ from tests.integration.rigs.project import Project
 pytestmark = pytest.mark.breadth
 
 
+@pytest.mark.breadth
 @pytest.mark.timeout(900)
 def test_a_second_run_leaves_a_table_to_the_first_and_takes_the_others(
     database: Database, tmp_path: Path
