@@ -159,7 +159,7 @@ def test_onboard_killed_at_each_point_and_repeated(
 
 
 def says_how_far_it_is(services: Services, table: TableId) -> None:
-    """The killed copy's last report names its chunks, and the rows that it had read."""
+    """The killed copy's last report names its chunks; rows are reported every few seconds only."""
     (report,) = CopyReports(services.store).all()
     record = services.store.get(table)
     assert record is not None
@@ -168,7 +168,7 @@ def says_how_far_it_is(services: Services, table: TableId) -> None:
     assert (report.table, report.attempt) == (table, str(record.attempt.id))
     assert report.planned == len(chunks) > 1
     assert list(report.writing) == chunks, "they are one commit, which nobody has confirmed"
-    assert report.rows > 0
+    assert report.rows <= report.rows_expected
 
 
 @pytest.mark.breadth
