@@ -105,7 +105,7 @@ def table_periods(
     return found
 
 
-class Verdict(str, Enum):
+class Completion(str, Enum):
     """The answer of ``complete`` for one period."""
 
     COMPLETE = "complete"
@@ -120,7 +120,7 @@ class PeriodAnswer:
     Args:
         table: The table.
         period: The period.
-        verdict: The answer.
+        completion: The answer.
         reason: Why the period is not complete; None if it is.
         remedy: What to do; None if waiting is enough.
         announcement: The announcement of the period; None if the state store has none. A period
@@ -129,7 +129,7 @@ class PeriodAnswer:
 
     table: TableId
     period: Period
-    verdict: Verdict
+    completion: Completion
     reason: str | None = None
     remedy: str | None = None
     announcement: Announcement | None = None
@@ -141,7 +141,7 @@ class PeriodAnswer:
             "period": self.period.name,
             "start": self.period.start,
             "end": self.period.end,
-            "verdict": self.verdict.value,
+            "completion": self.completion.value,
             "reason": self.reason,
             "remedy": self.remedy,
             "announcement": None if self.announcement is None else self.announcement.to_json(),
@@ -188,14 +188,14 @@ def period_answer(services: Services, table: TableId, period: Period) -> PeriodA
     known = Announcements(services.store).of(table, calendar)
     own = next((one for one in known if one.starts_at == period.start), None)
     if own is not None or (known and period.end <= known[-1].ends_at):
-        return PeriodAnswer(table, period, Verdict.COMPLETE, announcement=own)
+        return PeriodAnswer(table, period, Completion.COMPLETE, announcement=own)
     if record.state is State.NEEDS_BOOTSTRAP:
         return PeriodAnswer(
-            *(table, period, Verdict.CANNOT),
+            *(table, period, Completion.CANNOT),
             reason=f"table {table} needs a bootstrap: {record.reason}",
             remedy=f"Run `tributary bootstrap {table}`; the new copy proves the periods before it.",
         )
-    return PeriodAnswer(table, period, Verdict.NOT_YET, *_not_yet(record, period))
+    return PeriodAnswer(table, period, Completion.NOT_YET, *_not_yet(record, period))
 
 
 def wait_for_period(
@@ -217,7 +217,7 @@ def wait_for_period(
 
     def lacking() -> str:
         answers[:] = [period_answer(services, table, period)]
-        return (answers[0].reason or "") if answers[0].verdict is Verdict.NOT_YET else ""
+        return (answers[0].reason or "") if answers[0].completion is Completion.NOT_YET else ""
 
     with shown_as(f"wait for {period.name} of table {table}", services.progress) as task:
         wait_while(lacking, timeout_s=timeout_s, poll_s=_POLL_S, task=task)

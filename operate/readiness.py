@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from cdc.errors import CaptureError
 from cdc.sources import table_rules
-from cdc.sources.source_facts import SourceColumn, SourceTable
+from cdc.sources.selection import replicated
+from cdc.sources.source_facts import SourceTable
 from cdc.sources.table_rules import TableRules, usable_keys
 from schemas.table import TableId, quote_name
 
@@ -130,7 +131,7 @@ def _log(
             " and a `tier` whose connector does not exist yet;"
             " 3. columns: {exclude: [...]}.",
         )
-    if unproven := [one for one in _replicated(table, settings) if one.not_validated]:
+    if unproven := [one for one in replicated(table, settings) if one.not_validated]:
         names = ", ".join(quote_name(column.name) for column in unproven)
         return Readiness(
             f"has columns with a NOT NULL constraint that is NOT VALID ({names}): the connector"
@@ -143,18 +144,6 @@ def _log(
     return Readiness(notes=notes)
 
 
-def _replicated(table: SourceTable, settings: TableSettings) -> list[SourceColumn]:
-    """Return the replicated columns: not generated, and not excluded by the table's settings."""
-    rules = settings.columns
-    return [
-        column
-        for column in table.columns
-        if not column.generated
-        and column.name not in rules.exclude
-        and (not rules.include or column.name in rules.include)
-    ]
-
-
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
     """Return the replicated columns that are nullable and have a constant default.
 
@@ -164,7 +153,7 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
     """
     return [
         column.name
-        for column in _replicated(table, settings)
+        for column in replicated(table, settings)
         if column.nullable
         and column.default_sql is not None
         and not _FUNCTION.match(column.default_sql)

@@ -103,9 +103,9 @@ def test_a_run_publishes_each_table_by_itself_and_each_period_once(
     scripted.answer("retry")
     scripted.answer("run", ITEMS, documents=(run_document(entry(ITEMS, commits=1, events=1)),))
     scripted.answer(
-        "complete", "2026-11-23T02", code=1, documents=({"verdict": "not yet"},), times=1
+        "complete", "2026-11-23T02", code=1, documents=({"completion": "not yet"},), times=1
     )
-    scripted.answer("complete", "2026-11-23T02", documents=({"verdict": "complete"},))
+    scripted.answer("complete", "2026-11-23T02", documents=({"completion": "complete"},))
     scripted.answer("complete", documents=({"periods": [period(1), period(2)]},), times=1)
     scripted.answer("complete", documents=({"periods": [period(2, 2), period(3)]},))
     shown = airflow("dags", "test", "tributary_tier_hot", "2026-11-23T03:00:00+00:00")

@@ -169,11 +169,11 @@ def test_each_table_has_its_own_verdict(document: Any, verdict: Verdict) -> None
 @pytest.mark.parametrize(
     ("code", "document", "verdict", "waits"),
     [
-        (0, {"verdict": "complete"}, Verdict.DONE, False),
-        (1, {"verdict": "not yet", "reason": CANARY}, Verdict.RETRY, True),
+        (0, {"completion": "complete"}, Verdict.DONE, False),
+        (1, {"completion": "not yet", "reason": CANARY}, Verdict.RETRY, True),
         (1, error("StateError"), Verdict.RETRY, False),
         (1, error("ConfigError"), Verdict.FAIL, False),
-        (4, {"verdict": "cannot become complete", "table": ORDERS}, Verdict.FAIL, False),
+        (4, {"completion": "cannot become complete", "table": ORDERS}, Verdict.FAIL, False),
         (2, None, Verdict.FAIL, False),
         (0, None, Verdict.RETRY, False),
     ],

@@ -52,9 +52,9 @@ def fired(trigger: TributaryTrigger) -> dict[str, Any]:
 
 def test_a_deferred_sensor_waits_until_the_period_is_complete(scripted: Scripted) -> None:
     scripted.answer(
-        "complete", code=1, documents=({"verdict": "not yet", "reason": CANARY},), times=2
+        "complete", code=1, documents=({"completion": "not yet", "reason": CANARY},), times=2
     )
-    scripted.answer("complete", documents=({"verdict": "complete"},))
+    scripted.answer("complete", documents=({"completion": "complete"},))
     sensor = completeness(timeout=600)
     found = deferred(sensor)
     assert found.timeout == timedelta(seconds=600)
@@ -68,7 +68,7 @@ def test_a_deferred_sensor_waits_until_the_period_is_complete(scripted: Scripted
 @pytest.mark.parametrize(
     ("answer", "raised"),
     [
-        ({"code": 4, "documents": ({"verdict": "cannot become complete"},)}, AirflowFailException),
+        ({"code": 4, "documents": ({"completion": "cannot become complete"},)}, AirflowFailException),
         (
             {"code": 1, "documents": ({"error": "ConfigError", "remedy": "x"},)},
             AirflowFailException,
@@ -99,10 +99,10 @@ def test_a_sensor_ends_if_its_questions_go_wrong(
 
 def test_errors_before_an_answer_are_forgotten(scripted: Scripted) -> None:
     broken = {"error": "StateError", "message": CANARY, "remedy": "x"}
-    not_yet = {"verdict": "not yet"}
+    not_yet = {"completion": "not yet"}
     for code, document in ((1, broken), (1, broken), (1, not_yet), (1, broken), (1, broken)):
         scripted.answer("complete", code=code, documents=(document,), times=1)
-    scripted.answer("complete", documents=({"verdict": "complete"},))
+    scripted.answer("complete", documents=({"completion": "complete"},))
     assert fired(again(deferred(completeness()).trigger)) == {"verdict": "done", "message": ""}
 
 
@@ -127,8 +127,8 @@ def test_fresh_tables_are_waited_for(scripted: Scripted) -> None:
 
 
 def test_a_sensor_can_ask_from_a_worker(scripted: Scripted) -> None:
-    scripted.answer("complete", code=1, documents=({"verdict": "not yet"},), times=1)
-    scripted.answer("complete", documents=({"verdict": "complete"},))
+    scripted.answer("complete", code=1, documents=({"completion": "not yet"},), times=1)
+    scripted.answer("complete", documents=({"completion": "complete"},))
     sensor = completeness(deferrable=False)
     assert [sensor.poke({}), sensor.poke({})] == [False, True]
     scripted.answer("status", code=1, documents=({"error": "StateError", "remedy": "x"},))

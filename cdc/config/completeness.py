@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Annotated, Any, Literal, Protocol
 from zoneinfo import ZoneInfo
@@ -69,13 +69,8 @@ Completeness = Annotated[
 class _Columns(Protocol):
     """The settings for columns that `completeness_conflicts` uses."""
 
-    @property
-    def include(self) -> Collection[str]:
-        """The replicated columns; empty for all."""
-
-    @property
-    def exclude(self) -> Collection[str]:
-        """The columns that are left out."""
+    def selects(self, column: str) -> bool:
+        """Return whether a column can be replicated."""
 
     def hides(self, column: str) -> str:
         """Return how the lake hides a column; an empty string if it does not."""
@@ -93,7 +88,7 @@ def completeness_conflicts(
     if chosen is None:
         yield ("event_time",), "needs completeness: hour or day, which announces periods"
     column = event_time.column
-    if column in columns.exclude or (columns.include and column not in columns.include):
+    if not columns.selects(column):
         yield ("event_time", "column"), f"the column must be replicated: {column}"
     elif columns.hides(column) or columns.is_read_by_key(column):
         yield ("event_time", "column"), f"the lake has no time in this column: {column}"

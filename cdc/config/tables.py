@@ -93,6 +93,10 @@ class ColumnRules(Section):
     """Old column names by new name: the lake then follows a rename on the source without a copy.
     Write the entry before the rename on the source; afterwards the entry may stay."""
 
+    def selects(self, column: str) -> bool:
+        """Return whether ``include`` and ``exclude`` let the column be replicated."""
+        return column not in self.exclude and (not self.include or column in self.include)
+
     def is_read_by_key(self, column: str) -> bool:
         """Return whether runs read the column's values as strings from the source, by key."""
         return self.as_.get(column) == "string"
@@ -291,10 +295,7 @@ class TableSettings(Section):
             )
         if self.columns.include and self.columns.exclude:
             found.append((("columns",), "give include or exclude, not both"))
-        lost = set(self.key_columns) & set(self.columns.exclude)
-        if self.columns.include:
-            lost |= set(self.key_columns) - set(self.columns.include)
-        if lost:
+        if lost := {one for one in self.key_columns if not self.columns.selects(one)}:
             reason = f"key columns must be replicated, but these are left out: {_listed(lost)}"
             found.append((("columns",), reason))
         found += self._hiding_conflicts()
@@ -344,9 +345,7 @@ class TableSettings(Section):
             column = one.column
             if one.lake_name.lower() in names[:place]:
                 yield at, f"the lake has two partition columns of this name: {one.lake_name}"
-            if column in self.columns.exclude or (
-                self.columns.include and column not in self.columns.include
-            ):
+            if not self.columns.selects(column):
                 yield at, f"the column must be replicated: {column}"
             elif one.of_time and (
                 self.columns.hides(column) or self.columns.is_read_by_key(column)

@@ -364,15 +364,13 @@ def _left_out(
     renamed: Collection[str],
 ) -> tuple[str, ...]:
     """Return the columns that are not replicated because the table is frozen."""
-    rules = settings.columns
     return tuple(
         column.name
         for column in source_table.columns
         if not column.generated
         and (column.name not in lake.types or column.name in lake.dropped)
         and column.name not in renamed
-        and column.name not in rules.exclude
-        and (not rules.include or column.name in rules.include)
+        and settings.columns.selects(column.name)
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from cdc.config import PostgresSourceConfig, SourceConfig
 from cdc.sources.base import Source
 from cdc.sources.mysql.source import MysqlSource
@@ -24,6 +26,13 @@ def open_source(name: str, config: SourceConfig) -> Source:
     return MysqlSource(name, config)
 
 
+_TABLE_RULES: Mapping[SourceKind, Callable[[], TableRules]] = {
+    "postgres": PostgresTableRules,
+    "mysql": MysqlTableRules,
+    "mariadb": MysqlTableRules,
+}
+
+
 def table_rules(kind: SourceKind) -> TableRules:
     """Return the rules that a kind of source has for replicated tables."""
-    return PostgresTableRules() if kind == "postgres" else MysqlTableRules()
+    return _TABLE_RULES[kind]()

@@ -78,7 +78,7 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
         SchemaError: The lake does not allow a column's name, or the value of a virtual column
             depends on the session that reads it.
     """
-    kept = _kept(table, settings)
+    kept = replicated(table, settings)
     names = _columns_the_lake_cannot_name([column.name for column in kept])
     bound = {column.name: column.depends_on for column in kept if column.depends_on}
     columns, types = [], {}
@@ -101,17 +101,15 @@ def misread(table: SourceTable, settings: TableSettings) -> tuple[SourceColumn, 
     out.
     """
     by_key = settings.columns.is_read_by_key
-    return tuple(one for one in _kept(table, settings) if one.misread_as and not by_key(one.name))
+    return tuple(
+        one for one in replicated(table, settings) if one.misread_as and not by_key(one.name)
+    )
 
 
-def _kept(table: SourceTable, settings: TableSettings) -> list[SourceColumn]:
-    """Return the columns that the log contains and that the settings do not exclude."""
-    wanted = set(settings.columns.include) or {column.name for column in table.columns}
-    return [
-        column
-        for column in table.columns
-        if column.name in wanted - set(settings.columns.exclude) and not column.generated
-    ]
+def replicated(table: SourceTable, settings: TableSettings) -> list[SourceColumn]:
+    """Return the columns that the log contains and that the settings select."""
+    selects = settings.columns.selects
+    return [one for one in table.columns if selects(one.name) and not one.generated]
 
 
 def _misread(table: SourceTable, column: SourceColumn) -> UnsupportedTypeError:

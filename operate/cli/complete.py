@@ -83,11 +83,11 @@ def complete(
 
 def _show_answer(renderer: Renderer, answer: PeriodAnswer) -> None:
     """Print whether a period is complete, and end with the exit code that says so."""
-    from operate.periods import Verdict
+    from operate.periods import Completion
 
-    code = {Verdict.COMPLETE: ExitCode.OK, Verdict.CANNOT: ExitCode.NEEDS_BOOTSTRAP}
+    code = {Completion.COMPLETE: ExitCode.OK, Completion.CANNOT: ExitCode.NEEDS_BOOTSTRAP}
     renderer.document(answer.to_json())
-    if answer.verdict is Verdict.COMPLETE:
+    if answer.completion is Completion.COMPLETE:
         one = answer.announcement
         since = "" if one is None else f" since {one.announced_at:%Y-%m-%d %H:%M:%S} UTC"
         late = "" if one is None or not one.late_rows else f", {one.late_rows:,} late rows"
@@ -96,12 +96,12 @@ def _show_answer(renderer: Renderer, answer: PeriodAnswer) -> None:
         )
         return
     renderer.line(
-        f"{answer.period.name} of {answer.table}: {answer.verdict.value}: {answer.reason}",
+        f"{answer.period.name} of {answer.table}: {answer.completion.value}: {answer.reason}",
         style="yellow",
     )
     if answer.remedy is not None:
         renderer.line(f"  What to do: {answer.remedy}")
-    raise typer.Exit(code.get(answer.verdict, ExitCode.ERROR))
+    raise typer.Exit(code.get(answer.completion, ExitCode.ERROR))
 
 
 def _show_announced(renderer: Renderer, table: str, found: list[Announcement]) -> None:

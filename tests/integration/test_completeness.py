@@ -17,7 +17,7 @@ from cdc.store.announcements import Announcement, Announcements
 from cdc.store.completeness import Calendar, Period
 from cdc.store.table_state import Cause, State, transition
 from operate.lifecycle import offboard, retry
-from operate.periods import PeriodAnswer, Verdict, period_answer
+from operate.periods import Completion, PeriodAnswer, period_answer
 from operate.resync import resync
 from operate.run import Runs
 from operate.status import status
@@ -126,8 +126,8 @@ def test_hours_are_complete_once_everything_from_before_their_end_is_there(shop:
     hours.look()
     for name in ("clicks", "quiet"):
         assert [one.name for one in hours.announced(name)] == [before.name], name
-        assert hours.answer(name, before).verdict is Verdict.COMPLETE
-        assert hours.answer(name, hours.ended).verdict is Verdict.NOT_YET
+        assert hours.answer(name, before).completion is Completion.COMPLETE
+        assert hours.answer(name, hours.ended).completion is Completion.NOT_YET
         assert hours.marker(name, before)["revision"] == 1
 
     # A stopped connector: the hour is due, and that nothing arrives proves nothing.
@@ -138,12 +138,12 @@ def test_hours_are_complete_once_everything_from_before_their_end_is_there(shop:
     wait_until(lambda: now() > due_at, "the due time", 30)
     hours.look()
     for name in ("clicks", "quiet"):
-        assert hours.answer(name, hours.ended).verdict is Verdict.NOT_YET
+        assert hours.answer(name, hours.ended).completion is Completion.NOT_YET
     retry(shop.services, shop.table("clicks"))
     hours.wait_for_beat(due_at)
     hours.look()
     for name in ("clicks", "quiet"):
-        assert hours.answer(name, hours.ended).verdict is Verdict.COMPLETE
+        assert hours.answer(name, hours.ended).completion is Completion.COMPLETE
     assert_late_rows_are_counted(hours)
     assert_hours_are_partitions(hours)
     assert_a_new_copy_keeps_what_was_announced(hours)
@@ -208,7 +208,7 @@ def assert_hours_are_partitions(hours: Hours) -> None:
 def assert_a_new_copy_keeps_what_was_announced(hours: Hours) -> None:
     shop, table = hours.shop, hours.shop.table("clicks")
     succeeded(resync(shop.services, [table]))
-    assert hours.answer("clicks", hours.ended).verdict is Verdict.COMPLETE
+    assert hours.answer("clicks", hours.ended).completion is Completion.COMPLETE
     hours.wait_for_beat(now())
     hours.look()
     newest = hours.announced("clicks")[-1]
@@ -218,8 +218,8 @@ def assert_a_new_copy_keeps_what_was_announced(hours: Hours) -> None:
     )
     shop.services.store.put(lost)
     following = HOURS.holding(now())
-    assert hours.answer("clicks", following).verdict is Verdict.CANNOT
-    assert hours.answer("clicks", hours.ended).verdict is Verdict.COMPLETE
+    assert hours.answer("clicks", following).completion is Completion.CANNOT
+    assert hours.answer("clicks", hours.ended).completion is Completion.COMPLETE
     folder = local_folder(shop.record("quiet").base_path)
     assert folder is not None
     offboard(shop.services, shop.table("quiet"), delete_data=True)
@@ -239,7 +239,7 @@ def test_a_table_that_always_changes_becomes_complete(shop: Shop) -> None:
         hours.wait_for_beat(due_at)
         hours.look()
         assert done[0] > 10
-    assert hours.answer("clicks", hours.ended).verdict is Verdict.COMPLETE
+    assert hours.answer("clicks", hours.ended).completion is Completion.COMPLETE
 
 
 @pytest.mark.breadth

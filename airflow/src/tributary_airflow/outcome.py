@@ -249,10 +249,10 @@ def judge_period(ran: Ran, *, messages: bool) -> tuple[Judged, str]:
 
     The verdict RETRY with an empty reason is an error; with one, the period is not complete yet.
     """
-    verdict = ran.document.get("verdict")
-    if ran.code == OK and verdict == "complete":
+    completion = ran.document.get("completion")
+    if ran.code == OK and completion == "complete":
         return DONE, ""
-    if ran.code == ERROR and verdict == "not yet":
+    if ran.code == ERROR and completion == "not yet":
         return Judged(Verdict.RETRY, f"{ran.name}: not yet"), "not yet"
     if ran.code == NEEDS_BOOTSTRAP:
         table = ran.document.get("table", "TABLE")
