@@ -68,7 +68,10 @@ def test_a_deferred_sensor_waits_until_the_period_is_complete(scripted: Scripted
 @pytest.mark.parametrize(
     ("answer", "raised"),
     [
-        ({"code": 4, "documents": ({"completion": "cannot become complete"},)}, AirflowFailException),
+        (
+            {"code": 4, "documents": ({"completion": "cannot become complete"},)},
+            AirflowFailException,
+        ),
         (
             {"code": 1, "documents": ({"error": "ConfigError", "remedy": "x"},)},
             AirflowFailException,
