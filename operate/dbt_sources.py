@@ -100,8 +100,8 @@ def _table(
 def _freshness(settings: TableSettings, checks: Iterable[CheckSettings]) -> dict[str, Any]:
     """Return the age above which dbt warns of a table, and the age above which it reports an error.
 
-    If a check of the freshness has a limit of its own, and can alarm, dbt reports an error above
-    this limit.
+    If checks of kind ``freshness`` have limits of their own and can alarm, dbt reports an error
+    above the smallest of these limits.
     """
     limits = [
         one.max_age_s
@@ -158,7 +158,7 @@ def _table_tests(check: CheckSettings, *, with_utils: bool) -> list[Any]:
 
 
 def _test(name: str, arguments: Mapping[str, Any], check: CheckSettings) -> Any:
-    """Return a test of dbt; its failure is a warning if the check is only a report."""
+    """Return a test of dbt; its failure is only a warning if the check cannot alarm."""
     found: dict[str, Any] = {"arguments": dict(arguments)} if arguments else {}
     if not check.alarms:
         found["config"] = {"severity": "warn"}

@@ -67,7 +67,7 @@ def onboarding_steps(
     Args:
         services: The services of the command.
         tables: The tables.
-        with_bootstrap: Whether the tables would be copied at once.
+        with_bootstrap: Whether the same command would also copy the tables.
         by_wildcard: The tables that a wildcard matched and no argument named.
     """
     examined = examine_all(services, tables)

@@ -1,8 +1,9 @@
-"""Finds out whether a state store without tables belongs to a new project.
+"""Finds out whether a state store without any table's record belongs to a new project.
 
 If not, the store was lost and created again, or ``state.url`` names another store. Nothing then
-applies the changes that the connectors send, and the topics lose them after their retention. Kafka
-Connect shows the difference: in a new project, it has no connector of the configuration.
+applies the changes that the connectors send, and the topics drop these changes after their
+retention. Kafka Connect shows the difference: in a new project, it has no connector of the
+configuration.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LostTablesError(StateError):
-    """The state store has no table, although connectors of the configuration exist."""
+    """The state store has no table's record, although connectors of the configuration exist."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ class EmptyStore:
 
     @property
     def lost(self) -> bool:
-        """Whether the state store lacks tables that it must have."""
+        """Whether the state store lacks records of tables that it must have."""
         return bool(self.left)
 
     @property
     def connectors(self) -> list[str]:
-        """The connectors without tables; empty if Kafka Connect did not answer."""
+        """The connectors of the captures in `left`; empty if Kafka Connect did not answer."""
         return [one.connector for one in self.left or ()]
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +60,7 @@ class EmptyStore:
 
 
 def empty_store(services: Services, answers: Answers) -> EmptyStore | None:
-    """Return what is known about a state store without tables; None if it has a table's record.
+    """Return what is known about a store without any table's record; None if it has a record.
 
     Args:
         services: The services of the command.
@@ -89,7 +90,7 @@ def empty_store(services: Services, answers: Answers) -> EmptyStore | None:
 
 
 def configured_captures(config: Config) -> list[CaptureNames]:
-    """Return the captures that the configuration's tables can have, except those without names."""
+    """Return the captures that the configuration's tables can have; too long names exclude one."""
     sections = (config.defaults, *config.tables.values())
     tiers = dict.fromkeys([*(one.tier for one in sections), *config.tiers])
     found: list[CaptureNames] = []

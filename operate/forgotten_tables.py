@@ -1,6 +1,6 @@
 """Finds what captures send although the state store has lost the tables.
 
-A state store that was restored from a backup lacks the tables that were onboarded since. Then a
+A state store that was restored from a backup lacks the tables that were onboarded later. Then a
 capture sends tables that are not on the plan (`cdc.capture.unneeded_tables`), or no table on the
 plan needs the capture at all. If the state store has no record at all, see `operate.empty_store`.
 """
@@ -79,7 +79,8 @@ def forgotten_tables(
     """Return what captures send although the state store has lost the tables, for ``run``.
 
     Args:
-        services: The services of the command. Its runs have looked at the captures of the tables.
+        services: The services of the command. The command's runs have looked at the captures of the
+            tables.
         answers: Asks Kafka Connect, within a limited time.
         records: The records of the command's tables.
 

@@ -2,8 +2,8 @@
 
 A capture that is given up has lost changes, so all of its tables have to be copied again. Each step
 can be repeated. First the loss is counted: from then on no table continues from its stream, even if
-this process dies. The slot is dropped after that. So while the slot is over its limit, a process
-repeats all steps.
+this process dies. Only then is the slot dropped. If this process dies before it drops the slot, the
+slot stays over its limit, so the next process repeats all steps.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def give_up(services: Services, over: OverLimit) -> OverLimit | None:
         over: The capture that is over the limit ``give_up``.
 
     Returns:
-        What was found under the capture's lease; None if the capture is below its limit again.
+        The limit that the capture exceeded, as seen under its lease. None if the capture was not
+        given up: it is below the limit again, or its slot cannot be dropped.
 
     Raises:
         LeaseHeldError: Another process changes the capture.
@@ -93,9 +94,9 @@ def _look(services: Services, capture: CaptureNames) -> OverLimit | None:
 def _may_stop(services: Services, capture: CaptureNames) -> bool:
     """Whether the slot of a capture can be dropped.
 
-    It cannot if another installation made the connector. If Connect does not answer, a connector
-    that reads the slot cannot be stopped. Then the slot could not be dropped, and the loss would be
-    counted for nothing.
+    It cannot be dropped if another installation made the connector. If Connect does not answer, a
+    connector that reads the slot cannot be stopped. Then the slot could not be dropped, and the
+    loss would be counted for nothing.
     """
     try:
         services.connect.require_own(capture.connector)

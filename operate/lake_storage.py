@@ -1,4 +1,4 @@
-"""How commands reach the lake's files: without Spark on this machine, elsewhere through Spark."""
+"""How commands reach the lake's files: local files without Spark, all others through Spark."""
 
 from __future__ import annotations
 

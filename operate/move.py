@@ -5,9 +5,9 @@ compared, and the rows of a lake table are ordered by the offsets of their event
 by a resync: its next generation follows the topic of the new tier. Until this generation is
 published, runs follow the former topic.
 
-The table's record names the second capture before the table joins it, and until the table has left
-one of the two captures. So after an interruption, the same command continues, and no capture keeps
-a table that nothing follows.
+The table's record names the second capture from before the table joins that capture until the table
+has left one of the two captures. So after an interruption, the same command continues, and no
+capture keeps a table that nothing follows.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def joining(record: TableRecord, to: TierCapture, *, at: datetime) -> TableRecor
 def not_moved(before: TableRecord, now: TableRecord | None, tier: str) -> StateError | None:
     """Return an error if a table has not reached its new tier, or has stopped meanwhile.
 
-    Runs and other commands go on during a move, and can mark the table.
+    Runs and other commands go on during a move, and can stop the table.
 
     Args:
         before: The table's record when the command began.

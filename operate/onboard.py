@@ -57,7 +57,7 @@ def onboard(
     Args:
         services: The services of the command.
         tables: The tables.
-        with_bootstrap: Whether to copy the tables at once.
+        with_bootstrap: Whether the same command also copies the tables.
         by_wildcard: The tables that a wildcard matched and no argument named. Such a table is left
             out if it cannot be replicated.
         in_bulk: The tables that a wildcard or a list selects. If such a table follows its stream

@@ -201,7 +201,7 @@ def period_answer(services: Services, table: TableId, period: Period) -> PeriodA
 def wait_for_period(
     services: Services, table: TableId, period: Period, *, timeout_s: float
 ) -> PeriodAnswer:
-    """Wait until a period is or cannot become complete, or the wait times out; return the answer.
+    """Wait until a period is complete, or cannot be, or the time is up; return the answer.
 
     Args:
         services: The services of the command.

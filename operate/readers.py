@@ -47,7 +47,7 @@ _KNOWN = timedelta(hours=1)
 
 
 class Progress(str, Enum):
-    """How far a reader is."""
+    """How a reader stands: up to date, behind, without a record, lost, or not to be judged."""
 
     CURRENT = "current"
     BEHIND = "behind"
@@ -74,7 +74,7 @@ class ReaderStatus:
 
     @property
     def progress(self) -> Progress:
-        """How far the reader is."""
+        """How the reader stands, as a word."""
         if self.state.problem is not None:
             return Progress.UNREADABLE
         if self.state.lost:
@@ -85,14 +85,14 @@ class ReaderStatus:
 
     @property
     def lag_s(self) -> float | None:
-        """Seconds from the commit that the reader has read to the look; 0 if that is the newest."""
+        """Seconds between the newest read commit and the look; 0 if the reader is up to date."""
         if self.progress is Progress.CURRENT:
             return 0.0
         return self._since(self.state.read_at)
 
     @property
     def unread_s(self) -> float | None:
-        """Seconds from the oldest commit that the reader has not read to the look; 0 if none."""
+        """Seconds between the oldest unread commit and the look; 0 if the reader is up to date."""
         if self.progress is Progress.CURRENT:
             return 0.0
         return self._since(self.state.unread_at)
@@ -102,7 +102,7 @@ class ReaderStatus:
 
     @property
     def late(self) -> bool:
-        """Whether the reader has a target, and misses the target, is lost or cannot be judged."""
+        """Whether the reader misses its target, is lost or unreadable; False without a target."""
         if self.target_s is None:
             return False
         if self.progress in (Progress.LOST, Progress.UNREADABLE):

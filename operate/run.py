@@ -154,7 +154,7 @@ class Runs:
 
     @property
     def lost_tables(self) -> bool:
-        """Whether the state store lacks tables that it must have, as of the last check."""
+        """Whether the state store lacked records of tables that it must have, at the last check."""
         return self.empty_store is not None and self.empty_store.lost
 
     def once(self) -> list[RunResult]:
@@ -185,7 +185,8 @@ class Runs:
         transactions, it announces complete hours and days.
 
         Args:
-            stop: Is set if the state store lacks tables, so that continuous runs end.
+            stop: An event. The method sets it if the state store lacks records of tables, so that
+                continuous runs end.
         """
         services, context = self._services, self._services.run_context
         self.failed_checks = []
@@ -364,7 +365,7 @@ class Runs:
                 _log.info("source %s was not searched for unused slots: %s", source, error)
 
     def _forget_history(self) -> None:
-        """Delete some of the entries of histories that are older than ``state.keep_history``."""
+        """Delete some entries that are older than ``state.keep_history`` from the histories."""
         try:
             keep_s = self._services.config.state.keep_history_s
             Histories(self._services.store).forget(keep_s)

@@ -30,9 +30,9 @@ def handle_ends(handler: Handler) -> dict[signal.Signals, Any]:
 def leave_terminal(number: int) -> None:
     """Prepare the rest of the command for the loss of its terminal, if the signal is SIGHUP.
 
-    Both the shell and the kernel can send SIGHUP. The second one would interrupt what the command
-    does at its end, so it is ignored. Standard output and standard error go nowhere if they are the
-    terminal, since each write to it would fail.
+    Both the shell and the kernel can send SIGHUP. The second signal would interrupt what the
+    command does at its end, so that signal is ignored. If standard output or standard error is the
+    terminal, what the command writes there is dropped from now on, since each write would fail.
 
     Args:
         number: The signal.

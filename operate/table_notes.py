@@ -26,7 +26,7 @@ def generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator
         build: The record of the next generation, about which there is a note; None if there is no
             next generation.
 
-    A note also reports a newest commit that lies ahead of this machine's clock.
+    Another note says if the newest commit's instant is later than this machine's clock.
     """
     if build is not None:
         why = build.error.message if build.error is not None else build.reason
@@ -49,7 +49,7 @@ def generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator
 def queried_notes(
     services: Services, record: TableRecord, settings: TableSettings
 ) -> Iterator[str]:
-    """Yield the notes of ``status`` that need a query for the table."""
+    """Yield the notes of ``status`` that take a query for each table."""
     if (why := why_not_copied(services, record, settings)) is not None:
         yield f"on_incompatible is resync, but it waits: {why}"
     if settings.on_schema_change == "freeze":
@@ -57,7 +57,7 @@ def queried_notes(
 
 
 def edit_notes(services: Services, record: TableRecord) -> list[str]:
-    """Return a note if the settings now give a table a different capture, tier or folder.
+    """Return a note if the settings no longer give a table its recorded capture, tier or folder.
 
     The result is empty if a run has already stopped the table for this reason, since the table's
     error then says the same.

@@ -324,7 +324,7 @@ def _overload(
 
 
 def _heaviest(needs: Sequence[Need]) -> str:
-    """Return the advice for the tier with the greatest load: a longer target or another job."""
+    """Return advice for the tier with the most load: a longer target, or a `run` of its own."""
     tiers: dict[str, float] = {}
     for need in needs:
         tiers[need.tier] = tiers.get(need.tier, 0.0) + need.load

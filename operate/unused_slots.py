@@ -1,7 +1,7 @@
 """Finds slots that no table needs, and that would retain a primary's log unnoticed.
 
-A command that was killed between its steps can leave a slot to which no record leads. Whatever else
-watches captures knows only those of tables on the plan.
+A command that was killed between its steps can leave a slot that no record leads to. All other
+checks of captures know only the captures of tables on the plan.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UnusedSlot:
 
 
 def unused_captures(config: Config, records: Iterable[TableRecord]) -> list[CaptureNames]:
-    """Return the captures with slots that tables could have or have had, and that none needs.
+    """Return the captures with slots that tables can have or have had, and that no table needs.
 
     Args:
         config: The configuration, whose tiers name the captures that tables could have.
@@ -59,7 +59,8 @@ def unused_captures(config: Config, records: Iterable[TableRecord]) -> list[Capt
 def unused_slots(services: Services, source: str) -> Iterator[UnusedSlot]:
     """Yield the slots on a source that no table needs.
 
-    A capture that a command changes now is left out: its table is on the plan only at the end.
+    A capture that a command changes now is left out: its table is on the plan only when
+    the command ends.
 
     Args:
         services: The services of the command.

@@ -65,7 +65,7 @@ def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
 
 
 def unpack(package: Package, *, cache: Path | None = None, report: Report | None = None) -> Path:
-    """Return the folder of the unpacked Debian package. If the cache lacks it, it is fetched.
+    """Return the folder of the unpacked Debian package; fetch the package if the cache lacks it.
 
     Args:
         package: The package.

@@ -98,7 +98,7 @@ class LocalStack:
             sources: Kinds of source to add, of ``KINDS``. By default, none is added, and a new
                 stack gets PostgreSQL.
             optional: Servers of ``OPTIONAL`` to add, together with the servers that they need.
-                Every later start includes all of them.
+                Every later start also starts these servers.
 
         Returns:
             The status of each server.

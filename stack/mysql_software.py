@@ -28,7 +28,7 @@ _SBIN = ("/usr/local/sbin", "/usr/sbin")
 
 @dataclass(frozen=True)
 class Product:
-    """The names and versions by which the stack finds MySQL or MariaDB here or in Debian.
+    """Names and versions to find MySQL or MariaDB on this machine or among Debian's packages.
 
     Args:
         title: The product's name.
@@ -142,7 +142,7 @@ class Installation:
 def find_installation(
     kind: str, *, cache: Path | None = None, report: Report | None = None
 ) -> Installation:
-    """Return the MySQL or MariaDB for the stack. If this machine has none, it is fetched.
+    """Return the MySQL or MariaDB for the stack; if this machine lacks it, fetch Debian's packages.
 
     Args:
         kind: A key of ``PRODUCTS``.

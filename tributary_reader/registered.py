@@ -33,7 +33,7 @@ def record_reader(
 ) -> None:
     """Record what a reader has read, for `tributary readers` and its metrics.
 
-    Call this after the rows that were read are stored or applied, since they then count as read.
+    Call this only after the rows are stored or applied, since from this call on they count as read.
 
     Args:
         url: The table's folder, which has the pointer ``_current.json``; or the path of one of its

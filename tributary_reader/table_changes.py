@@ -1,4 +1,4 @@
-"""The rows of a table that changed since a position, over all its generations, without Spark."""
+"""The rows that have changed in a table since a position, over all its generations."""
 
 from __future__ import annotations
 

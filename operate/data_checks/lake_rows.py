@@ -1,4 +1,4 @@
-"""The rows of a published table that checks read, as of the newest commit of its stream."""
+"""Reads a published table's rows for its checks, as of the newest commit of the table's stream."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LakeRows:
 def lake_rows(context: RunContext, record: TableRecord, attempt: Attempt) -> LakeRows:
     """Return a published table's rows as of the newest commit of its stream.
 
-    The source is not asked: the commit has the columns.
+    The source is not asked, since the commit records the source's columns.
 
     Raises:
         ConfigError: The settings no longer fit the table's record.
@@ -69,5 +69,5 @@ def lake_rows(context: RunContext, record: TableRecord, attempt: Attempt) -> Lak
 
 
 def column(name: str) -> SparkColumn:
-    """Return a column of a lake table as an expression, whatever characters its name has."""
+    """Return a lake table's column as an expression, whatever characters the column's name has."""
     return F.col("`" + name.replace("`", "``") + "`")

@@ -1,8 +1,8 @@
 """Pauses tables whose checks failed with the policy ``pause``, at once or as soon as possible.
 
-The result of such a check says that the table must still be paused. If another process holds the
-table's lease for too long, or if this process dies, the next `checks run` or the next look of runs
-pauses the table.
+The stored result of such a check says whether the table must still be paused. If another process
+holds the table's lease for too long, or if this process dies, the next `checks run`, or `run`
+between two rounds, pauses the table.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ def pause_failed(
 def _pause(services: Services, failures: list[CheckResult], wait_s: float) -> Outcome:
     """Pause a table after failed checks, as a setting pauses it after a change.
 
-    A table that was copied again since the check began is not paused. Neither is a table that is
-    not INCREMENTAL; unless the table is PAUSED already, the pause is still due.
+    A table that was copied again since the check began is not paused, and its pause is no longer
+    due. A table that is not INCREMENTAL is not paused either. Its pause stays due, unless the
+    table is PAUSED already.
     """
     first, *_ = failures
     table, checks = first.table, Checks(services.store)

@@ -111,17 +111,20 @@ class _Table:
 
 
 def _number(wrong: SparkColumn) -> SparkColumn:
-    """Return the number of rows for which a condition holds."""
+    """Return an expression that counts the rows for which a condition holds."""
     return F.count(F.when(wrong, F.lit(1)))
 
 
 def _any_null(values: Iterable[SparkColumn]) -> SparkColumn:
-    """Return whether one of several configured values is NULL; NULL in a table without rows."""
+    """Return an expression: whether a configured value is NULL. Its result is NULL without rows."""
     return F.max(reduce(or_, (value.isNull() for value in values)))
 
 
 def _by_column(what: str, columns: Sequence[str]) -> Callable[[Mapping[str, Any], int], Finding]:
-    """Return a function that judges violations by column, and refuses values of another type."""
+    """Return a function that judges violations by column.
+
+    If a configured value is not of its column's type, the finding is an error.
+    """
 
     def judged(values: Mapping[str, Any], rows: int) -> Finding:
         misfits = [name.removeprefix("?") for name in values if name[:1] == "?" and values[name]]

@@ -28,7 +28,8 @@ def scope_of(check: CheckSettings, *, now: datetime, seed: int) -> Scope:
 
     Args:
         check: The check.
-        now: The current time, aware UTC; a window ends ``settle`` before this time.
+        now: The current time, aware UTC; a window ends earlier than this time, by
+            the setting ``settle``.
         seed: The seed of a sample.
     """
     window = None

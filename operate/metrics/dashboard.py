@@ -143,7 +143,7 @@ def _options(panel: Panel) -> dict[str, Any]:
 
 
 def _variables() -> list[dict[str, Any]]:
-    """Return the variables of the dashboard; each of the lower ones depends on those above it."""
+    """Return the variables of the dashboard; each depends on the ones before it."""
     datasource = {"type": "prometheus", "uid": "${datasource}"}
     found: list[dict[str, Any]] = [
         {

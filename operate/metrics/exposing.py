@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Shown(Collector):
-    """Shows facts that were read before."""
+    """A collector that shows given facts, and reads none itself."""
 
     def __init__(self, config: Config, facts: Facts | None) -> None:
         self._config = config

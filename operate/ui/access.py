@@ -50,7 +50,7 @@ def token_of(host: str, reference: str | None) -> str | None:
 
     Args:
         host: The address to listen at.
-        reference: The reference to the token, as the configuration has those of passwords.
+        reference: The reference to the token, in the form that references to passwords have.
 
     Raises:
         ConfigError: The address can be reached from other machines and there is no token, or the
@@ -79,7 +79,7 @@ def knows_host(header: str, names: Collection[str]) -> bool:
     """Whether a Host header names this server.
 
     A page of another site can let its own name point to this machine (DNS rebinding). Then the
-    browser sends that name. It can never send an address or ``localhost`` in this way.
+    browser sends that name. Such a page cannot make it send an address or ``localhost``.
 
     Args:
         header: The value of the header.
@@ -111,7 +111,7 @@ def is_allowed(header: str, token: str) -> bool:
 
 
 class Guarded:
-    """Lets only allowed requests reach the page. Nothing can be changed here: it has no writes.
+    """Lets only allowed requests reach the page. The page itself changes nothing.
 
     Args:
         app: The page.

@@ -69,7 +69,7 @@ class Ui:
     def _page(
         self, path: str, page: Callable[[Request, Look, Status], tuple[str, dict[str, Any]]]
     ) -> Callable[[Request], Response]:
-        """Return an endpoint, which runs in a thread since the state store's driver waits."""
+        """Return an endpoint, which runs in a thread, since the state store's driver blocks."""
 
         def endpoint(request: Request) -> Response:
             look = self._looks.newest()

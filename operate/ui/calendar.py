@@ -25,11 +25,11 @@ class Cell:
     """One hour or day.
 
     Args:
-        name: Its name.
-        short: Its name in its row: the hour, or the day of the month.
+        name: The period's name.
+        short: The period's name within its row: the hour, or the day of the month.
         mark: A sign beside the colour: ``✓``, ``+`` with late rows, ``!`` overdue, or ``·``.
-        words: What it is, in words.
-        tone: How it is shown.
+        words: Whether the period is complete, in words.
+        tone: How the cell is shown.
     """
 
     name: str
@@ -94,7 +94,7 @@ def _last(calendar: Calendar, now: datetime) -> list[Period]:
 
 
 def _place(calendar: Calendar, period: Period) -> tuple[str, str]:
-    """Return the name of a period's row, and its name there."""
+    """Return the name of a period's row, and the period's name within this row."""
     local = period.start.astimezone(calendar.clock)
     if calendar.unit == "hour":
         return f"{local:%a %Y-%m-%d}", f"{local:%H}"

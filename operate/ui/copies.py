@@ -49,8 +49,8 @@ class CopyView:
         name: The table.
         next_generation: Whether the next generation is copied, beside the serving one.
         stage: What the copy does now, in words.
-        working: Whether a process works on it.
-        blocks: The bar of its chunks.
+        working: Whether a process works on the copy.
+        blocks: The bar of the copy's chunks.
         committed: Number of committed chunks.
         planned: Number of chunks; 0 before they are planned.
         rows: Number of rows that were read; None without a report.

@@ -28,11 +28,11 @@ class Tile:
     """A figure of the fleet.
 
     Args:
-        label: What it is.
+        label: What the figure counts.
         value: The figure.
-        tone: How it is shown.
-        detail: What to know beside it.
-        query: The query of the list of tables that it counts; None without one.
+        tone: How the figure is shown.
+        detail: What to know beside the figure.
+        query: The query of the list of the counted tables; None if there is no such list.
     """
 
     label: str
@@ -61,16 +61,16 @@ class SourceView:
 
     Args:
         place: Source and tier.
-        connector: The state of its connector in words.
-        tone: How that is shown.
-        slot: The name of the log that is kept for it, such as a slot; None if not known.
+        connector: The state of the capture's connector in words.
+        tone: How this state is shown.
+        slot: What keeps the log for the capture, by name, such as a slot; None if not known.
         active: Whether a connector reads the log; None if the server does not say.
-        retained_bytes: Size of the log that is kept for it; None if not known.
+        retained_bytes: Size of the log that is kept for the capture; None if not known.
         facts: What the server says about the log, by name.
         beat_at: Time of the newest heartbeat; None without one.
-        silent_s: Seconds since then.
-        oldest_s: The greatest freshness among its tables, in seconds; None if not known.
-        tables: Number of its tables.
+        silent_s: Seconds since the newest heartbeat.
+        oldest_s: The greatest ``freshness_s`` of the capture's tables; None if not known.
+        tables: Number of the capture's tables.
         problem: What is wrong; None if nothing is.
     """
 
@@ -94,9 +94,9 @@ class StepView:
 
     Args:
         name: The step.
-        seconds: How long it took.
-        part: Its part of the run, from 0 to 1.
-        before: The part of the run of all steps before it.
+        seconds: How long the step took.
+        part: The step's share of the run's time, from 0 to 1.
+        before: The share of the steps that are listed before this one, together.
     """
 
     name: str
@@ -112,7 +112,7 @@ class RunView:
     Args:
         entry: The run.
         table: The table.
-        steps: Its steps, the slowest first; what belongs to none of them last.
+        steps: The run's steps, the slowest first, and then the time that belongs to no step.
     """
 
     entry: RunEntry
@@ -164,7 +164,7 @@ def overview(facts: Facts, *, slowest: int = 8) -> Overview:
 
 
 def _tiles(facts: Facts, troubles: Sequence[Trouble]) -> list[Tile]:
-    """Return the figures of the fleet; the status is known."""
+    """Return the figures of the fleet. The facts must have a status."""
     tables = () if facts.status is None else facts.status.tables
     states = Counter(one.record.state for one in tables)
     late = sum(one.late for one in tables)

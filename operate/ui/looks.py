@@ -57,7 +57,8 @@ def take_look(services: Services, reader: FactReader) -> Look:
 class Looks:
     """The newest look, which all viewers share.
 
-    A viewer does not wait while a known look is not too old: the next one is read meanwhile.
+    While the newest look is not too old, viewers get it at once, and the next look is taken
+    meanwhile.
 
     Args:
         services: The services. No Spark session is started.

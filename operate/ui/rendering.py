@@ -89,17 +89,17 @@ class Pages:
 
 
 def _without_secrets(value: Any) -> Any:
-    """Remove this process's secrets from a text, for Jinja. Rendered parts are known to be so."""
+    """Remove this process's secrets from a text, for Jinja. Rendered parts stay as they are."""
     return redact_own(value) if type(value) is str else value
 
 
 def parts(text: str) -> list[str]:
-    """Return the parts of a text between backquotes: each second one is a command or a name."""
+    """Return a text, split at its backquotes; parts 2, 4, ... are commands or names."""
     return to_paste(text).split("`")
 
 
 def moment(at: datetime) -> str:
-    """Return a time in UTC for people."""
+    """Return a time as text for people, in UTC."""
     return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 

@@ -39,9 +39,9 @@ class Written:
 
     Args:
         path: The file.
-        tables: Number of its tables.
+        tables: Number of the tables in the report.
         troubles: Number of things that are not as they should be.
-        bytes: Its size.
+        bytes: The file's size.
     """
 
     path: str

@@ -41,7 +41,7 @@ class Row:
         freshness_s: Seconds since the time up to which the table is complete; None if not known.
         target_s: Its freshness target, in seconds.
         late: Whether the freshness is above the target.
-        behind: Number of events that wait at most; None if not known.
+        behind: Greatest possible number of waiting events; None if not known.
         committed_at: When the newest commit was made; None before the first one.
         tier: Its tier.
         conditions: What is not as it should be.
@@ -114,7 +114,7 @@ class Wanted:
     """What a viewer wants to see of the list.
 
     Args:
-        text: A part of the names.
+        text: Words; the name of each shown table contains all of them.
         state: The state, or the condition, of the tables; empty for all.
         sort: A key of `SORTS`.
         page: The page, from 1.
@@ -127,7 +127,7 @@ class Wanted:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Wanted:
-        """Read a query; a value that is none counts as absent."""
+        """Read a query; a value that is not valid counts as absent."""
         sort, page = query.get("sort", ""), query.get("page", "")
         return cls(
             query.get("q", "").strip()[:200],
@@ -164,8 +164,8 @@ class Listing:
     Args:
         rows: The rows of the page.
         total: Number of all tables.
-        found: Number of tables that the filter leaves.
-        wanted: What was asked; its page is one that exists.
+        found: Number of tables that pass the filter.
+        wanted: What the viewer wants to see. A page beyond the last one becomes the last one.
         pages: Number of pages.
     """
 

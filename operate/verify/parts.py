@@ -96,7 +96,7 @@ class Compared:
     equal_keys: int = 0
 
     def after(self, found: Settled, part: Part) -> Compared:
-        """Return the joint result with one more part."""
+        """Return the joint result, with the result of one more part taken into account."""
         rows, more = self.rows, found.rows
         equal = self.equal and found.equal
         return replace(
@@ -132,7 +132,7 @@ class Plan:
     Args:
         parts: The parts, in the order of the key.
         ranges: Number of ranges or partitions of the whole table; None if they do not matter.
-        earlier: How far the comparison had come that this one continues; None if it continues none.
+        earlier: What an unfinished comparison, which this one continues, has proven; else None.
         began_at: When this comparison began; None if it is not in pieces.
         begin: The result for rows that are compared before the parts, such as equal partitions.
         differing: Number of partitions that are compared row by row; None without partitions.
@@ -151,13 +151,13 @@ class Plan:
         return self.earlier is not None
 
     def counts(self, found: Compared) -> tuple[int, int] | None:
-        """Return the number of ranges or partitions, and how many were compared row by row."""
+        """Return how many ranges or partitions there are, and how many were compared row by row."""
         if self.ranges is None:
             return None
         return self.ranges, found.ranges if self.differing is None else self.differing
 
     def proven(self, found: Compared) -> Proven | None:
-        """Return how far the comparison has come; None if it has come to the end of the table."""
+        """Return what is proven so far; None if nothing is, or if the whole table is equal."""
         earlier, began_at = self.earlier, self.began_at
         if found.equal and found.parts == len(self.parts):
             return None

@@ -35,7 +35,7 @@ class Scope:
             by counts and checksums of partitions. ``window``: the rows of a time.
         fraction: The part of the ranges that a sample has.
         seed: The seed of the random choice of ranges.
-        window: The time of a window.
+        window: The range of times that a window covers.
         partition_by: The columns whose values make a partition.
         max_seconds: Time after which no further piece begins; None for no limit.
         max_sessions: Maximum number of sessions that read the source; None for no limit.
@@ -96,7 +96,7 @@ class KeyOrder:
                 raise _no_order(schema.table, name)
 
     def value(self, key: Sequence[str]) -> tuple[object, ...]:
-        """Return the value of a printed key; such values compare in the source's order of keys."""
+        """Return a printed key as a value, for comparisons in the source's order of keys."""
         return tuple(
             _compared(text, lake_type) for text, (_, lake_type) in zip(key, self.types, strict=True)
         )
@@ -123,7 +123,7 @@ def _no_order(table: TableId, column: str) -> LakeError:
 
 
 def ranges_of(points: Sequence[tuple[str, ...]]) -> list[KeyRange]:
-    """Return the ranges of the key that boundaries make; together they cover the table."""
+    """Return the ranges of the key between the given boundaries. The ranges cover the table."""
     return [KeyRange(low, high) for low, high in pairwise((None, *points, None))]
 
 

@@ -31,7 +31,7 @@ _FACTS = f"struct<{_COUNT}:bigint,{_SUMS[0]}:decimal(38,0),{_SUMS[1]}:decimal(38
 
 
 def of_ranges(ranges: Sequence[KeyRange], order: KeyOrder) -> SparkColumn:
-    """Return whether a lake row's key is in one of several ranges."""
+    """Return a condition: a lake row's key is in one of several ranges."""
     return reduce(or_, (_of_range(one, order) for one in ranges))
 
 
@@ -45,7 +45,7 @@ def _of_range(one: KeyRange, order: KeyOrder) -> SparkColumn:
 
 
 def _before(bound: tuple[str, ...], order: KeyOrder) -> SparkColumn:
-    """Return whether a row's key is smaller than a bound, column by column."""
+    """Return a condition: a row's key is smaller than a bound, column by column."""
     found = F.lit(False)
     for (name, lake_type), text in reversed(list(zip(order.types, bound, strict=True))):
         column, end = _column(name), F.lit(text).cast(lake_type)
@@ -54,7 +54,7 @@ def _before(bound: tuple[str, ...], order: KeyOrder) -> SparkColumn:
 
 
 def of_time(window: TimeRange, schema: TableSchema) -> SparkColumn:
-    """Return whether a lake row lies in a window of time."""
+    """Return a condition: a lake row lies in a window of time."""
     lake_type = schema.column(window.column).lake_type
     zone = "Z" if lake_type == "timestamp" else ""
     column = _column(window.column)
@@ -67,7 +67,8 @@ def differing_partitions(
 ) -> tuple[list[int], int, int]:
     """Compare both sides by the count and the checksums of each partition.
 
-    No row is shuffled. Two sums of 64-bit digests, of different seeds, are a partition's checksums.
+    No row is shuffled. A partition has two checksums: sums of its rows' 64-bit digests, with two
+    seeds.
 
     Returns:
         The digests of up to `MOST_PARTITIONS` + 1 differing partitions, for :func:`of_partitions`;
@@ -106,7 +107,7 @@ def differing_partitions(
 
 
 def of_partitions(partitions: Sequence[int], schema: TableSchema, by: Sequence[str]) -> SparkColumn:
-    """Return whether a row is of one of several partitions, given by their digests.
+    """Return a condition: a row is of one of several partitions, which their digests name.
 
     The values themselves cannot be given: PySpark would read literals of times without a zone in
     the zone of this process. If two partitions have the same digest, the rows of both are selected.

@@ -116,7 +116,8 @@ def reads_primary(services: Services, table: TableId, scope: Scope) -> bool:
 def _keep(services: Services, attempt: Attempt, found: Verification, *, primary: bool) -> None:
     """Store the result of ``verify``, without keys and values of rows.
 
-    A piece that is equal only moves the place up to which the table is proven.
+    If a piece is equal and there is an earlier result, only the key up to which the table is proven
+    changes in that result.
     """
     kept, now = Verifications(services.store), services.store.now()
     earlier = _of_attempt(kept.of(found.table), attempt)
@@ -209,7 +210,7 @@ class _TableVerifier:
         return frozen(settings, self._table, latest.record.handoff.lake_columns)
 
     def run(self) -> Verification:
-        """Compare the rows of the scope, piece by piece if it has a budget."""
+        """Compare the rows of the scope, piece by piece if the scope has a budget."""
         started = time.monotonic()
         if not self._schema.key:
             if replace(self._scope, from_primary=False) != EVERYTHING:
@@ -280,7 +281,7 @@ class _TableVerifier:
         return Plan(parts, ranges=len(every), earlier=proven, began_at=now)
 
     def _differing(self) -> Plan:
-        """Compare counts and checksums of partitions; return those that differ as one part."""
+        """Compare counts and checksums of partitions; return the plan for those that differ."""
         by = self._partition_columns
         known = {column.name for column in self._compared.columns}
         if not by or not known.issuperset(by):
@@ -327,7 +328,11 @@ class _TableVerifier:
         return Settled(found, tuple(differences), pending, rounds, marker.position, covered)
 
     def _catch_up(self) -> tuple[Marker, Mapping[int, int]]:
-        """Wait until replica and lake have passed a new marker; return it and what it covers."""
+        """Wait until replica and lake have passed a new marker.
+
+        Returns:
+            The marker, and the topic's end offsets before the marker was written.
+        """
         # The transactions of these events end before the marker, so the source's rows show them.
         covered = self._services.kafka.stable_offsets(self._topic)
         marker = self._source.write_marker()
