@@ -88,7 +88,7 @@ def of_unneeded(store: Store, evidence: CaptureEvidence, before: Iterable[TableR
     """Return what a capture has although no table on the plan needs it.
 
     While a command changes the capture, the result is empty, since a new table joins the capture
-    before the table is on the plan.
+    before the table is on the plan. It is also empty if another installation made the connector.
 
     Args:
         store: The state store. It is read after the evidence was gathered.
@@ -99,7 +99,9 @@ def of_unneeded(store: Store, evidence: CaptureEvidence, before: Iterable[TableR
     Raises:
         StateError: The state store cannot be used.
     """
-    names = evidence.names
+    names, connector = evidence.names, evidence.connector_facts
+    if connector is not None and connector.other_owner is not None:
+        return NOTHING  # a finding of its own says whose it is, and to leave it
     sent, needed_before = _sent(evidence), users(before, names)
     if sent is None:
         return NOTHING

@@ -12,6 +12,7 @@ import pytest
 from cdc.capture.evidence import CaptureEvidence
 from cdc.capture.judgement import stopping
 from cdc.capture.unneeded_tables import NOTHING, Unneeded, of_unneeded
+from cdc.errors import OtherConnectorError
 from cdc.sources.sent_table import SentTable
 from cdc.store.attempt import Attempt
 from cdc.store.lease import Leases
@@ -138,3 +139,11 @@ def test_a_table_that_joins_or_leaves_the_capture_is_not_named(store: Store) -> 
 def test_a_server_that_does_not_answer_has_no_such_tables(store: Store) -> None:
     assert found(store, replace(SOUND, members=DOWN)) == NOTHING
     assert found(store, replace(lists(OTHER), connector=DOWN)) == NOTHING
+
+
+def test_the_connector_of_another_installation_is_not_called_unneeded(store: Store) -> None:
+    """Its remedy would let a person delete what feeds the tables of the other one."""
+    theirs = OtherConnectorError("another installation made it", remedy="Leave it.")
+    others = replace(RUNNING, listed=frozenset({OTHER}), other_owner=theirs)
+    assert found(store, lists(OTHER)) != NOTHING
+    assert found(store, replace(lists(OTHER), connector=others)) == NOTHING

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+import stamina
 
 from cdc.config.kafka import ConnectConfig
 from cdc.connect import INSTALLATION, ConnectClient, ConnectorOwner
@@ -34,7 +35,8 @@ def test_a_connector_that_names_no_installation_is_of_no_other_one() -> None:
 def client() -> Iterator[ConnectClient]:
     """A client whose requests fail, so that each of them is seen."""
     made = ConnectClient(ConnectConfig(url="http://localhost:1"), owner=OWNER)
-    yield made
+    with stamina.set_testing(True, attempts=1):
+        yield made
     made.close()
 
 
