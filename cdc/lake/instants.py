@@ -19,7 +19,7 @@ def time_of(instant: str) -> datetime:
 
 
 def ahead_of_clock(newest: str | None) -> timedelta:
-    """Return how far an instant is ahead of this machine's clock; zero if it is not.
+    """Return how far an instant is ahead of this machine's clock; zero if it is not ahead.
 
     Args:
         newest: The newest instant of a table; None if the table has no commit.

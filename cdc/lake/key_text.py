@@ -1,9 +1,9 @@
 """Renders a table's key as one string, the record key.
 
-Different keys give different strings. No code parses such a string.
+Different keys give different strings. No code of Tributary parses such a string.
 
-Hudi's bucket index parses a record key that has a comma and a colon, and for some values its parser
-never ends. So the string has no comma.
+Hudi's bucket index parses a record key that has a comma and a colon, and the parser never ends for
+some of these keys. So the string has no comma.
 
 Keys that are equal in the source give the same string: 0.0 equals -0.0, and NaN equals NaN.
 
@@ -44,9 +44,9 @@ _REAL = ("float", "double")
 def is_natural(column: Column) -> bool:
     """Return whether Hudi's key generators render the column's values correctly.
 
-    They do for integers and UUIDs. A string can contain the separators of the generators, and an
-    empty string becomes ``__empty__``. Dates, timestamps and decimals are rendered differently by
-    bulk insert and upsert.
+    The generators render integers and UUIDs correctly. But a string can contain the generators'
+    separators, and an empty string becomes ``__empty__``. Dates, timestamps and decimals are
+    rendered differently by bulk insert and upsert.
     """
     return column.lake_type in _NATURAL_TYPES or column.source_type == "uuid"
 

@@ -1,12 +1,12 @@
-"""Deletes late files: files that are added to a commit after its completion or its rollback.
+"""Deletes late files: files that are added to a commit after it was completed or rolled back.
 
 Late files have two causes:
 
-- A writer goes on although another writer has rolled back its commit. The rollback deletes only the
-  files that exist by then. The files that the writer adds later remain, although the guard refuses
-  the commit. Hudi treats a file as committed if the file's instant is less than the first instant
-  of the active timeline, and archiving removes the oldest commits from the active timeline. So the
-  late files must be deleted before archiving reaches their instant.
+- A writer goes on with a commit that another writer has rolled back. The rollback deletes only the
+  files that exist by then. The files that the first writer adds later remain, although the guard
+  refuses the commit. Hudi treats a file as committed if the file's instant is less than the first
+  instant of the active timeline, and archiving removes the oldest commits from the active timeline.
+  So the late files must be deleted before archiving reaches their instant.
 - An executor goes on although the driver has given it up, has repeated its task, and has completed
   the commit. The commit names the files of the repeated task. But Hudi finds the files of a commit
   by the instant in the file names. So readers also see the rows of a file that the commit does not
@@ -161,9 +161,9 @@ def merged_files(metadata: Any) -> list[str]:
 
 
 def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]) -> None:
-    """Delete the files of a refused commit if another writer has already rolled it back.
+    """Delete the files of a refused commit if another writer has rolled the commit back.
 
-    If the commit is still pending, its rollback will delete them.
+    If the commit is still pending, the commit's rollback will delete the files.
 
     Args:
         spark: The session whose file systems are used.

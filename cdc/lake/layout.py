@@ -35,8 +35,8 @@ class LakeLayout:
 
     Args:
         schema: The table's columns and key.
-        partition_by: The table's partitions: columns, and expressions of columns, for which the
-            lake has further columns; empty for a table without partitions.
+        partition_by: The table's partitions: columns, and expressions of columns. The lake has a
+            further column for each expression. Empty for a table without partitions.
         soft_delete: Whether deleted rows stay in the lake, with the column `DELETED` set.
 
     Raises:
@@ -102,7 +102,7 @@ class LakeLayout:
 
     @property
     def derived(self) -> tuple[PartitionField, ...]:
-        """The partitions for which the lake has further columns."""
+        """The partitions by expressions; the lake has a further column for each."""
         return tuple(one for one in self.partition_by if one.derived)
 
     @property
@@ -112,11 +112,11 @@ class LakeLayout:
         return replace(self.schema, columns=(*self.schema.columns, *further))
 
     def with_derived(self, rows: DataFrame) -> DataFrame:
-        """Return rows of the source's columns, in lake types, with the columns of `derived`."""
+        """Return ``rows`` (source columns in lake types) with the columns of `derived` added."""
         return rows.select("*", *map(self._value, self.derived))
 
     def _value(self, field: PartitionField) -> SparkColumn:
-        """Return a Spark column with the values of an expression, under its name in the lake."""
+        """Return a Spark column with an expression's values, under its lake column's name."""
         kind = self.schema.column(field.column).lake_type
         cell = column(field.column).cast(kind)
         return value_of(field, cell, kind).cast(field.lake_type).alias(field.lake_name)
@@ -163,7 +163,7 @@ class LakeLayout:
         """Return ``rows`` with exactly the lake table's columns, in the lake's order and types.
 
         Raises:
-            ConfigError: Java does not know the zone of a partition.
+            ConfigError: Java does not know the time zone of a partition's expression.
             SchemaError: ``rows`` lacks a column of the lake table.
         """
         require_zones(rows.sparkSession, self.schema.table, self.derived)

@@ -1,8 +1,8 @@
 """Distinguishes an installation's generations in a table's folder from another installation's.
 
 Two installations with the same ``lake.url`` and table names have the same folders, but neither
-records nor leases in common. Without this distinction, each would publish over the generations of
-the other, and remove the attempts of the other, which its own records do not name.
+records nor leases in common. Without this distinction, each would publish over the other's
+generations, and remove the other's attempts, since its own records do not name them.
 """
 
 from __future__ import annotations

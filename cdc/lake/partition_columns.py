@@ -1,4 +1,4 @@
-"""The partition columns of a lake table, and which columns of a source can make them."""
+"""The partition columns of a lake table, and which source columns can give their values."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def partition_columns(schema: TableSchema, fields: Sequence[PartitionField]) -> 
     """Return a lake table's partition columns.
 
     Raises:
-        SchemaError: A column is missing, or its type has no such partitions. Or the further column
-            of an expression has the name of another column.
+        SchemaError: A column is missing, or its type cannot be used for such partitions. Or the
+            lake's column for an expression has the name of another column.
     """
     seen = {column.name.lower(): column.name for column in schema.columns}
     found = []
@@ -56,10 +56,10 @@ def partition_columns(schema: TableSchema, fields: Sequence[PartitionField]) -> 
 
 
 def partition_column(schema: TableSchema, field: PartitionField) -> Column:
-    """Return a lake table's partition column.
+    """Return the lake's column for one partition of a table.
 
     Raises:
-        SchemaError: The column is missing, or its type has no such partitions.
+        SchemaError: The column is missing, or its type cannot be used for such partitions.
     """
     column = schema.column(field.column)
     kind, table = column.lake_type, schema.table

@@ -30,11 +30,11 @@ other years; it counts as the first or the last one."""
 
 
 def value_of(field: PartitionField, cell: SparkColumn, lake_type: str) -> SparkColumn:
-    """Return a Spark column with the values of an expression; NULL of NULL.
+    """Return a Spark column with the values of an expression; NULL if the cell is NULL.
 
     Args:
         field: The expression.
-        cell: The values of its column, in the lake's type.
+        cell: The values of the expression's column, in the lake's type.
         lake_type: The lake's type of the column.
     """
     if field.by == "hash":
@@ -59,14 +59,14 @@ def value_of(field: PartitionField, cell: SparkColumn, lake_type: str) -> SparkC
 
 
 def _named(field: PartitionField, day: SparkColumn) -> SparkColumn:
-    """Return the day, month or year of a date."""
+    """Return a date's day, month or year, as the expression asks."""
     if field.by == "day":
         return day
     return F.substring(day.cast("string"), 1, 7 if field.by == "month" else 4)
 
 
 def _local_seconds(cell: SparkColumn, lake_type: str, zone: str) -> tuple[SparkColumn, SparkColumn]:
-    """Return what a zone's clocks show, in seconds since 1970, and their offset in seconds."""
+    """Return, in seconds, what a zone's clocks show since 1970, and their offset from UTC."""
     if lake_type == "timestamp":
         moment = cell
     else:
@@ -85,7 +85,7 @@ def _local_seconds(cell: SparkColumn, lake_type: str, zone: str) -> tuple[SparkC
 
 
 def _offset_text(seconds: SparkColumn) -> SparkColumn:
-    """Return an offset from UTC as in the name of a marker file, for example +0200."""
+    """Return an offset from UTC as text, in the form of marker files' names: for example +0200."""
     size = F.abs(seconds)
     hours, minutes = F.floor(size / _HOUR), F.floor(F.pmod(size, F.lit(_HOUR)) / 60)
     digits = (F.lpad(one.cast("string"), 2, "0") for one in (hours, minutes))
@@ -96,7 +96,7 @@ def require_zones(spark: SparkSession, table: object, fields: Iterable[Partition
     """Refuse a time zone that Java does not know, before a row is read.
 
     Raises:
-        ConfigError: The database of zones of Spark's Java lacks a zone.
+        ConfigError: The time zone database of Spark's Java lacks one of the zones.
     """
     for field in fields:
         if field.lasting:

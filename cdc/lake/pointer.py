@@ -79,7 +79,7 @@ class Pointer(Published):
     def continues_from(self, attempt: str) -> bool:
         """Whether a reader of an attempt's generation can continue with the current generation.
 
-        It can if every generation since then names the attempt of its predecessor in ``continues``.
+        It can if every later generation names the attempt of its predecessor in ``continues``.
         """
         published = {one.attempt: one for one in (self.current, *self.former)}
         at: Published | None = self.current

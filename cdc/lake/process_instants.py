@@ -1,13 +1,14 @@
-"""Lets commits go on after this machine's clock was set back below a running process.
+"""Lets commits go on after this machine's clock was set back while a process runs.
 
-Hudi keeps the last instant of the process in a variable of the JVM. It takes the time again and
-again until the time is greater than that. So after the clock was set back by an hour, each commit
-of each table would wait for an hour, in a loop that nothing ends. The variable only has to keep two
-commits of one table apart, and the write does that by the table's own commits (`cdc.lake.client`).
-So it is set to the present time if it lies ahead.
+Hudi keeps the last instant of the process in a variable of the JVM. For a new instant, Hudi reads
+the clock again and again until the time is greater than the variable. So after the clock was set
+back by an hour, each commit of each table would wait for an hour, in a loop that cannot be stopped.
+The variable only has to give two commits of one table different instants, and the write ensures
+this by the table's own commits (`cdc.lake.client`). So this module sets the variable to the present
+time if the variable is ahead.
 
 A writer that is inside that loop while the clock is set back stays there until the clock has caught
-up. It takes the time in less than a millisecond, once for each commit.
+up. This is rare: a writer is in the loop once for each commit, for less than a millisecond.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _WAITED = timedelta(seconds=2)
 
 
 def follow_clock(spark: SparkSession) -> None:
-    """Let Hudi take instants by the present clock, if its last instant lies ahead of it."""
+    """Make Hudi take instants by the present clock, if its last instant is ahead of the clock."""
     last = str(java_class(spark, _GENERATOR).getLastInstantTime())
     if not last.isdigit():  # there is none yet
         return

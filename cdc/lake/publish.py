@@ -167,7 +167,7 @@ def list_files(spark: SparkSession, path: str, *, recursive: bool) -> Iterator[t
 def current_path(table_base: str, spark: SparkSession | None = None) -> str | None:
     """Return the base path of the Hudi table for readers to open.
 
-    None if no generation of the table is published.
+    The result is None if no generation of the table is published.
 
     Args:
         table_base: Folder of the table under the lake's URL.
@@ -230,7 +230,7 @@ def _entries(spark: SparkSession, path: str) -> list[tuple[str, bool]]:
 def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> list[str]:
     """Return the attempts whose folder exists.
 
-    Only their folders are looked up; the table's folder is not listed.
+    Only the folders of ``attempts`` are looked up; the table's folder is not listed.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -277,7 +277,7 @@ def delete_path(spark: SparkSession, path: str) -> bool:
 def delete_table(
     spark: SparkSession, table_base: str, owner: Ownership, *, besides: Collection[str] = ()
 ) -> list[str]:
-    """Delete an installation's pointer and attempts; delete the folder if nothing else is in it.
+    """Delete an installation's pointer and attempts of a table, then the table's folder if empty.
 
     The caller holds the table's lease.
 
@@ -288,7 +288,8 @@ def delete_table(
         besides: Names of entries that are deleted with the folder if nothing else is left in it.
 
     Returns:
-        The names of the entries because of which the folder stays; empty if it was deleted.
+        The names of the other entries, because of which the folder stays; empty if the folder was
+        deleted.
 
     Raises:
         LakeError: The pointer cannot be read, or something cannot be deleted.
@@ -363,7 +364,7 @@ def _child(spark: SparkSession, folder: Any, name: str) -> Any:
 
 
 def _replace(spark: SparkSession, files: Any, folder: Any, name: str, text: str) -> None:
-    """Replace the pointer or another small file in one step, so that nobody finds it missing.
+    """Replace the pointer or another small file in one step, so that no reader misses the file.
 
     - On a local disk, the operating system renames a new file over the old one.
     - On HDFS, Hadoop renames a new file over the old one in one step.

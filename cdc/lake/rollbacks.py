@@ -1,8 +1,9 @@
-"""Reads which commits a lake table's rollbacks have undone; each completed rollback only once.
+"""Reads which commits a lake table's rollbacks have undone, and each completed rollback only once.
 
 Hudi keeps up to `hoodie.keep.max.commits` rollbacks in a table's active timeline, however old they
-are. Each reading of the table's timeline needs the commits that they have undone, and each rollback
-is a file of its own. A completed rollback never changes, so a process remembers what its file says.
+are. Each reading of the table's timeline needs the commits that the rollbacks have undone, and each
+rollback is a file of its own. A completed rollback never changes, so a process remembers what the
+rollback's file says.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _read(timeline: Any, rollback: Any) -> frozenset[str]:
 
 
 def _planned(spark: SparkSession, client: Any, rollback: Any) -> str:
-    """Return the instant that a rollback in progress undoes, from its plan in the storage."""
+    """Return the instant that a rollback in progress undoes, from the rollback's stored plan."""
     plans = java_class(spark, "org.apache.hudi.table.action.rollback.RollbackUtils")
     plan = plans.getRollbackPlan(client, rollback)
     return str(plan.getInstantToRollback().getCommitTime())

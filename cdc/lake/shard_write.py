@@ -38,8 +38,8 @@ class ShardWrite:
         replaces: Whether the rows replace all rows of the shard.
         size: Planned size of the shard's copy. If this write creates the shared table, the size
             decides Hudi's index. None if the shared table must exist already.
-        known: Instant of the shard's newest commit that the state store knows. None if there is
-            none, or if the caller has compared it with the lake.
+        known: Instant of the shard's newest commit that the state store knows. None if there is no
+            such commit, or if the caller has already compared it with the lake.
     """
 
     shard: Shard
@@ -146,7 +146,7 @@ def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAcc
     """Refuse the requests if the shards of the table do not all have the same key.
 
     Raises:
-        SchemaError: The keys differ. The error names both shards and keys.
+        SchemaError: The keys differ. The error names two shards and their keys.
     """
     known, key = wanted[0].shard.name, wanted[0].schema.key
     if entries:
@@ -169,7 +169,7 @@ def require_whole(
     wanted: Sequence[ShardWrite],
     entries: Mapping[str, ShardAccount],
 ) -> None:
-    """Refuse the requests if the shared table's files are not of one moment.
+    """Refuse the requests if the shared table's files differ from its commits.
 
     Args:
         whole: The commits whose files this process has checked.
@@ -228,7 +228,7 @@ def _table(shard: Shard) -> TableId:
 
 
 def not_there(wanted: ShardWrite, path: str) -> LakeError:
-    """Return the error of a request to a shared table whose files are gone."""
+    """Return the error for a request to write to a shared table whose files are gone."""
     return LakeError(
         f"there is no lake table at {path}, which shard {wanted.shard.name} of"
         f" {wanted.shard.of} was written to",

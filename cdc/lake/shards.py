@@ -107,7 +107,7 @@ def shared_path(spark: SparkSession, shard: Shard, owner: Ownership) -> str:
     """Return the base path of a shard's shared Hudi table.
 
     Once the shared table exists, its path never changes. If another installation has published a
-    shared table there, the result is the path that this installation gives to its own.
+    shared table in the same folder, the result is the path of this installation's own shared table.
     """
     there = read_pointer(spark, shard.base_path)
     if there is not None and not owner.is_other(there.attempt):
@@ -184,7 +184,7 @@ class SharedTable:
         Raises:
             ConfigError: The shard's settings do not fit the table.
             SchemaError: The shard's columns or key do not fit those of the other shards.
-            FencedError: The guard refused, or another writer has taken the table over.
+            FencedError: The guard refused the commit, or another writer has taken the table over.
             LakeError: The rows cannot be written. No row of the shard was committed.
             LeaseHeldError: Another process holds the table's lease for longer than ``wait_s``.
         """

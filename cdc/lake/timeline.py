@@ -103,8 +103,8 @@ class Timeline:
         """Return the newest commit with a record; None if there is none.
 
         A suspended writer can complete its commit after another process has rolled the commit back.
-        The files of such a commit are gone. If the commit has chunks, it is skipped here, and the
-        chunks are copied again.
+        The files of such a commit are gone. If such a commit has chunks, this method skips the
+        commit, and the chunks are copied again.
 
         Raises:
             LostHistoryError: The commit to return, or any clustering or overwrite, was completed

@@ -79,7 +79,7 @@ class Upkeep:
                 step()
 
     def _delete_late_files(self) -> None:
-        """Delete late files, which a writer adds to a commit after the commit's end or rollback.
+        """Delete late files: files that are added to a commit after its completion or rollback.
 
         They must be deleted before Hudi archives the commit. After that, readers would see the late
         files of a rolled back commit, and Tributary could no longer recognize the late files of a

@@ -83,8 +83,8 @@ class LakeTable:
         path: Base path of the Hudi table, which the first write creates.
         schema: The table's current columns in the source.
         settings: The table's settings.
-        whole: The commits whose files the process has checked. None checks the table's newest
-            commit before this object's first write.
+        whole: The commits whose files the process has checked. If None, this object checks the
+            table's newest commit before its own first write.
 
     Raises:
         ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
@@ -128,7 +128,7 @@ class LakeTable:
 
         Raises:
             FencedError: The newest commit is not a copied chunk of this commit's attempt, the guard
-                refused, or another writer has taken the table over.
+                refused the commit, or another writer has taken the table over.
             LakeError: The rows cannot be read or written, or the table has a bucket index and
                 already has rows. Nothing was committed.
         """
@@ -169,7 +169,7 @@ class LakeTable:
 
         Raises:
             ConfigError: The table was created with another ``delete_mode``.
-            FencedError: The guard refused, or another writer has taken the table over.
+            FencedError: The guard refused the commit, or another writer has taken the table over.
             LakeError: The rows cannot be written. Nothing was committed.
         """
         return self._write_if_current(rows, "upsert", commit, guard)
@@ -285,10 +285,10 @@ class LakeTable:
     def _write_if_current(
         self, rows: DataFrame, operation: str, commit: CommitRecord, guard: Guard
     ) -> str:
-        """Write lake rows; refuse if ``delete_mode`` has changed since the table was created.
+        """Write lake rows; refuse the write if the table was created with another ``delete_mode``.
 
         Interrupted clusterings are dropped first. If the new commit record has no handoff document,
-        the document of the newest commit is repeated.
+        it gets the document of the newest commit's record.
         """
         timeline = self.timeline()
         if timeline.exists and timeline.deletes_rows == self.layout.soft_delete:
@@ -403,7 +403,7 @@ class LakeTable:
         return instant
 
     def _delete_unnamed(self, timeline: Timeline) -> None:
-        """Delete the files that an executor added to an earlier commit after that commit's end.
+        """Delete the files that an executor added to an earlier commit after its completion.
 
         Such a late file may be the cause of a failed commit: Hudi refuses to write to a bucket that
         has a second file.
@@ -489,7 +489,7 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
 
 
 def live_rows(rows: DataFrame, layout: LakeLayout) -> DataFrame:
-    """Return the rows that stay in the lake: all in soft delete mode, else those not deleted."""
+    """Return the rows that stay in the lake: all rows in soft delete mode, else undeleted rows."""
     return rows if layout.soft_delete else rows.filter(column(OP) != "d")
 
 

@@ -26,7 +26,7 @@ class BinlogPosition:
         offset: Bytes from the beginning of that file.
 
     Raises:
-        StateError: No file of a binlog has such a name, or the offset is negative.
+        StateError: ``file`` is not the name of a binlog's file, or ``offset`` is negative.
     """
 
     file: str
@@ -103,8 +103,8 @@ class StoredPosition:
     """Connect's stored position for a MySQL server, as GTIDs and as a place in the binlog.
 
     The place is always exact. The GTIDs can be outdated: after a server has stopped using GTIDs,
-    the connector stores its last GTID set with every later place. Kafka then has all transactions
-    of the set, and can have later transactions, too.
+    the connector stores the server's last GTID set with every later place. Kafka then has all
+    transactions of the set, and can have later transactions, too.
 
     A GTID set is compared with the stored GTIDs, and a place with the stored place.
 

@@ -12,7 +12,7 @@ class LogMark:
 
     Args:
         server: The server's id. The servers that replicate from this server have other ids. For
-            PostgreSQL, also its timeline.
+            PostgreSQL, also the server's timeline.
         file: Name of the log's newest file, read after `executed`. So every file with a higher
             number begins after the position `executed`. For PostgreSQL, the time when the
             server's statistics were reset, in seconds since 1970. If the slot's statistics were

@@ -1,8 +1,8 @@
 """Sets of global transaction ids (GTIDs) of MySQL and MariaDB, as values.
 
-The fence compares two such sets. To check whether the capture has reached a position, two sets are
-compared, too. One of the two sets comes from Connect's stored offsets, from the state store or from
-a lake commit. Often no server has both sets, so this module compares them.
+The fence compares two such sets. So does the check whether the capture has reached a position. One
+of the two sets comes from Connect's stored offsets, from the state store or from a lake commit.
+Often no server has both sets, so this module compares them.
 """
 
 from __future__ import annotations

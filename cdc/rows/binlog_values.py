@@ -237,7 +237,7 @@ def binlog_position(source: str) -> str:
 
 
 def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
-    """Return Spark SQL of an event's number among the table's events in its transaction.
+    """Return Spark SQL of a number: an event's rank among the table's events of one transaction.
 
     The numbers begin at 1. The SQL returns 0 if the connector does not send the number.
 

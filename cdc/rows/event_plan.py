@@ -57,7 +57,7 @@ class EventRules:
             of any other key as one event, which is split into a delete of the former key and an
             insert.
         identity: Names of the columns of the replica identity. At an update or delete, the log has
-            the old values of only these columns. None if the log has them of all columns.
+            the old values of only these columns. None if the log has the old values of all columns.
         nullable: Columns that allow NULL on the source, but that the connector may regard as NOT
             NULL. In such a column, the connector sends another value instead of a NULL. A value
             that may replace a NULL counts as unavailable, and ``UNCLEAR`` names its column.

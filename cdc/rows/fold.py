@@ -64,8 +64,8 @@ class Summary:
         counts: Number of records by operation. Tombstones count as operation ``tombstone``. Records
             that cannot be applied are not counted here.
         schema_ids: Ids of the schemas of the records that can be applied.
-        unknown_schemas: Ids of the schemas that the caller of :func:`cdc.rows.decode.decode` did
-            not pass.
+        unknown_schemas: Ids of schemas of records that the caller of :func:`cdc.rows.decode.decode`
+            did not pass.
         problems: Number of records that cannot be applied, including those of unknown schemas.
         unavailable: Columns whose value at least one record lacks.
         moved: Number of inserts and snapshot reads that lack a value, for example because an update
@@ -80,7 +80,7 @@ class Summary:
             is empty.
         unseen: Transactions of the batch that were not yet visible when the catalog was read.
         moments: Earliest and latest time of the changes with a row, in microseconds since 1970;
-            None if the caller asked for no times, or if no change has one.
+            None if the caller asked for no times, or if no such change has a time.
     """
 
     counts: Mapping[str, int]
@@ -203,7 +203,7 @@ def _without_nulls(values: Iterable[int | None]) -> list[int]:
 def problems(
     changes: DataFrame, limit: int, *, schema_id: int | None = None
 ) -> list[RecordProblem]:
-    """Return the first records of a batch that cannot be applied, by partition and offset.
+    """Return the records that cannot be applied: the batch's first ones by partition and offset.
 
     Args:
         changes: The batch in the normal form of `cdc.rows.decode`.
@@ -314,7 +314,7 @@ def _images(
     soft_delete: bool,
     gaps: bool,
 ) -> DataFrame:
-    """Return each key's last event as a lake row, with missing values from earlier events.
+    """Return each key's last event as a lake row; earlier events give the values that it lacks.
 
     Args:
         last: The last event of each key.
@@ -393,7 +393,7 @@ def fill(
     moved: bool,
     absent_is_deleted: bool,
 ) -> DataFrame:
-    """Fill missing values of the folded rows from rows with the same keys; return the folded rows.
+    """Return the folded rows, with missing values filled from rows that have the same keys.
 
     Args:
         folded: The result of :func:`fold`.

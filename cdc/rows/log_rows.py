@@ -1,4 +1,4 @@
-"""Takes the inserted rows of an append table from its events, each row exactly once."""
+"""Takes the inserted rows of an append table from the table's events, each row exactly once."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ def inserted(
 
     For PostgreSQL, the record key is the event's partition and offset in the topic. For changes
     from a binlog, it is the event's place in the binlog. Offsets would not identify these rows: a
-    connector that restarts within an XA transaction reads the transaction again, and sends its
-    first rows twice. :func:`reached` proves that places in the binlog identify the rows.
+    connector that restarts within an XA transaction reads the transaction again, and sends the
+    transaction's first rows twice. :func:`reached` proves that places in the binlog identify the
+    rows.
 
     Args:
         changes: The batch in the normal form of `cdc.rows.decode`; records with a problem are left
@@ -90,8 +91,8 @@ class ReachedPlace:
     - A connector that restarts within an XA transaction reads the whole transaction again. A
       connector with keep-alive can do so after a lost connection, in any transaction. Places and
       numbers of the transaction's events both start again.
-    - A connector that restarts within another transaction continues there. Places continue, but
-      numbers start again.
+    - A connector that restarts within a transaction of another kind continues where it stopped.
+      Places continue, but numbers start again.
 
     Args:
         transaction: Number of the last event's transaction, from :func:`cdc.rows.decode.decode`.

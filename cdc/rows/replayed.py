@@ -24,8 +24,8 @@ def replayed(
     """Return the changes of a batch whose keys are also keys of the quarantined records.
 
     A replay must not apply the changes of other keys again. The lake already has these changes, and
-    can have values that their events lack: values of dropped columns, and values that a run once
-    read from the source, where the row is now deleted.
+    can have values that the events of these changes lack: values of dropped columns, and values
+    that a run once read from the source, where the row is now deleted.
 
     Args:
         changes: The batch in the normal form of `cdc.rows.decode`.

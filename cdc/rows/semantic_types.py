@@ -348,7 +348,7 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def names_where(conditions: Sequence[tuple[str, str]]) -> str:
-    """Return Spark SQL of an array with those of the names whose condition is true.
+    """Return Spark SQL of an array of names: those whose condition is true.
 
     The SQL returns NULL if no condition is true.
 

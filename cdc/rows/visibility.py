@@ -37,8 +37,8 @@ def is_not_visible(reading: Reading) -> SparkColumn:
     """Return a Spark condition: an event's transaction was invisible when the catalog was read.
 
     An event has the lower 32 bits of its transaction's id. The server orders these numbers in a
-    circle, so a transaction of more than 2^31 ids ago looks like a transaction that began after the
-    catalog was read. Only ``still_open`` distinguishes the two.
+    circle, so a transaction whose id is more than 2^31 ids old looks like a transaction that began
+    after the catalog was read. Only ``still_open`` distinguishes the two.
     """
     if not reading.snapshot:
         return F.lit(False)

@@ -198,7 +198,7 @@ class BatchWriter:
             self._held.drop_all()
 
     def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
-        """Apply the quarantined records of a range of the topic that can be decoded now.
+        """Apply those quarantined records of a range that can be decoded now.
 
         All changes of these records' keys are folded again, from the start of the range on. So the
         last change of each key wins, and a quarantined record never replaces a later change. Rows
@@ -405,7 +405,7 @@ class BatchWriter:
 
     @step("fill")
     def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
-        """Fill the missing values of the batch's rows as far as they are found; return the rows.
+        """Return the batch's rows, with missing values filled as far as they are found.
 
         A value that the fold did not find in the batch is taken from the lake's row with the same
         key. If the lake's row lacks the value, or if the column is ``STALE``, the value is taken
@@ -458,7 +458,8 @@ class BatchWriter:
         """Return the log position up to which the lake has all transactions of the table.
 
         This is the end of the last transaction before the batch's last event. The connector sends
-        whole transactions in the order of their commits, so the lake has all of them.
+        whole transactions in the order of their commits, so the lake has this transaction and all
+        earlier ones.
 
         Args:
             previous: The position in the previous commit's record, as a string.
@@ -473,7 +474,7 @@ class BatchWriter:
     def _last_event(self, batch: Batch, previous: CommitRecord, *, again: bool) -> str | None:
         """Return the string form of the place in the binlog that an append table's batch reached.
 
-        None for any other table, and for a source without a binlog.
+        The result is None for any other table, and for a source without a binlog.
         """
         if not (self._from_binlog and self._lake.layout.is_log):
             return None

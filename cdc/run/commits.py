@@ -56,7 +56,7 @@ def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[T
 
 
 def commit_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
-    """Return a run's warnings about the newest commit: its time, or that later ones are missing."""
+    """Return a run's warnings: the newest commit is ahead of the clock, or later ones are gone."""
     return (*clock_warnings(record.table, newest.instant), *_behind_warnings(record, newest))
 
 
@@ -87,17 +87,17 @@ def commit_summary(committed: Committed) -> CommitSummary:
 
 
 def last_records(previous: CommitRecord, read: Summary) -> dict[int, LastRecord]:
-    """Return, by partition, the last record that the lake has read with a batch's commit.
+    """Return, by partition, the last record that runs have read, up to and including a batch.
 
-    A partition keeps the record of the previous commit if the batch has no record of it, for
-    example because the range has only the marker of a Kafka transaction.
+    A partition keeps the record of the previous commit if the batch has no record of the partition,
+    for example because the range has only the marker of a Kafka transaction.
     """
     found = {part: LastRecord(*last) for part, last in read.newest.items() if last[1] >= 0}
     return {**previous.last_records, **found}
 
 
 def watermark(previous: CommitRecord, read: Summary, lateness_s: int) -> datetime | None:
-    """Return the event time up to which a table is complete with a batch's commit."""
+    """Return the event time up to which a table is complete once a batch is committed."""
     now = datetime.now(timezone.utc)
     return plan.watermark(previous.watermark, read.source_ts, lateness_s, now=now)
 

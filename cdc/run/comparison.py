@@ -82,8 +82,8 @@ def compare(
         settings: The table's settings.
         handoff: The handoff document in the lake's newest commit, with the lake's columns.
         config: The lake's settings, with the secret key of hashes.
-        truncates: Finds TRUNCATE events in the topic. It is used only if one transaction gave new
-            files to all partitions of the table.
+        truncates: Finds TRUNCATE events in the topic. The topic is searched only if one transaction
+            gave new files to all partitions of the table.
 
     Raises:
         ConfigError: The settings change the partition columns of a shard.

@@ -2,9 +2,9 @@
 
 A look reads four facts, and its proof depends on their order: the newest heartbeats, then the ends
 of the topics, then the tables' records, and last the health of each capture. A change that the
-source committed before a heartbeat is before the ends that were read after the heartbeat. So once a
-commit has reached these ends, the lake has the change. If the change was lost instead, the
-capture's health shows the loss.
+source committed before a heartbeat has an offset below the ends that were read after the heartbeat.
+So once a lake commit has reached these ends, the lake has the change. If the change was lost
+instead, the capture's health shows the loss.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Wanted:
         record: The table's record.
         rules: What the settings say about the table's periods.
         lateness_s: The setting ``allowed_lateness_s``.
-        known: What is announced of the table; None if nothing is.
+        known: What is announced of the table's periods; None if nothing is announced.
     """
 
     record: TableRecord
@@ -90,11 +90,12 @@ class _Wanted:
 
 
 def note_beats(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Read the newest heartbeats, and the ends of topics after them, before a run of tables.
+    """Before a run of tables, read the newest heartbeats, and then the ends of the topics.
 
     If a table changes all the time, its topic has new records at the end of each run, which the
-    lake lacks. But the lake then has all records that the topic had before the run. Nothing is read
-    unless a period of a table can be over.
+    lake lacks. But the lake then has all records that the topic had before the run. So the ends
+    from before the run can prove a period complete. Nothing is read unless a period of a table can
+    be over.
 
     Raises:
         TributaryError: The state store or Kafka cannot be used.
@@ -306,8 +307,8 @@ def _write_markers(
 def marker_name(one: Announcement) -> str:
     """Return the name of a period's marker file.
 
-    If the clocks show an hour twice, the period's name has a colon. The file's name leaves it out,
-    since Hadoop allows no colon in a path.
+    If the clocks show an hour twice, the period's name has a colon. The file's name leaves out the
+    colon, since Hadoop allows no colon in a path.
     """
     return f"{one.name.replace(':', '')}.json"
 
@@ -315,7 +316,7 @@ def marker_name(one: Announcement) -> str:
 def _partition(
     context: RunContext, record: TableRecord, one: Announcement
 ) -> tuple[str, str] | None:
-    """Return the name and the value of the partition column that has the period's rows.
+    """Return the partition column's name and its value in the period's rows.
 
     None if a period is not a partition, or if the settings cannot be read.
     """
@@ -332,7 +333,7 @@ def marker_text(one: Announcement, partition: tuple[str, str] | None = None) -> 
 
     Args:
         one: The period.
-        partition: Name and value of the partition column that has the period's rows; None if the
+        partition: Name of the partition column, and its value in the period's rows; None if the
             table is not partitioned by its periods.
     """
     facts: dict[str, object] = {

@@ -137,7 +137,7 @@ def prior_of(known: Iterable[TableCost]) -> Estimate:
 
 
 def learned(known: TableCost | None, run: Observation) -> TableCost:
-    """Return the sums over a table's runs after adding ``run``; older runs have less weight."""
+    """Return the regression's sums with a table's ``run`` added; older runs have less weight."""
     predicted = estimate(known).seconds(run.events, run.commits)
     seconds = max(run.seconds / run.cold, _CLOCK_S)
     if known is not None:
@@ -175,7 +175,7 @@ def arrival_rate(known: TableCost | None) -> float:
 
 
 def _rate(known: TableCost | None, run: Observation) -> tuple[float, float]:
-    """Return a table's arrival rate after one more run, and for how many seconds it was observed.
+    """Return a table's arrival rate with ``run`` counted, and for how many seconds it was observed.
 
     In the first half hour, the rate is the mean. Later, the newest half hour has most of the
     weight, and the seconds stay at half an hour.

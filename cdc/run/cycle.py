@@ -143,7 +143,7 @@ def _runnable(context: RunContext, records: Iterable[TableRecord]) -> list[Table
 def _tidy(
     context: RunContext, records: Iterable[TableRecord], ran: Collection[TableId] = ()
 ) -> None:
-    """Remove former generations of the tables, and update the names of those that did not run.
+    """Remove former generations of tables, and update the names of the tables that did not run.
 
     Each of the two steps takes the lease of the table that it changes.
     """
@@ -274,8 +274,8 @@ def _differs_in_catalog(
 ) -> set[TableId]:
     """Return the tables of one capture whose fingerprint differs from their record's fingerprint.
 
-    A table without a fingerprint is also returned: it does not exist, or it changed at each attempt
-    to read it. The table's run reports which of the two is true.
+    A table without a fingerprint is also returned: the table does not exist, or it changed at each
+        try to read its fingerprint. The table's run reports which of the two is true.
     """
     source = context.sources[records[0].table.source]
     capture = source.capture(context.capture(records[0]))
@@ -355,7 +355,7 @@ def _spark_is_gone(context: RunContext) -> bool:
 
 
 def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
-    """Run one table in this thread, and then update its name in the catalog."""
+    """Run one table in this thread, and then update the table's name in the catalog of names."""
     # Workers share the cores fairly, each in its own pool; the property applies to this thread.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"worker {worker}")
     record = work.record
@@ -402,9 +402,9 @@ def run_continuously(
 ) -> None:
     """Run the tables again and again until ``stop`` is set.
 
-    Rounds find the tables that have work while workers run other tables. So no table waits for
+    While workers run tables, rounds find the other tables that have work. So no table waits for
     another table's run if a worker is free. If Kafka or the state store is unreachable, a round
-    finds nothing, and the loop tries again. The end of the loop waits for the runs in progress.
+    finds nothing, and the loop tries again. When the loop ends, it waits for the runs in progress.
 
     The loop also ends if only a new process can continue: Spark has ended, its tasks hang and keep
     their cores (`cdc.runtime.task_watch.held_cores`), or a file with secrets has changed.

@@ -3,8 +3,8 @@
 An event has the name that its label had when the event's transaction committed. ALTER TYPE ...
 RENAME VALUE changes what all rows show, and sends no event. Two reads of the catalog show a rename
 between them only if the label already existed at the first read. If a label is added and renamed
-between two reads, they do not show its former name. So a batch is refused if it has a value that is
-no label of its column at the newest read of the catalog.
+between two reads, the reads do not show its former name. So a batch is refused if it has a value
+that is no label of its column at the newest read of the catalog.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class FormerLabels:
         )
 
     def require_present(self, changes: DataFrame, schema: TableSchema, lake: LakeConfig) -> None:
-        """Refuse a batch with an event that has a value which is not a label of its column now.
+        """Refuse a batch if an event's value of an enum column is no present label of the column.
 
         Args:
             changes: The batch in normal form, with hidden values.

@@ -1,4 +1,4 @@
-"""Finds the late rows of a commit: their periods can be announced as complete already."""
+"""Finds the late rows of a commit: rows whose periods can already be announced as complete."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Finds events that PostgreSQL's connector may have decoded by a later definition of their table.
 
 When Debezium 3.7.0 meets an enum label that it does not know, it reads the table's definition from
-the current catalog. The event can be older than this definition. They can differ in two ways:
+the current catalog. The event can be older than this definition. The definition can then differ
+from the event's own definition in two ways:
 
 - The definition has generated columns, which the log withholds (`schemas.withheld_columns`).
 - Columns may have been dropped, added or renamed after the event. Until the server describes the

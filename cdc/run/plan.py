@@ -134,8 +134,8 @@ def watermark(
     """Return the event time up to which a table is complete.
 
     This time never decreases, unless it is far ahead of the clock. An event can be dated ahead, for
-    example by ``SET timestamp`` of MariaDB. If its time counted, the table would not be late until
-    that time has passed, however old its rows are.
+    example by ``SET timestamp`` of MariaDB. If such an event's time counted, the table would not be
+    late until that time has passed, however old the lake's rows are.
 
     Args:
         previous: Watermark of the last commit.

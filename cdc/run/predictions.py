@@ -99,8 +99,8 @@ class Predictions:
             result: The result of the run.
 
         Returns:
-            The new sums over the table's runs; None if the run does not count, for example since it
-            failed or made no commit.
+            The regression's new sums over the table's runs (`cdc.run.cost`); None if the run does
+            not count, for example since it failed or made no commit.
         """
         last = record.last_commit
         with self._lock:

@@ -297,7 +297,7 @@ def _joined(record: TableRecord) -> Shard | None:
 
 
 def known_commit(record: TableRecord | None) -> str | None:
-    """Return the instant of a shard's newest commit in the shared table that its record names.
+    """Return the instant of the newest commit in the shared table that a shard's record names.
 
     None if there is no record, or if the shard's rows are not in the shared table.
     """
