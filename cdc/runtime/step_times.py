@@ -1,7 +1,8 @@
 """Measures how long each step of a table's run takes, for the history of runs.
 
-A step is a function with the decorator `step`. Its time counts while `begin_steps` measures in the
-same thread. If a step calls another one, the time of the inner step counts for that step only.
+A step is a function with the decorator `step`. Its time is measured after `begin_steps` was called
+in the same thread, until `StepTimes.ended` is called. If a step calls another one, the time of the
+inner step counts for the inner step only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ STEPS = {
     "write": "write the rows to the lake, and commit",
     "upkeep": "delete old files of the lake, cluster, and measure the table's size",
 }
-"""The steps of a run, with their meaning for people. What is left of a run's time has no name."""
+"""The steps of a run, with their meaning for people. Time outside these steps has no name."""
 
 
 class StepTimes:
@@ -40,12 +41,12 @@ class StepTimes:
         self._since = clock()
 
     def enter(self, name: str) -> None:
-        """Begin a step; the time of the step around it stops."""
+        """Begin a step; the surrounding step's time is paused until this step ends."""
         self._charge()
         self._open.append(name)
 
     def leave(self) -> None:
-        """End the innermost step; the time of the step around it goes on."""
+        """End the innermost step; the surrounding step's time continues."""
         self._charge()
         self._open.pop()
 
@@ -66,14 +67,14 @@ _measured: ContextVar[StepTimes | None] = ContextVar("steps of a run", default=N
 
 
 def begin_steps() -> StepTimes:
-    """Measure the steps of this thread from now on, in place of an earlier measurement."""
+    """Start to measure the steps of this thread; an earlier measurement of the thread ends."""
     times = StepTimes()
     _measured.set(times)
     return times
 
 
 def step(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let a function's time count as a step.
+    """Return a decorator that measures a function's time as the time of a step.
 
     Args:
         name: A key of `STEPS`.

@@ -39,11 +39,11 @@ def wait_while(
     stop: threading.Event | None = None,
     clock: Clock = _CLOCK,
 ) -> T:
-    """Wait until nothing is lacking; at the end of the time, return what is still lacking.
+    """Wait until nothing is lacking, or until time runs out; return what is still lacking.
 
     If the returned value is false, the wait has succeeded. If not, the caller raises its own error
-    with this value. The last check is at the end of the time, so that a change in the last pause is
-    seen.
+    with this value. The last check takes place when time has run out, so it sees a change during
+    the last pause.
 
     This loop does not use stamina, which repeats refused requests elsewhere: stamina repeats only
     calls that raise an exception, logs each check as a retry, cannot be cancelled, and does not

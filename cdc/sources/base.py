@@ -132,7 +132,7 @@ class SourceLog(Protocol):
         """
 
     def commit_position(self, last: str) -> str | None:
-        """Return the position of the last commit before an event in the source's log.
+        """Return the position of the last commit that precedes an event in the source's log.
 
         Args:
             last: The event's value of column `cdc.rows.columns.POSITION`.
@@ -151,7 +151,7 @@ class SourceLog(Protocol):
         """Wait for the end of each source transaction that a capture can contain only in part.
 
         A capture can lack the changes that a transaction made before a table joined the capture. A
-        copy that begins after the transaction has ended contains all its changes.
+        copy that begins after the transaction has ended contains all changes of the transaction.
 
         Raises:
             SourceError: The wait reached its bound; the error names the transactions still open.
@@ -224,7 +224,7 @@ class RowLookup(Protocol):
 
 
 class Replay(Protocol):
-    """The replay of the log on a source's replica. It is paused while an exact view is opened."""
+    """The replay of the log on a source's replica; paused while an exact view is opened."""
 
     @property
     def name(self) -> str:
@@ -301,7 +301,8 @@ class SnapshotReader(KeyRanges, Protocol):
 
         Args:
             marker: The marker that the view must contain.
-            sessions: Number of sessions. If `shares_views` is False, no further session can read.
+            sessions: Number of sessions that read under the view. If `shares_views` is False, no
+                other session can read under it.
             from_primary: Whether to read the primary even if there is a replica.
             resuming: Returns a context manager whose exit resumes replay (`replay_pause`).
             timeout_s: Bound of each wait, in seconds.
@@ -314,7 +315,7 @@ class SnapshotReader(KeyRanges, Protocol):
         """
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Return why an exact view of the source cannot open, and the remedy; None if it can."""
+        """Return why no exact view of the source can be opened, and the remedy; None if one can."""
 
     def assert_view_alive(self, view: View) -> None:
         """Check that the source's sessions can still read under the view, on the same server.
@@ -343,7 +344,7 @@ class SnapshotReader(KeyRanges, Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return Spark's query for a table's ranges; without a view, it reads the current rows."""
+        """Return Spark's query for a table's ranges; without a view, for their current rows."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Convert Spark's error message for a failed read of the source to a typed error.
@@ -379,7 +380,8 @@ class SourceCapture(Protocol):
 
         Args:
             table: The table; None to remove the whole capture, whatever tables it has.
-            last: Whether the capture itself is removed, too, since this is its last table.
+            last: Whether this table is the capture's last one. If so, the statements also remove
+                the capture itself.
         """
 
     def unreadable(self) -> str | None:
@@ -418,7 +420,7 @@ class SourceCapture(Protocol):
         """Return the table's fingerprint on one server of the source, read in a new transaction."""
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return the fingerprints of the source's tables, each as of one moment.
+        """Return the tables' fingerprints; all facts of one fingerprint are as of one moment.
 
         A table that does not exist, or that changed at each attempt to read it, is left out.
         """
@@ -432,7 +434,7 @@ class Source(TableReader, SourceLog, RowLookup, MissedChanges, Replay, SnapshotR
     """
 
     def checks(self) -> list[Check]:
-        """Check the source's connections, versions, settings, privileges and replica."""
+        """Check connections, versions, settings, privileges and replica; return the results."""
 
     def capture_obstacle(self) -> tuple[str, str] | None:
         """Return why the source cannot be captured at all, and the remedy; None if it can be."""

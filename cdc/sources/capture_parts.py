@@ -32,10 +32,10 @@ class SentTables(Protocol):
         """Return the tables that were added one by one, each with the statement that removes it."""
 
     def tables(self) -> list[TableId]:
-        """Return the tables in the source's list except Tributary's own; none if no list exists."""
+        """Return the tables in the source's list except Tributary's own; empty without a list."""
 
     def exists(self) -> bool:
-        """Whether the source has such a list."""
+        """Whether the source has the list."""
 
     def drop(self) -> None:
         """Drop the source's list if it exists."""
@@ -62,7 +62,7 @@ class KeptLog(Protocol):
         """
 
     def others(self) -> Sequence[str]:
-        """Return the names of other such objects in the database, whichever program uses them."""
+        """Return the names of the database's other objects that retain the log, for any program."""
 
     def create(self) -> bool:
         """Make the source retain the log from now on; return False if it already retained the log.

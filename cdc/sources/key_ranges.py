@@ -18,8 +18,9 @@ class KeyRanges(Protocol):
         """Return the versions of the libraries by which the source sorts a key's text.
 
         If the versions change between the reads of two ranges, the ranges together can lack rows,
-        or contain rows twice. The result is empty if no library sorts the key. It is None if an
-        index can sort the key differently from the server, so that ranges are never certain.
+        or contain rows twice. The result is empty if no library sorts the key. The result is None
+        if an index can sort the key differently from the server: ranges can then lack or repeat
+        rows even if no version changes.
         """
 
     def sample_boundaries(

@@ -41,8 +41,8 @@ class LogHealth(Protocol):
 
         Args:
             stored: The connector's position in the offsets of Kafka Connect. The caller must read
-                it after it has read this health. None if there is no such position, or if it is not
-                known.
+                this position later than it reads this `LogHealth`. None if Connect has stored no
+                position, or if the position is not known.
             recorded: A position up to which a lake table has all changes. So these changes were
                 captured for certain.
             exactly_once: Whether the connector writes to Kafka in transactions.

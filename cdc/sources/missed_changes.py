@@ -14,7 +14,7 @@ class MissedChanges(Protocol):
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the row that a transaction inserted next, after a given row of this transaction.
+        """Return the row that a transaction inserted next after a given row.
 
         Args:
             table: The table.

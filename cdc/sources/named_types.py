@@ -32,7 +32,7 @@ class NamedTypes(Protocol):
     def digest(self) -> str:
         """Return a digest of all types, from one cheap query.
 
-        It covers their names, their object ids, and the labels of enums.
+        The digest covers the types' names, their object ids, and the labels of enums.
         """
 
     def read(self) -> tuple[str, Names]:

@@ -34,7 +34,7 @@ class PartitionFiles(Protocol):
     def written_together(self, partitions: Collection[int]) -> int | None:
         """Return the id of the transaction that last wrote the catalog rows of all the partitions.
 
-        The result is None if no single transaction did. TRUNCATE of the root writes the catalog
-        rows of all partitions in one transaction. VACUUM FULL uses a transaction for each
-        partition.
+        The result is None if no single transaction wrote all of these rows. TRUNCATE of the root
+        writes the catalog rows of all partitions in one transaction. VACUUM FULL uses a transaction
+        for each partition.
         """

@@ -46,7 +46,7 @@ class BinlogCapture:
         return preparation.planned(self._connections, tables)
 
     def removal(self, table: TableId | None, *, last: bool) -> list[str]:
-        """Return no statement: no object in MySQL or MariaDB belongs to one capture alone."""
+        """Return an empty list: no object in MySQL or MariaDB belongs to one capture alone."""
         return []
 
     def unreadable(self) -> str | None:

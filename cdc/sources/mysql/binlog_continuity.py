@@ -114,7 +114,7 @@ def begins_again(earlier: str, newest: str) -> bool:
 
 
 def file_after(earlier: str, files: Iterable[str]) -> str | None:
-    """Return the oldest binlog file with a higher number than a given file; None without one.
+    """Return the binlog file that follows a given file by number; None if no file follows.
 
     Args:
         earlier: The given file, which may be purged.
@@ -146,9 +146,9 @@ def _executed(session: Session, kind: str) -> GtidSet | None:
 def _unlogged(session: Session, kind: str) -> GtidSet:
     """Return MySQL's executed GTIDs that no binlog file has; for MariaDB, the empty set.
 
-    After a crash, InnoDB can have a transaction that the binlog has lost. The connector would skip
-    a later transaction with the same GTID. But MySQL never gives this GTID to a later transaction,
-    so the connector skips none.
+    After a crash, InnoDB can have a transaction that the binlog has lost. MySQL counts this
+    transaction's GTID as executed and never gives it to a later transaction. So the connector skips
+    no transaction, and the lost transaction need not be reported.
     """
     return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
 

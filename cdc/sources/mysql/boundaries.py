@@ -36,13 +36,14 @@ def table_size(session: Session, table: SourceTable) -> TableSize:
 def sample_boundaries(
     session: Session, table: SourceTable, key: Sequence[str], chunks: int, size: TableSize
 ) -> Boundaries:
-    """Return about ``chunks - 1`` keys that cut a MySQL or MariaDB table into equal ranges.
+    """Return about ``chunks - 1`` keys that cut a MySQL or MariaDB table into equal parts.
 
     The keys are sorted in the server's order.
 
-    The function reads the key's index once, and reads no rows. Each n-th key becomes a boundary. If
-    the estimated number of rows is too low, n is too small. So when there are ``2 * chunks``
-    boundaries, the function drops every second boundary and doubles n.
+    The function reads the key's index once, and reads no rows. Every n-th key becomes a boundary,
+    where n is the estimated number of rows divided by ``chunks``. If the estimate is too low, n is
+    too small. So when there are ``2 * chunks`` boundaries, the function drops every second boundary
+    and doubles n.
 
     Args:
         session: A session.

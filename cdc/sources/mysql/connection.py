@@ -98,7 +98,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
         lock_timeout_s: float = 10.0,
         several: bool = False,
     ) -> Iterator[Session]:
-        """Open a MySQL or MariaDB session in autocommit mode, which closes at the block's end.
+        """Open a MySQL or MariaDB session in autocommit mode; close it at the block's end.
 
         Args:
             role: The role whose login is used.

@@ -106,8 +106,8 @@ def literal(kind: MysqlType, text: str) -> str:
     """Return the SQL literal of a value, for comparisons with a MySQL or MariaDB column.
 
     The literal of a string has no explicit collation, so the server compares it in the column's
-    collation. It has the string's bytes as hex digits, so no character of the string can end the
-    literal.
+    collation. The literal has the string's bytes as hex digits, so no character of the string can
+    end the literal.
 
     Args:
         kind: The column's type.
@@ -135,7 +135,8 @@ def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[Mysql
 
     The SQL compares one column after another, since the servers do not use the index for
     comparisons of whole rows such as ``(a, b) >= (1, 2)``. If the key has several columns, further
-    conditions bound the first column alone, so that a server can at least use the index for it.
+    conditions bound the first column alone, so that a server can use the index at least for this
+    column.
 
     Args:
         key_range: The range.

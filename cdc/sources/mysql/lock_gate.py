@@ -50,7 +50,7 @@ class Gate:
         return self._count(session, "open")
 
     def holders(self, session: Session) -> list[int]:
-        """Return the ids of the MySQL or MariaDB sessions that have a view of this gate."""
+        """Return the ids of the MySQL or MariaDB sessions that have opened a view at this gate."""
         return self._ids(session, "open")
 
     def _count(self, session: Session, sign: str) -> int:
@@ -76,7 +76,7 @@ class Gate:
         Before it opens the view, and again afterwards, the session checks that the pause has begun
         and not ended. So the view is opened during the pause. The session then signals that it has
         its view, and waits at the exit. Without the exit, a session with little to read could end
-        before its signal is counted. Outside the pause, the subquery that makes this check returns
+        before its signal is counted. Outside the pause, the subquery that checks the pause returns
         two rows, and so fails.
         """
         late = (

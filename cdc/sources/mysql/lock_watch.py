@@ -21,7 +21,7 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 WATCH_S = 20.0
-"""Time between two looks at the replica, in seconds. Two looks in a row must see the wait."""
+"""Seconds between two looks at the replica; two in a row must see the wait to end sessions."""
 
 _END_S = 60.0
 _PROBE_S = 1.0
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class LockWatch(threading.Thread):
-    """A thread that looks whether replication waits for an exact view's sessions.
+    """A thread that checks whether replication waits for an exact view's sessions.
 
     Args:
         connections: The source's servers.
@@ -107,7 +107,7 @@ class LockWatch(threading.Thread):
         return False
 
     def _end_sessions(self, statement: str) -> bool:
-        """End the sessions that have the view; return whether there was one."""
+        """End the sessions that have the view; return whether there were any."""
         with self._connections.open("snapshot", on_replica=True) as session:
             sessions = self._gate.holders(session)
             if not sessions:

@@ -82,9 +82,9 @@ def stored_value(
     The second item of the result is the column's type rule.
 
     Rows older than the column have the default with which the column was added. The server does not
-    report that default. So the value is the column's current default. It is wrong if the default
-    was changed after the column was added. It is None if the current default is NULL, or if the
-    table has no row.
+    report that default. So the returned value is the column's current default. This value is wrong
+    if the default was changed after the column was added. It is None if the current default is
+    NULL, or if the table has no row.
 
     Args:
         session: A session on the primary. The function leaves a transaction open in it, which locks

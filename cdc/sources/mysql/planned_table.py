@@ -210,7 +210,7 @@ class _Draft:
         )
 
     def apply(self, clauses: Sequence[Clause]) -> None:
-        """Apply a MySQL or MariaDB statement; its clauses use the names from before it."""
+        """Apply a MySQL or MariaDB statement, whose clauses use the old names of columns."""
         before = {row["name"]: row for row in self._rows}
         after: dict[str, Row | None] = dict(before)
         added: list[Row] = []

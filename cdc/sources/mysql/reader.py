@@ -54,8 +54,8 @@ def snapshot_query(
 
     Each range is one partition in Spark. Columns get generated names, since Spark does not escape
     quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
-    from a subquery. The servers merge it into Spark's query, so predicates use the key's index. An
-    append table is read by its primary key, if it has one.
+    from a subquery. The servers merge the subquery into Spark's query, so predicates use the key's
+    index. An append table is read by its primary key, if it has one.
 
     Raises:
         SourceError: Values of a key column cannot be cut into ranges, or the JDBC driver cannot

@@ -136,7 +136,8 @@ def _require_other_server(connections: Connections) -> _Primary:
     """Return the primary's id, and whether its transactions have GTIDs.
 
     Raises:
-        ReplicaError: The configured replica is the primary itself. Its position proves nothing.
+        ReplicaError: The configured replica is the primary itself, whose position proves nothing
+            about a replica.
     """
     kind = connections.config.kind
     with connections.open("marker") as session:

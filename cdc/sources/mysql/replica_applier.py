@@ -63,7 +63,8 @@ class Applier:
         """Stop the running appliers of the session's server; wait until they have stopped.
 
         Raises:
-            ReplicaError: An applier still runs, or another client has stopped it.
+            ReplicaError: The server does not replicate, its applier was already stopped, or an
+                applier still runs when the wait has reached its bound.
         """
         names = self.running(session)
         self._stopped = names
@@ -109,7 +110,7 @@ class Applier:
         self._stopped = None
 
     def all_go_on(self) -> bool:
-        """Whether the stopped appliers run for certain; False if the replica cannot be queried."""
+        """Whether all stopped appliers run again; False also if the replica cannot be queried."""
         try:
             with self.connections.open("snapshot", on_replica=True) as session:
                 return self._all_run(session, self._stopped or ())

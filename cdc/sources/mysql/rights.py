@@ -144,7 +144,8 @@ def prepared_branches(session: Session) -> list[str]:
 def _branch(form: object, length: object, _: object, data: object) -> str:
     """Return the identifier of a branch from a row of MySQL's or MariaDB's XA RECOVER.
 
-    MariaDB prints the identifier in this syntax. MySQL prints its two parts in one hex string.
+    The result is in the syntax of XA COMMIT. MariaDB prints the identifier in this syntax. MySQL
+    prints the identifier's two parts in one hex string.
     """
     text = str(data)
     if not text.startswith("0x"):

@@ -78,7 +78,7 @@ class MysqlTableRules:
         return "mode append: updates and deletes are not captured"
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
-        """Return no notes on a MySQL or MariaDB table."""
+        """Return an empty tuple: there are no notes on MySQL or MariaDB tables."""
         return ()
 
 

@@ -28,7 +28,7 @@ _OF_DATES = frozenset(
     {"date", "timestamp", "from_days", "makedate", "last_day", "timestampadd", "from_unixtime"}
     | {"convert_tz", "add_months"}
 )
-"""Functions that return a TIME, or a date."""
+"""Functions that return a date: a DATE, DATETIME or TIMESTAMP."""
 _OF_FIRST = frozenset({"addtime", "subtime", "date_add", "date_sub", "adddate", "subdate"})
 """Functions that return a TIME or a date if their first argument is one."""
 _SHARED = frozenset(
@@ -44,7 +44,7 @@ _KEYWORDS = frozenset(
 )
 """Words that are not a function's name, even before a parenthesis."""
 _DAYS = frozenset({"year", "quarter", "month", "week", "day", "year_month"})
-"""Units that begin with a day or more."""
+"""Units of intervals that consist of whole days, weeks, months or years."""
 _WITHOUT_DATE = re.compile(r"(?:[^%]|%[fHhIiklprSsT%])*")
 """Matches a format without parts of a date."""
 
@@ -65,7 +65,7 @@ class _Level:
         values: The types of the values in the current part of the expression. A part ends at a
             comma, AND, OR or XOR, or at CASE, WHEN, THEN, ELSE or END.
         words: The words and operators in the current part, in lower case.
-        cases: Whether CASE was seen, and its first WHEN was not.
+        cases: Whether CASE was seen, and its first WHEN was not seen yet.
         formats: The string literals; one of them can be the format of DATE_FORMAT.
         converts: Whether the server converts a TIME to a date.
     """

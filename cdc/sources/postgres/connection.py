@@ -115,7 +115,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         statement_timeout_s: float = 60.0,
         lock_timeout_s: float = 10.0,
     ) -> Iterator[OwnSession]:
-        """Open a PostgreSQL session in autocommit mode, which closes at the block's end.
+        """Open a PostgreSQL session in autocommit mode; close it at the block's end.
 
         No other client of a connection pooler gets the settings of this session.
 
@@ -222,7 +222,7 @@ _UNFIT = re.compile(r"\"(column ([^\n]+) of [^\n]+? holds [^\n]+?)\"(?:\s|$)")
 
 
 def unfit_value(text: str, **context: Any) -> PermanentError | None:
-    """Return the error for a query that failed since the lake cannot hold one of the values read.
+    """Return the error for a query that read a value which the lake cannot hold.
 
     Args:
         text: The error message of psycopg or pgjdbc.

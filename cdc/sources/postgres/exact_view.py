@@ -179,7 +179,7 @@ def shared_view(
 
 @dataclass(frozen=True)
 class _Fence:
-    """Waits for a PostgreSQL replica.
+    """Waits until a PostgreSQL replica has replayed the primary's log.
 
     Args:
         connections: The source's servers.
@@ -268,7 +268,7 @@ def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
 def _taken(connections: Connections, session: Session) -> Exported:
     """Pause PostgreSQL's replay; return a snapshot that is exported during the pause.
 
-    Its position is the position at which replay is paused.
+    The snapshot's position is the position at which replay is paused.
     """
     where = connections.where(on_replica=True)
     for _ in range(_TRIES):
@@ -297,8 +297,8 @@ def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
     """Make PostgreSQL resume replay by itself if this process dies while replay is paused.
 
     The countdown is one query string: its settings, a wait of `PAUSE_LIMIT_S`, and the call that
-    resumes replay. A session of the server executes this string. The end of the block cancels
-    the countdown, and the death of this process does not.
+    resumes replay. A session of the server executes this string. The end of the block cancels the
+    countdown, but the death of this process does not.
 
     Yields:
         A function that begins the countdown.
@@ -341,7 +341,7 @@ def primary_view(
             seconds.
 
     Raises:
-        SourceError: The slot cannot be created in that time.
+        SourceError: The slot cannot be created within ``timeout_s``.
     """
     name = f"tributary_view_{uuid4().hex[:16]}"
     create = f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"

@@ -230,7 +230,8 @@ def read_fingerprints(
     """Return the fingerprint of each PostgreSQL table; missing tables are left out.
 
     The fingerprint includes the table's entry in the publication. A table that was removed from the
-    publication and added again has a new entry. No topic has the table's changes from the meantime.
+    publication and added again has a new entry. No topic has the changes that the table had between
+    the removal and the addition.
     """
     named = {(table.schema, table.name): table for table in tables}
     with session.transaction():
@@ -276,8 +277,9 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
 def written_together(session: Session, oids: Collection[int]) -> int | None:
     """Return the id of the transaction that last wrote the catalog rows of all these relations.
 
-    The result is None if no single PostgreSQL transaction did. TRUNCATE of a partition tree writes
-    the catalog rows of all its leaves, and so does a TRUNCATE or GRANT that names all leaves.
+    The result is None if no single PostgreSQL transaction wrote all of these rows. TRUNCATE of a
+    partition tree writes the catalog rows of all its leaves, and so does a TRUNCATE or GRANT that
+    names all leaves.
     """
     row = session.execute(_LAST_WRITERS, (list(oids),)).fetchone()
     return int(row[1]) if row is not None and row[0] == 1 else None

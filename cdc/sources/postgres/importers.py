@@ -1,7 +1,8 @@
 """Finds sessions of other programs that import snapshots on a PostgreSQL standby.
 
 A snapshot that a standby exports can lack its list of transactions in progress. A session that
-imports it marks rows of these transactions as rolled back, for all sessions of the standby.
+imports such a snapshot marks rows of these transactions as rolled back, for all sessions of the
+standby.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def importing(session: Session) -> tuple[str | None, bool]:
 
 
 def described(sessions: Iterable[tuple[int, str, str, str]]) -> str | None:
-    """Return a sentence about those sessions that import snapshots; None if there is none.
+    """Return a sentence about those sessions that import snapshots; None if no session does.
 
     A single session of pg_dump imports nothing; several sessions are those of ``pg_dump -j``.
 

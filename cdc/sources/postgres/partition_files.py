@@ -32,7 +32,7 @@ class PostgresPartitionFiles:
     def written_together(self, partitions: Collection[int]) -> int | None:
         """Return the id of the transaction that last wrote all these partitions' catalog rows.
 
-        The result is None if no single PostgreSQL transaction did.
+        The result is None if no single PostgreSQL transaction wrote all of these rows.
         """
         with self._connections.open("admin") as session:
             return fingerprint.written_together(session, partitions)

@@ -192,7 +192,7 @@ def write_marker(session: Session) -> Marker:
 
 
 def current_lsn(session: Session) -> Lsn:
-    """Return the end of PostgreSQL's log; all commits so far are before it."""
+    """Return the end of PostgreSQL's log, a position after all commits so far."""
     row = session.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
     return Lsn.parse(_present(row)[0])
 

@@ -156,7 +156,7 @@ def _preparation(
 
 
 def _restored(session: Session, publication: str, append: bool) -> list[sql.Composed]:
-    """Return the statement that corrects the publication's settings; none if they are correct."""
+    """Return the statement that corrects the publication; empty if its settings are correct."""
     published, via_root, _ = _settings(session, publication) or ({}, False, False)
     wanted = LOGGED if append else CHANGES
     if via_root and {change for change, one in published.items() if one} == set(wanted):
@@ -464,7 +464,7 @@ def drop_slot(session: Session, slot: str, source: str, timeout_s: float) -> boo
 
 
 def exists(session: Session, publication: str) -> bool:
-    """Whether there is such a publication."""
+    """Whether there is a publication of this name."""
     query = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
     return session.execute(query, (publication,)).fetchone() is not None
 

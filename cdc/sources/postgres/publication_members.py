@@ -46,7 +46,7 @@ class _Member:
     within: bool
 
     def is_of(self, known: Fingerprint) -> bool:
-        """Whether this is the table of a fingerprint, whatever its name was then."""
+        """Whether this is a fingerprint's table, even if it had another name in the fingerprint."""
         return int(known.facts.get("oid", 0)) == self.oid
 
 

@@ -229,7 +229,7 @@ def primary_view(connections: Connections, marker: Marker) -> Iterator[Exporter]
 
 
 def exported_now(connections: Connections, session: Session, *, on_replica: bool) -> Exported:
-    """Export the snapshot of a PostgreSQL transaction, and read a position at or after it."""
+    """Export a PostgreSQL transaction's snapshot, and read a log position at or after it."""
     snapshot = export(session)
     # read after the snapshot was taken, so the snapshot contains nothing after this position
     position = optional_row(session, "SELECT pg_last_wal_replay_lsn()::text")
@@ -307,7 +307,7 @@ def proven(
 def _warnings(
     session: Session, found: ServerIdentity, marker: Marker, where: str
 ) -> tuple[str, ...]:
-    """Return what a copy from the standby warns of.
+    """Return the warnings for a copy that reads from the standby.
 
     Raises:
         ReplicaError: The server is not a standby of the primary.

@@ -30,7 +30,7 @@ class SlotHealth:
         current: Reads the current end of the log. `problem` needs it: after this health was read,
             the log can have grown, and Connect can have stored a position after ``end``.
         invalidation_reason: Why the server has invalidated the slot, such as ``wal_removed``; None
-            if it has not, and always before PostgreSQL 17.
+            if the slot is valid. Always None before PostgreSQL 17.
     """
 
     name: str
@@ -111,8 +111,8 @@ class SlotHealth:
     ) -> Lsn | None:
         """Return the slot's confirmed position if it is after Connect's stored position.
 
-        The result is None if it is not after Connect's. Unless ``while_read``, the result is also
-        None while a session reads the slot.
+        The result is None if the slot's position is not after Connect's. Unless ``while_read``, the
+        result is also None while a session reads the slot.
         """
         return None if self.active and not while_read else self._after(stored)
 

@@ -76,7 +76,7 @@ class PublishedTables:
             return publication.published(session, self._name, self._connections.source)
 
     def exists(self) -> bool:
-        """Whether there is such a publication."""
+        """Whether the publication exists."""
         with self._connections.open("admin") as session:
             return publication.exists(session, self._name)
 
