@@ -69,6 +69,12 @@ def only_copies(monkeypatch: pytest.MonkeyPatch, events: list[str], planned: Any
     }.items():
         monkeypatch.setattr(Copying, name, stand_in)
     monkeypatch.setattr("bootstrap.copying.chunk_commit", lambda *_: None)
+    unreported = dict.fromkeys(
+        ("begin_wave", "end_wave", "done", "advance", "note"), lambda *_: None
+    )
+    monkeypatch.setattr(
+        "bootstrap.copying.ReportedCopy.begin", lambda *_: SimpleNamespace(**unreported)
+    )
 
 
 def events_of(
@@ -87,6 +93,7 @@ def events_of(
     context = SimpleNamespace(
         copy_sessions=lambda _: sessions,
         progress=NullProgress(),
+        store=None,
         spark=SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=4)),
         run_id="run",
     )
