@@ -1,4 +1,4 @@
-"""The stored form of an error, for the time after its process has ended."""
+"""The stored form of an error, which remains after the process that raised the error has ended."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ErrorRecord(Part):
         error: Name of the error's class.
         message: The error's message.
         remedy: The next step for a person.
-        context: The names in the message by their kind, for example the table's name under
-            ``table``.
+        context: The names in the message, each under its kind: a table's name, for example, is
+            under ``table``.
     """
 
     error: str

@@ -43,9 +43,9 @@ class Noted:
     """An entry of a history.
 
     Args:
-        at: When the entry was added, by the state store's clock; for an entry of several runs, when
-            the newest of them was added. For a schema change, when the lake followed the change or
-            the table stopped.
+        at: When the entry was added, by the state store's clock. For an entry that several runs
+            share, when the newest of these runs was added. For a schema change, when the lake
+            followed the change, or when the table stopped at the change.
         entry: The entry.
     """
 
@@ -69,13 +69,14 @@ class Histories:
         tables: Collection[TableId] | None = None,
         most: int | None = None,
     ) -> list[Noted]:
-        """Return the entries of all histories from a time on, oldest first.
+        """Return the entries of all histories that are not older than a time, oldest first.
 
         Args:
             at: The time.
             tables: The tables; None returns the entries of all tables, also of removed ones.
-            most: Maximum number of entries of each history, the newest: of all tables together, or
-                of each named table. None for all: a fleet has hundreds of thousands.
+            most: If given, only this many newest entries of each history are returned: per table if
+                ``tables`` is given, otherwise of all tables together. None returns all entries,
+                which can be hundreds of thousands.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not an entry.
@@ -97,8 +98,8 @@ class Histories:
     def forget(self, keep_s: float) -> int:
         """Delete entries that are older than ``keep_s``, at most some thousands in one call.
 
-        Schema changes of tables on the plan stay. `status` finds in them the columns that a frozen
-        table leaves out, and a run would add a table's newest change again.
+        Schema changes of tables on the plan are not deleted: `status` finds in them the columns
+        that a frozen table leaves out, and a run would add a table's newest change again.
 
         Args:
             keep_s: The greatest age of an entry, in seconds, by the state store's clock.
@@ -120,14 +121,14 @@ class Histories:
         return gone + self._delete_schemas(keep_s)
 
     def _delete_oldest(self, rows: sa.Table, old: sa.ColumnElement[bool]) -> int:
-        """Delete one batch of old rows of a SQL table; only the table's index is searched."""
+        """Delete one batch of a SQL table's old rows, the oldest first; return their number."""
         oldest = sa.select(rows.c.id).where(old).order_by(rows.c.noted_at).limit(BATCH)
         with self._store.transaction() as connection:
             ids = connection.execute(oldest).scalars().all()
             return _delete(connection, rows, ids)
 
     def _delete_schemas(self, keep_s: float) -> int:
-        """Delete one batch of old schema changes of tables that are not on the plan any more."""
+        """Delete a batch of old schema changes of tables that are no longer on the plan."""
         same = [
             schema_change_rows.c[name] == table_rows.c[name]
             for name in ("source", "schema_name", "table_name")

@@ -36,14 +36,15 @@ class RunEntry(Part):
         state: The table's state after the run.
         started_at: When the first of these runs began to process the table.
         seconds: How long the run processed the table, in seconds.
-        steps: How long each step of the run took, in seconds, by `cdc.runtime.step_times.STEPS`.
+        steps: How long each step of the run took, in seconds, by the step's name in
+            `cdc.runtime.step_times.STEPS`.
         commits: Number of commits.
         events: Number of changes that were applied.
         counts: Number of Kafka records by operation, including tombstones.
         offsets: Next offset to read per partition after the run.
         watermark: Event time up to which the table is complete.
         error: The error that ended the table's processing; None if it succeeded.
-        runs: Number of runs.
+        runs: Number of runs that share this entry.
         by: The command that executed the run. The state store adds it.
         format: Version of this document.
     """
@@ -66,10 +67,10 @@ class RunEntry(Part):
     format: Literal[1] = 1
 
     def after(self, earlier: RunEntry) -> RunEntry | None:
-        """Return one entry for this run and an earlier one of the table; None if they differ.
+        """Return one entry for this run and an earlier run; None if the two runs differ.
 
-        They differ if they began in different hours, or if state, generation, error or command are
-        not the same.
+        The two runs differ if they began in different hours, or if their states, generations,
+        errors or commands are not the same.
         """
         if _alike(self) != _alike(earlier):
             return None
@@ -108,7 +109,7 @@ class RunEntry(Part):
 
 
 def _alike(entry: RunEntry) -> tuple[object, ...]:
-    """Return the values that are the same in all runs of one entry of the run history."""
+    """Return the values in which runs must be equal to share an entry of the history."""
     hour = entry.started_at.astimezone(timezone.utc).replace(minute=0, second=0, microsecond=0)
     error = None if entry.error is None else (entry.error.error, entry.error.message)
     return (hour, entry.table, entry.generation, entry.state, error, entry.by)
@@ -126,14 +127,14 @@ class SchemaEntry(Part):
         table: The table.
         generation: The table's generation.
         version: Version of the schema after the change. In each generation, the copied columns are
-            version 1. If the table stopped at the change, the lake has an earlier version.
+            version 1. If the table stopped at the change, the lake still has an earlier version.
         at: When the lake followed the change, or when the table stopped at the change.
         schema_ids: Registry ids of the schemas with which events before the change were written.
         changes: The differences from the previous version.
         outcome: ``followed``, or the table's new state: ``needs_bootstrap``, ``paused``.
         key: Identifies the entry, so that a second write of it has no effect.
         by: The command that recorded the change. The state store adds it.
-        run_id: Identity of that command's runs. The state store adds it.
+        run_id: Identity of the runs of the command in ``by``. The state store adds it.
         format: Version of this document.
     """
 
@@ -229,11 +230,11 @@ class StateEntry(Part):
     Args:
         table: The table.
         generation: The table's generation after the change.
-        beside: Whether the record is that of the table's next generation, which is built beside the
-            serving one.
+        beside: Whether the change is one of the second record, that of the next generation, which a
+            resync builds beside the serving one.
         former: The state before the change; None if there was no record.
         state: The state after the change; None if the record was removed.
-        why: The reason or the error that the record has after the change; None without one.
+        why: The reason or the error in the record after the change; None if it has neither.
         by: The command that has made the change.
         run_id: Identity of the command's runs.
         format: Version of this document.

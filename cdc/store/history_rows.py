@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 RUNS_WHOLE = 100
 """Number of a table's newest runs that have an entry each.
 
-Earlier runs of one hour share an entry if they are alike. So the 960 runs that a table has in a day
-with one run every 90 s become 24 entries.
+Earlier runs of one hour share an entry if they are alike. For example, a table with a run every 90
+s has 960 runs in a day, which become 24 entries.
 """
 
 
@@ -52,9 +52,10 @@ class Writer:
     run_id: str
 
     def add_run(self, entry: RunEntry) -> None:
-        """Add an entry to the run history; join two earlier entries of the table if they are alike.
+        """Add an entry to the run history; join two older entries of its table if they are alike.
 
-        The newest `RUNS_WHOLE` entries stay as they are. The two entries before them can be joined.
+        The table's newest `RUNS_WHOLE` entries stay as they are. Only the two entries that are next
+        in age are compared.
         """
         entry = replace(entry, by=entry.by or self.by)
         row = {**named(entry.table), "noted_at": self.clock, "entry": RUN_ENTRIES.write(entry)}
@@ -64,10 +65,11 @@ class Writer:
         self._join(entry.table, self.connection.execute(newest_first).scalars().all())
 
     def _join(self, table: TableId, ids: Sequence[int]) -> None:
-        """Put one entry in the place of two entries of the run history, if they are alike.
+        """Replace two entries of the run history by one entry, if the two are alike.
 
-        A run of a table and a run of its next generation hold different leases. So another process
-        can join the same entries at the same time: the rows are locked before they are read.
+        A run of a table and a run of its next generation hold different leases. So two processes
+        can try to join the same entries at the same time. The rows are therefore locked before they
+        are read.
         """
         both = sa.select(run_rows.c.id, run_rows.c.entry).where(run_rows.c.id.in_(ids))
         found = self.connection.execute(both.order_by(run_rows.c.id).with_for_update()).all()
@@ -96,14 +98,14 @@ class Writer:
         self.connection.execute(sa.insert(schema_change_rows).values(**row))
 
     def former(self, table: TableId, *, beside: bool) -> tuple[State, int] | None:
-        """Return the state and the generation that the table's record has now; None without one."""
+        """Return the state and generation in a table's stored record; None without a record."""
         where = of_table(table_rows, table) & (table_rows.c.beside == beside)
         query = sa.select(table_rows.c.state, table_rows.c.generation).where(where)
         found = self.connection.execute(query).first()
         return None if found is None else (State(found.state), found.generation)
 
     def add_state(self, record: TableRecord, former: tuple[State, int] | None) -> None:
-        """Add an entry to the history of states, if a record has a state that is new.
+        """Add an entry to the history of states if the change of a record has changed its state.
 
         Args:
             record: The record after the change.
@@ -126,7 +128,7 @@ class Writer:
     def add_removal(
         self, table: TableId, former: tuple[State, int] | None, *, beside: bool
     ) -> None:
-        """Add to the history of states that a table's record was removed, if there was one."""
+        """Note in the history of states that a table's record was removed, if it had one."""
         if former is None:
             return
         facts = (table, former[1], beside, former[0])

@@ -1,7 +1,7 @@
 """The installation: all processes that share one state store.
 
-Two installations have neither records nor leases in common. So everything that both can find, such
-as a generation in the lake, must show which installation made it.
+Two installations have neither records nor leases in common, but can have a lake in common. So
+whatever both can find, such as a generation in the lake, must show which of them made it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _NODE_BITS = 48
 class Installation:
     """The identity of an installation, which the state store keeps.
 
-    The identity is a number. It is the node in each UUID, of version 1, that the installation
-    makes. An attempt's UUID is in the name of the attempt's folder, in the pointer and in each
-    commit. So each of these shows the installation without a further request.
+    The identity is a number. Each UUID that the installation makes is of version 1, and has this
+    number as its node. An attempt's UUID is in the name of the attempt's folder, in the pointer and
+    in each commit. So the folder, the pointer and the commit each show the installation without a
+    further request.
 
     Args:
         node: A random number of 48 bits.
@@ -44,14 +45,15 @@ class Installation:
         return uuid.uuid1(node=self.node)
 
     def shared_table(self, base_path: str) -> uuid.UUID:
-        """Return the UUID of this installation's shared table at a path, always the same one."""
+        """Return the UUID of this installation's shared table at a path, the same each time."""
         of_path = uuid.uuid5(uuid.NAMESPACE_URL, base_path).int
         return uuid.UUID(int=of_path >> _NODE_BITS << _NODE_BITS | self.node, version=1)
 
     def is_of_another(self, attempt: str) -> bool:
         """Whether another installation made a UUID.
 
-        False if the text does not show the installation: it is no UUID, or has another version.
+        The result is False if ``attempt`` shows no installation, since it is not a UUID of version
+        1.
         """
         try:
             made = uuid.UUID(attempt)

@@ -1,4 +1,4 @@
-"""Writers' schemas, kept in the state store so that they survive an outage of the registry."""
+"""Writers' schemas, kept in the state store for times at which the registry is down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class KeptSchemas:
-    """The schemas of a registry by id, with copies in the state store for outages of the registry.
+    """A registry's schemas by id. The state store has copies of them for outages of the registry.
 
     Each process reads the schema of each id from the registry once, and compares it with the stored
     copy: a registry that has lost its database can assign the id to another schema. The stored copy
@@ -31,7 +31,7 @@ class KeptSchemas:
         registry: The registry.
         url: The registry's address. The copies are stored by address and id.
         store: The state store that has the copies.
-        away_s: How long the registry is not called again after a failed call, in seconds.
+        away_s: Time after a failed call during which the registry is not called again, in seconds.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class KeptSchemas:
         self._lock = threading.Lock()
 
     def schema(self, schema_id: int) -> str:
-        """Return an id's Avro schema (JSON), from the state store if the registry does not answer.
+        """Return an id's Avro schema (JSON); the stored copy if the registry does not answer.
 
         Raises:
             UnknownSchemaError: The registry has no schema with this id, or its schema differs from

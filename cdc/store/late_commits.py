@@ -1,4 +1,4 @@
-"""Stores for which captures the slot is after Connect's stored position, and since when.
+"""Stores which captures have a slot that is ahead of Connect's stored position, and since when.
 
 `cdc.capture.sent_records` explains what this difference means.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LateCommit:
-    """A connector's commit that the slot's position shows, but Connect's stored position does not.
+    """A position that a connector has confirmed to its slot, but that Connect has not stored yet.
 
     Args:
         stored: The position that Connect had stored at the first look that found the difference.
-        confirmed: The slot's later position at that look.
+        confirmed: The slot's position at that look; it is later than ``stored``.
         age_s: Time since that look by the state store's clock, in seconds.
     """
 
@@ -59,12 +59,12 @@ class LateCommits:
         return None if row is None else LateCommit(row.stored, row.confirmed, float(row.age))
 
     def note(self, scope: str, stored: str, confirmed: str) -> LateCommit:
-        """Store a capture's late commit, and return it; return the stored one if there is one.
+        """Store a capture's late commit unless one is stored already; return the stored one.
 
         Args:
             scope: The capture's name, `CaptureNames.resource`.
             stored: The position that Connect has stored.
-            confirmed: The slot's later position.
+            confirmed: The slot's position, which is later than ``stored``.
 
         Raises:
             StateError: The state store cannot be used.
@@ -79,7 +79,7 @@ class LateCommits:
         return self.of(scope) or LateCommit(stored, confirmed, 0.0)
 
     def forget(self, scope: str) -> None:
-        """Remove a capture's late commit: it has arrived, or the slot is another one or gone."""
+        """Remove a capture's late commit: Connect has stored it, or the slot is new or gone."""
         with self._store.transaction() as connection:
             gone = sa.delete(late_commit_rows).where(late_commit_rows.c.scope == scope)
             connection.execute(gone)

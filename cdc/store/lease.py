@@ -1,4 +1,4 @@
-"""Leases with expiry and fencing token: one writer per table, one change of a capture at a time.
+"""Leases with expiry and fencing token: a table has one writer at a time, and so has a capture.
 
 A lease expires by the database's clock.
 """
@@ -39,7 +39,7 @@ class Lease:
     Args:
         store: The state store that keeps leases.
         resource: The table, or the name of the shared resource.
-        owner: The holder's name, for other processes' errors.
+        owner: The holder's name, which the errors of other processes show.
         ttl_s: Seconds until the lease expires unless it is renewed.
 
     The fencing token rises with each acquisition of the same resource, by any process.
@@ -101,7 +101,7 @@ class Lease:
         return self._lease_held_error(found, holder)
 
     def renew(self) -> None:
-        """Extend the lease's expiry in the state store.
+        """Extend the lease in the state store by a full term.
 
         An expired lease can be renewed unless another process has taken it.
 
@@ -181,7 +181,7 @@ class Lease:
         raise self._lease_held_error(found, holder)
 
     def _lease_held_error(self, row: sa.Row[Any] | None, holder: Owner | None) -> LeaseHeldError:
-        """Return the error that names the holder and the expiry, as far as they are known."""
+        """Return the error that names the lease's holder and expiry, as far as known."""
         if row is None or row.owner is None:
             owner, until, expires = "a process that began or ended at the same moment", "", None
         else:
@@ -203,9 +203,9 @@ class Leases:
     Args:
         store: The state store that keeps leases.
         owner: The holder's name. By default it identifies this process, so that other processes of
-            this machine see when it has died.
-        ttl_s: Seconds until a lease expires unless it is renewed. After a crash, processes of other
-            machines wait this long.
+            this machine can see whether it has died.
+        ttl_s: Seconds until a lease expires unless it is renewed. After a crash of this process,
+            processes of other machines wait up to this long.
         progress: Shows the waits.
     """
 
@@ -233,11 +233,12 @@ class Leases:
         Args:
             resource: The table, or the name of a resource that many tables share.
             wait_s: Bound of the wait for another process that holds the lease, in seconds.
-            gives_way: Whether to raise `LeaseHeldError` if another process waits for the lease.
+            gives_way: Whether to give up, with `LeaseHeldError`, if yet another process waits for
+                the lease.
 
         Raises:
             LeaseHeldError: Another process still holds the lease at the end of the wait. Or
-                ``gives_way`` is true, and another process waits for the lease.
+                ``gives_way`` is true, and yet another process waits for the lease.
         """
         lease = Lease(self._store, resource, self.owner, ttl_s=self.ttl_s)
         if gives_way and lease.is_wanted():
@@ -302,13 +303,13 @@ class HeldLease:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the lease's holder has certainly ended, so that the lease can be taken now."""
+        """Whether the holder has certainly ended, so that another process can take the lease."""
         holder = Owner.parse(self.owner)
         return holder is not None and holder.has_died()
 
 
 def held_leases(store: Store) -> dict[str, HeldLease]:
-    """Return the leases that have not expired, by resource, in one statement.
+    """Return the held leases that have not expired, by resource; send one statement.
 
     Raises:
         StateError: The state store cannot be used.
@@ -324,7 +325,7 @@ def held_leases(store: Store) -> dict[str, HeldLease]:
 def _keep(lease: Lease, stop: threading.Event) -> None:
     """Renew a lease in the background until ``stop`` is set or the lease is lost.
 
-    If the lease is lost, the holder's next call of ``Lease.check`` raises the error.
+    The loss raises no error here: the next call of ``Lease.check`` by the process raises it.
     """
     while not stop.wait(lease.ttl_s / 3):
         try:

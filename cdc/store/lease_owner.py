@@ -26,8 +26,9 @@ class Owner:
     Args:
         host: Name of the machine, for people.
         pid: The process id.
-        place: Digest of the machine's boot id and the process namespace. A host name is not enough:
-            containers can share it, and process ids start again after a reboot.
+        place: Digest of the machine's boot id and the process namespace. Host name and process id
+            alone would not identify a process: containers can share a host name, and process ids
+            start again after a reboot.
         started: When the process began, in the unit of the function ``started``.
     """
 
@@ -73,15 +74,15 @@ class Owner:
 
 
 def started(pid: int) -> float:
-    """Return when a lease owner's process began, by a clock that cannot be set.
+    """Return when a lease owner's process began; nobody can set the clock that measures this time.
 
     On Linux the value is in ticks since the boot. psutil's value is not used there: psutil adds the
     time of the boot, which the system computes from the machine's clock. If somebody set that
-    clock, every process would look like another process. Other systems store the start time itself,
-    so there the value is in seconds.
+    clock, every process would look like another process. Systems other than Linux store the start
+    time itself, so on them the value is in seconds.
 
     Raises:
-        psutil.NoSuchProcess: This user cannot see such a process.
+        psutil.NoSuchProcess: There is no such process, or this user cannot see it.
     """
     if not sys.platform.startswith("linux"):
         return round(psutil.Process(pid).create_time(), 2)

@@ -1,6 +1,6 @@
 """Registers that a process waits for a lease.
 
-A holder that still has many changes to apply releases the lease if another process waits for it.
+A holder that still has many changes to apply releases its lease early if a process waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseWish:
-    """A process's request to the holder of a lease to release the lease.
+    """A waiting process's request that the holder of a lease release the lease.
 
     The request expires unless it is renewed.
 
@@ -57,7 +57,7 @@ class LeaseWish:
     def withdraw(self) -> None:
         """Delete the request for a lease.
 
-        If the store does not answer, the request expires.
+        If the state store does not answer, no error is raised, and the request expires by itself.
         """
         try:
             with self._store.transaction() as connection:

@@ -1,6 +1,6 @@
 """Stores a mark for each capture: the log's end, as a process of Tributary last read it.
 
-The next process compares the log with the mark (`cdc.log.continuity`).
+The next process that reads the log compares it with the mark (`cdc.log.continuity`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LogMarks:
 
         Args:
             scope: The capture's name, `CaptureNames.resource`.
-            earlier: The mark that was read; None if there was none.
+            earlier: The mark that this process has read; None if none was stored.
             now: The new mark.
 
         Raises:
@@ -75,8 +75,8 @@ class LogMarks:
     def forget(self, scope: str) -> None:
         """Remove a capture's mark when the capture or its slot is removed.
 
-        A later capture or slot must not be compared with this mark. A process that has read the
-        mark before cannot store another one in its place (see `move`).
+        A later capture or slot must not be compared with this mark. A process that read the mark
+        before its removal cannot store a new mark afterwards (see `move`).
 
         Args:
             scope: The capture's name, `CaptureNames.resource`.

@@ -25,7 +25,7 @@ class KeptLook(Generic[Document]):
 
     Args:
         look: The look.
-        version: How many looks were stored for the connector so far.
+        version: Number of looks that were stored for the connector so far, including this one.
     """
 
     look: Document
@@ -39,7 +39,7 @@ class StoredLooks(Generic[Document]):
         store: The state store.
         table: The SQL table of these looks, from `cdc.store.tables.look_table`.
         codec: The codec of the looks.
-        what: What the looks examine, as a word for errors: ``tasks`` or ``types``.
+        what: What the looks examine, ``tasks`` or ``types``, as a word for the texts of errors.
     """
 
     def __init__(self, store: Store, table: sa.Table, codec: Codec[Document], what: str) -> None:
@@ -93,7 +93,8 @@ class StoredLooks(Generic[Document]):
             Whether the look was stored.
 
         Raises:
-            sqlalchemy.exc.IntegrityError: Another process has just stored the first look.
+            sqlalchemy.exc.IntegrityError: Another process has just stored the connector's first
+                look.
         """
         text, row = self._codec.write(now), self._table.c
         if earlier is None:

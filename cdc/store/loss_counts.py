@@ -1,8 +1,8 @@
 """Counts losses of changes, by capture and by table.
 
 A run can miss a loss, since a capture can look healthy again when the run checks it. So each
-process that sees a loss counts it here, and each attempt records the count before its O. If the
-count has risen since then, the attempt lacks changes.
+process that sees a loss counts it here, and each attempt records the count before it records O. If
+the count has risen after that, the attempt lacks changes.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class NewestRuns:
     """The newest run of each table on the plan.
 
-    While an entry of the run history is the newest of its table, it does not change. So each entry
-    is parsed once.
+    An entry of the run history does not change while it is its table's newest. So this object
+    parses each entry only once.
 
     Args:
         store: The state store.

@@ -1,8 +1,8 @@
 """The quarantine: raw bytes of records that could not be applied, in the state store.
 
-The records are in the state store and not in the lake, since the store needs no Spark. A single SQL
-statement lists the records of thousands of tables. A record is stored whole or not at all. The
-number of records (``max_quarantined``) and the size of each record are limited.
+The records are in the state store and not in the lake: commands can read the store without Spark,
+and a single SQL statement lists the records of thousands of tables. A record is stored whole or not
+at all. The number of records (``max_quarantined``) and the size of each record are limited.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Quarantined:
         timestamp: The record's Kafka timestamp.
         size: Bytes of key and value.
         run_id: The run that left the record out.
-        quarantined_at: Time at which that run left the record out.
+        quarantined_at: When the run ``run_id`` left the record out.
         key: The raw key; None if the record has no key, or the bytes were not read.
         value: The raw value; None if the record has no value, or the bytes were not read.
     """
@@ -107,7 +107,7 @@ class Quarantine:
         end: Mapping[int, int],
         lacking: Iterable[tuple[int, int]],
     ) -> None:
-        """Delete the quarantined records in a range of offsets that a run has applied.
+        """Delete an attempt's quarantined records in a range of offsets that a run has applied.
 
         The lake table now contains the changes of the deleted records. The records in ``lacking``
         stay in quarantine.
@@ -116,7 +116,8 @@ class Quarantine:
             attempt: The attempt to whose lake table the range has been applied.
             start: First offset of the range, per partition.
             end: Offset after the range's last record, per partition.
-            lacking: Partition and offset of each record that this run has left out again.
+            lacking: Partition and offset of each record in the range that the run has left out
+                again.
         """
         left_out = list(lacking)
         with self._store.transaction() as connection:
@@ -214,7 +215,7 @@ def _row(record: Quarantined) -> dict[str, Any]:
 
 
 def _record(row: Mapping[Any, Any]) -> Quarantined:
-    """Return a quarantined record from an SQL row; the columns of key and value can be missing."""
+    """Return a quarantined record from an SQL row, which can lack the columns of key and value."""
     millis = row["record_millis"]
     return Quarantined(
         table=TableId(row["source"], row["schema_name"], row["table_name"]),

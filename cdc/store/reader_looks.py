@@ -1,7 +1,7 @@
 """Stores the newest look at the registered readers of each table.
 
-Only runs can read the files of a lake in an object store or on HDFS, since only they have a Spark
-session. So runs store here what they found, for `status` and for metrics.
+If the lake is in an object store or on HDFS, only runs can read its files, since only runs have a
+Spark session. So a run stores what it found, and `status` and the metrics show it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ReaderLooks:
         self._store = store
 
     def all(self) -> dict[str, ReadersLook]:
-        """Return the newest look at the readers of each lake table, by folder, in one statement.
+        """Return the newest look at the readers of each lake table, by the table's folder.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not a look.

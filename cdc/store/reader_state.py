@@ -1,4 +1,4 @@
-"""What is known about the readers of a table: what each has read, and what it has not read."""
+"""What is known about a table's readers: which commits each reader has read, and which not."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class ReaderState(Part):
         attempt: UUID of the attempt whose generation the reader has read; None if the reader's file
             does not name it.
         recorded_at: When the reader recorded the instant; None if the file does not say.
-        read_at: Time in the instant. If the reader has read nothing yet, the time of the table's
-            publication. None if neither is known.
+        read_at: The time that ``instant`` names. If the reader has read nothing yet, the time at
+            which the table was published. None if the time is not known.
         unread_at: Time of the oldest commit that the reader has not read; None if the reader has
             read all commits, or if the time is not known.
-        lost: Whether the reader may have missed changes after its commit, so that it must read the
-            whole table once.
+        lost: Whether the reader may have missed changes that follow the commit in ``instant``, so
+            that the reader must read the whole table once.
         problem: Why nothing is known about the reader; None if something is known.
     """
 

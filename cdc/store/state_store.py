@@ -75,12 +75,12 @@ class Store:
 
     @property
     def exposed(self) -> Path | None:
-        """The state store's file if other users of the machine may access it; else None."""
+        """The path of the state store's file if other users may access the file; else None."""
         return exposed_file(self._engine.url)
 
     @cached_property
     def installation(self) -> Installation:
-        """The installation's identity; the first process that needs it creates it."""
+        """The installation's identity, which the first process that needs one creates."""
         asked = sa.select(installation_rows.c.node)
         # Another process can insert the row first, which is then read below.
         with suppress(IntegrityError), self.transaction() as connection:
@@ -176,10 +176,11 @@ class Store:
         return replace(record, version=expected + 1)
 
     def put_all(self, records: Sequence[TableRecord]) -> None:
-        """Store tables' records in one statement.
+        """Store the records of several tables in one statement.
 
-        A stored record that another process has changed since it was read is not replaced. No state
-        may change, since the history of states gets no entries.
+        If another process has changed a stored record since it was read, this record is not
+        replaced, and no error is raised. The new records must have the states of the stored ones,
+        since nothing is added to the history of states.
 
         Args:
             records: The new records, each with the version of the stored record that was read.
@@ -208,7 +209,7 @@ class Store:
             The table's new record.
 
         Raises:
-            StateError: One of the two records was changed since it was read.
+            StateError: Another process has changed one of the two records since it was read.
         """
         taken = replace(build, beside=False)
         leave = sa.delete(table_rows).where(_is_version(build, build.version))
@@ -254,7 +255,7 @@ class Store:
             ]
 
     def record_run(self, entry: RunEntry, cost: TableCost | None = None) -> None:
-        """Add an entry to the run history, and join entries of alike earlier runs.
+        """Add an entry to the run history; join two older entries of its table if they are alike.
 
         Args:
             entry: The entry.
@@ -292,7 +293,7 @@ class Store:
             ]
 
     def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
-        """Store a registry's Avro schema (JSON), unless this registry and id have one already."""
+        """Store a registry's Avro schema (JSON), unless a schema with its id is stored already."""
         row = {"registry": registry, "schema_id": schema_id, "document": document}
         try:
             with self.transaction() as connection:
@@ -301,7 +302,7 @@ class Store:
             return
 
     def kept_schema(self, registry: str, schema_id: int) -> str | None:
-        """Return the stored Avro schema (JSON) of a registry's schema id; None without one."""
+        """Return the stored copy of a registry's Avro schema (JSON); None if none is stored."""
         where = (schema_rows.c.registry == registry) & (schema_rows.c.schema_id == schema_id)
         with self.transaction() as connection:
             return connection.execute(sa.select(schema_rows.c.document).where(where)).scalar()
@@ -318,13 +319,13 @@ class Store:
             return
 
     def forget_paused_replay(self, source: str) -> None:
-        """Delete the record that `note_paused_replay` has added for a source."""
+        """Delete the note about a source that `note_paused_replay` has stored."""
         with self.transaction() as connection:
             gone = sa.delete(paused_replay_rows).where(paused_replay_rows.c.source == source)
             connection.execute(gone)
 
     def paused_replays(self) -> list[str]:
-        """Return the sources for which the state store has a record of `note_paused_replay`."""
+        """Return the sources about which `note_paused_replay` has stored a note."""
         with self.transaction() as connection:
             return list(connection.execute(sa.select(paused_replay_rows.c.source)).scalars())
 
@@ -356,10 +357,11 @@ class Store:
     def transaction(self) -> Iterator[Connection]:
         """Open a transaction of the state store.
 
-        A database error becomes a ``StateError`` without URL or values.
+        An error of the database is raised as a ``StateError``, whose text has neither the URL nor
+        stored values.
 
         Raises:
-            StateError: The database failed. An ``IntegrityError`` is raised as it is.
+            StateError: The database failed. Only an ``IntegrityError`` is raised unchanged.
         """
         try:
             with self._engine.begin() as connection:
@@ -384,7 +386,7 @@ class Store:
             return [self._parsed(row) for row in connection.execute(query)]
 
     def _parsed(self, row: sa.Row[Any]) -> TableRecord:
-        """Return the record in a row; parse the row only if it has changed since the last call.
+        """Return the record in a row; parse the row only if it changed since the last parsing.
 
         Each round of `run --continuous` reads all rows, and few of them have changed.
         """
@@ -395,7 +397,7 @@ class Store:
         return known[2]
 
     def _create(self) -> None:
-        """Create the missing SQL tables; raise an error if the store has another format."""
+        """Create the missing SQL tables; raise ``StateError`` if the store's format differs."""
         try:
             self._create_tables()
         except (SQLAlchemyError, TypeError, ValueError, OSError) as error:
@@ -429,7 +431,7 @@ class Store:
                 metadata.create_all(self._engine)
 
     def _unusable(self, error: Exception) -> StateError:
-        """Return the error for a failure of the state store, with the first line of its cause."""
+        """Return the error for a failure of the state store, with the first line of ``error``."""
         cause = getattr(error, "orig", None) or error
         reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
         return StateError(
@@ -450,7 +452,7 @@ def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
     """Insert or replace the stored cost of a table's runs, in one statement.
 
     A run of the table and a run of its next generation hold different leases, so both processes can
-    write the table's first row at the same time. The later write stays.
+    write the table's first row at the same time. The second write then replaces the first.
     """
     row, key = {**named(table), "cost": TABLE_COSTS.write(cost)}, list(cost_rows.primary_key)
     dialect = connection.dialect.name
@@ -472,7 +474,7 @@ def _is_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
 
 
 def _values(record: TableRecord, version: int) -> dict[str, Any]:
-    """Return the values of a record's row in the SQL table, without the primary key."""
+    """Return the values of a record's SQL row, except those of the primary key."""
     return {
         "state": record.state.value,
         "generation": record.generation,

@@ -1,4 +1,4 @@
-"""What the runs of a table cost, as learned from its last runs."""
+"""What a run of a table costs, as learned from the table's last runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class TableCost(Part):
     """Weighted sums over the runs of a table, in which newer runs have more weight.
 
     `cdc.run.cost` updates the sums. From the sums, a linear regression finds how many seconds a run
-    takes for each commit and for each event. Below, commits, events and seconds are the numbers of
-    commits, events and seconds of one run.
+    takes for each commit and for each event. In the descriptions below, "the commits" is the number
+    of commits of one run; "the events" and "the seconds" are the run's numbers of events and of
+    seconds. Each sum is over the runs.
 
     Args:
         runs: Number of runs that the sums contain.

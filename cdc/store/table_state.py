@@ -1,4 +1,4 @@
-"""The states of a replicated table, and the one function that changes a state."""
+"""The states of a table, and `transition`, which changes the state in a table's record."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class State(str, Enum):
     PAUSED = "paused"
     """Left alone until an operator resumes it. Set by pause, and by run if the settings say so."""
     NEEDS_BOOTSTRAP = "needs_bootstrap"
-    """The stream no longer continues from the lake. Set by run, bootstrap and onboard."""
+    """The topic's changes no longer join on to the lake. Set by run, bootstrap and onboard."""
     FAILED = "failed"
     """Stopped by an error after which a retry can succeed. Set by run and bootstrap."""
     RETIRED = "retired"
@@ -69,8 +69,8 @@ TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
 )
 """By state, the states that may follow.
 
-PAUSED and FAILED lead to the state before them, to NEEDS_BOOTSTRAP or to RETIRED. `transition`
-refuses the other states.
+From PAUSED or FAILED, a table can only return to the state before that one, or move to
+NEEDS_BOOTSTRAP or RETIRED. `transition` refuses the other states that are listed for them.
 """
 
 
@@ -91,14 +91,15 @@ class LastRecord(Part):
 class CommitSummary(Part):
     """The metadata of a table's last lake commit, as the state store caches it.
 
-    If it differs from the lake's timeline, the timeline is right.
+    If the summary differs from the lake's timeline, the timeline is right.
 
     Args:
         offsets: Next offset to read, per partition.
-        epochs: Per partition, the epoch of a leader whose log reaches ``offsets``, as a run has
-            found. After the election of another leader, a run checks that leader's log.
-        position: The source's log position up to which the lake has all transactions of the table,
-            as text.
+        epochs: Per partition, the epoch of a leader whose log, as a run has found, reaches the
+            partition's offset in ``offsets``. After another leader is elected, a run checks the new
+            leader's log.
+        position: The position of the source's log, as text, up to which the lake has all the
+            table's transactions.
         watermark: Event time up to which the table is complete.
         instant: Hudi instant of the commit.
         committed_at: The time in the instant, aware UTC.
@@ -135,7 +136,7 @@ class LakeSize(Part):
 
 @dataclass(frozen=True)
 class CaptureRecord(Part):
-    """The names of a table's capture when the table was onboarded.
+    """The names that a table's capture had when the table was onboarded.
 
     Args:
         topic_prefix: Prefix of the capture's topics.
@@ -152,7 +153,7 @@ class CaptureRecord(Part):
 
 @dataclass(frozen=True)
 class TierCapture(Part):
-    """A tier's capture and topic for a table, as the record of the table names them.
+    """The capture of one tier, and the topic there of one table, as the table's record names them.
 
     Args:
         tier: The tier.
@@ -189,10 +190,10 @@ class TableRecord(Part):
         error: The error that stopped the table.
         remedy: What a person can do next.
         retry_at: When a run retries a FAILED table, by the state store's clock; ``None`` if no run
-            does.
+            retries it.
         failures: Number of failures in a row.
-        last_commit: Summary of the newest lake commit that a process has recorded; None before the
-            first one.
+        last_commit: Summary of the table's newest lake commit that a process has recorded; None
+            before the first commit is recorded.
         beside: Whether this is a second record of the table, for the next generation that a resync
             builds. The resync later replaces the table's first record by this second one.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
@@ -204,14 +205,15 @@ class TableRecord(Part):
         shown_as: Database and name of the table's newest entry in the Hive Metastore, as
             ``database.name``. None if there was none. If the settings now give another name, a run
             removes this entry.
-        other: Another capture that can have the table, too, since a move to another tier is not
-            finished: the one to which the table moves, or the one from which it came. None if there
-            is no such capture. It is recorded before the table joins or leaves that capture.
+        other: During an unfinished move to another tier, the second capture that can have the
+            table: the capture to which the table moves, or the one from which it came. None if no
+            move is unfinished. This field is set before the table joins or leaves the second
+            capture.
         taken_over: UUIDs of another installation's attempts that this table has taken over. If the
-            pointer names one of them, the table may publish over it. The table may also remove
-            their folders.
+            readers' pointer names one of these attempts, this table's publication may replace the
+            pointer. Commands for the table may also remove the folders of these attempts.
         version: Number of times that the stored record was changed; 0 if it is not stored yet. The
-            store has this number beside the document, not in it.
+            state store keeps this number beside the document, not in the document.
         format: Version of this document.
     """
 
@@ -263,7 +265,7 @@ class TableRecord(Part):
 
     @property
     def captures(self) -> tuple[TierCapture, ...]:
-        """All captures that can have the table: `captured`, and the other one during a move."""
+        """All captures that can have the table: `captured` and, during a move, ``other``."""
         return (self.captured,) if self.other is None else (self.captured, self.other)
 
     @property
@@ -304,14 +306,15 @@ def transition(
     attempt: Attempt | None = None,
     cause: Cause = _AS_PLANNED,
 ) -> TableRecord:
-    """Return a table's record after a move to another state; `TRANSITIONS` must allow this move.
+    """Return a table's record in another state, to which `TRANSITIONS` must allow a move.
 
     Args:
         record: The table's record before the move.
         to: The new state.
-        at: Now, in UTC.
-        attempt: The attempt after the move; None keeps the record's attempt. BOOTSTRAPPING needs a
-            new attempt, except when a copy is resumed. CATCHING_UP needs an attempt with O and H.
+        at: The current time, in UTC.
+        attempt: The attempt that the record gets; None keeps the record's attempt. BOOTSTRAPPING
+            needs a new attempt, except when a copy is resumed. CATCHING_UP needs an attempt with O
+            and H.
         cause: Why the table moves.
 
     Raises:
@@ -390,9 +393,9 @@ def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> 
 
 
 def _failures(record: TableRecord, to: State) -> int:
-    """Return the number of failures in a row that a table's record has after a move.
+    """Return the number of failures in a row for a table's record after it moves to state ``to``.
 
-    A move out of FAILED does not reset the number.
+    A move to FAILED adds one. A move out of FAILED keeps the number, since a retry can fail again.
     """
     if to is State.FAILED:
         return record.failures + 1

@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 FORMAT = 2
-"""Version of the tables below; a store of any other version is refused."""
+"""Version of the SQL tables in this module. A state store of any other version is refused."""
 
 MYSQL = ("mysql", "mariadb")
 
 
 def _name(length: int = 128) -> TypeEngine[str]:
-    """Return the SQL type of names; every server compares them byte by byte."""
+    """Return the SQL type of names. With this type, every server compares names byte by byte."""
     exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return sa.String(length).with_variant(exact, *MYSQL)
 
 
 def _document() -> TypeEngine[str]:
-    """Return the SQL type of strings of any length; MySQL's TEXT ends at 64 KiB."""
+    """Return the SQL type of strings of any length; MySQL's TEXT would hold only 64 KiB."""
     return sa.Text().with_variant(mysql.LONGTEXT(), *MYSQL)
 
 
 def _bytes() -> TypeEngine[bytes]:
-    """Return the SQL type of bytes of any length; MySQL's BLOB ends at 64 KiB."""
+    """Return the SQL type of bytes of any length; MySQL's BLOB would hold only 64 KiB."""
     return sa.LargeBinary().with_variant(mysql.LONGBLOB(), *MYSQL)
 
 
@@ -62,7 +62,7 @@ table_rows = sa.Table(
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("record", _document(), nullable=False),
 )
-"""One row per record of a table, and one per record of a table's next generation (``beside``)."""
+"""One row per table, and one more for a next generation that a resync builds (``beside``)."""
 
 
 def _history(name: str) -> sa.Table:
@@ -81,10 +81,11 @@ def _history(name: str) -> sa.Table:
 
 
 run_rows = _history("tributary_run")
-"""One row per table and run, or per table and hour of earlier runs: the run history."""
+"""The run history: one row per entry, which is one run of a table, or several earlier runs of an
+hour."""
 
 state_change_rows = _history("tributary_state_change")
-"""One row per change of a table's state, also for records of next generations."""
+"""The history of states: one row per change of a table's state, or of a next generation's state."""
 
 cost_rows = sa.Table(
     "tributary_cost",
@@ -149,7 +150,7 @@ verification_rows = sa.Table(
     sa.Column("table_name", _name(), primary_key=True),
     sa.Column("result", _document(), nullable=False),
 )
-"""One row per table that was ever verified: the newest result."""
+"""One row per table that was ever verified: the newest result of ``verify``."""
 
 check_rows = sa.Table(
     "tributary_check",
@@ -160,7 +161,7 @@ check_rows = sa.Table(
     sa.Column("check_name", _name(50), primary_key=True),
     sa.Column("record", _document(), nullable=False),
 )
-"""One row per table and check that was ever executed: what its newest results are."""
+"""One row per check of a table that was ever executed: the check's newest results."""
 
 check_result_rows = sa.Table(
     "tributary_check_result",
@@ -187,7 +188,7 @@ commit_count_rows = sa.Table(
     sa.Column("table_name", _name(), primary_key=True),
     sa.Column("commits", sa.BigInteger, nullable=False),
 )
-"""One row per table whose runs have committed: the number of commits. It never falls."""
+"""One row per table whose runs have committed: the number of commits, which never falls."""
 
 reader_rows = sa.Table(
     "tributary_reader_look",
@@ -195,7 +196,7 @@ reader_rows = sa.Table(
     sa.Column("folder_digest", sa.String(64), primary_key=True),
     sa.Column("look", _document(), nullable=False),
 )
-"""One row per lake table whose registered readers only runs can look at; a folder is a long key."""
+"""One row per lake table whose registered readers only runs can look at; the key is the folder."""
 
 period_rows = sa.Table(
     "tributary_complete_period",
@@ -228,8 +229,8 @@ complete_table_rows = sa.Table(
     sa.Column("late_rows", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.String(36), nullable=False),
 )
-"""One row per table and length of periods: the end of the newest one, the number of late rows, and
-the copy for which all of them are announced."""
+"""One row per table and length of periods: the end of the newest announced period, the number of
+late rows, and the copy for which all periods up to that end are announced."""
 
 copy_rows = sa.Table(
     "tributary_copy",
@@ -240,8 +241,8 @@ copy_rows = sa.Table(
     sa.Column("beside", sa.Boolean, primary_key=True),
     sa.Column("progress", _document(), nullable=False),
 )
-"""One row per table, or next generation (``beside``), that is being copied or whose copy stopped:
-how far the copy is."""
+"""One row per copy that is under way or has stopped, of a table or of a next generation
+(``beside``): the copy's progress."""
 
 restart_rows = sa.Table(
     "tributary_restart",
@@ -250,7 +251,7 @@ restart_rows = sa.Table(
     sa.Column("times", sa.Integer, nullable=False),
     sa.Column("next_at", sa.Double, nullable=False),
 )
-"""One row per connector that was restarted and has not recovered since."""
+"""One row per connector that Tributary has restarted and that has not recovered since."""
 
 loss_rows = sa.Table(
     "tributary_loss",
@@ -260,7 +261,8 @@ loss_rows = sa.Table(
     sa.Column("what", _document(), nullable=False),
     sa.Column("seen_at", sa.Double, nullable=False),
 )
-"""One row per capture or table that ever lost changes. Rows stay, so a count never falls."""
+"""One row per capture or table that ever lost changes: the count of losses. No row is ever deleted,
+so a count never falls."""
 
 log_mark_rows = sa.Table(
     "tributary_log_mark",
@@ -280,7 +282,7 @@ late_commit_rows = sa.Table(
     sa.Column("confirmed", sa.String(64), nullable=False),
     sa.Column("since", sa.Double, nullable=False),
 )
-"""One row per capture whose slot shows a commit that is perhaps still to arrive in Kafka."""
+"""One row per capture with a late commit: its changes may not have arrived in Kafka yet."""
 
 
 def look_table(name: str) -> sa.Table:
@@ -295,10 +297,10 @@ def look_table(name: str) -> sa.Table:
 
 
 task_look_rows = look_table("tributary_task_look")
-"""One row per connector at whose tasks a process has looked."""
+"""One row per connector at whose tasks a process has looked: the newest look."""
 
 type_look_rows = look_table("tributary_type_look")
-"""One row per connector that finds types by name: a name can pass from one type to another."""
+"""One row per connector that finds types by name: the newest look at the types and their names."""
 
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",
@@ -324,11 +326,12 @@ leases = sa.Table(
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
 )
-"""One row per resource that was ever leased. Rows stay, so a token never falls."""
+"""One row per resource that was ever leased: the lease. No row is ever deleted, so a token never
+falls."""
 
 
 def named(table: TableId) -> dict[str, str]:
-    """Return the values of the columns with which each of these SQL tables names a table."""
+    """Return the values, by column, with which a row of any of these SQL tables names a table."""
     return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
 
 

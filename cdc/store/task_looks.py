@@ -47,20 +47,21 @@ class TaskLook(Part):
     Args:
         task: The task that sent the newest heartbeat.
         beat_at: The Kafka timestamp of that heartbeat.
-        ends: The end offset of each topic, by the topic's name, read after that heartbeat.
+        ends: The end offset of each topic by the topic's name, read after that heartbeat was sent.
         doubts: By table, the newest doubt. A look records a doubt if it cannot find out whether
             changes of the table were lost when a task ended.
-        topic_ids: The UUID of each topic in ``ends``, as the attempt of its table has recorded it.
-            A look that is older than this field has none, and counts for any topic.
-        behind: The topics that could not be read when a look found that the connector has another
-            task. A later look must search such a topic from the topic's offset in ``ends`` on. The
-            value is the ``beat_at`` of the look that has searched the topic up to this offset.
-        awaited: The topics in which a task of a MySQL connector has sent nothing yet, and their end
-            offsets at the first look at that task. Its first change of such a topic is still to be
-            judged (`cdc.capture.later_decoding`).
-        postponed: The topics in which later looks found ends of tasks that they could not judge,
-            since the next task had sent too few records. The value is the time of the heartbeat of
-            the first of these looks.
+        topic_ids: The UUID of each topic in ``ends``, as the attempt of the topic's table has
+            recorded it. A look that a version without this field stored has no UUIDs, and counts
+            for any topic of the name.
+        behind: The topics that could not be read when a look found that the connector had a new
+            task. A later look must search each such topic from its offset in ``ends`` on. The value
+            is the ``beat_at`` of the look that searched the topic up to that offset.
+        awaited: The topics to which the current task of a MySQL connector has sent nothing yet,
+            each with its end offset at the first look at that task. The first change that the task
+            sends to such a topic is still to be judged (`cdc.capture.later_decoding`).
+        postponed: The topics in which looks could not judge whether changes were lost when a task
+            ended, since the next task had sent too few records. The value is the time of the
+            heartbeat at the first of these looks.
         format: Version of this document.
     """
 
@@ -77,8 +78,8 @@ class TaskLook(Part):
     def is_of(self, record: TableRecord) -> bool:
         """Whether the look's offsets are those of the table's topic.
 
-        They are not if the topic was deleted and created again after the look, for example by
-        ``offboard --delete-data`` and then ``onboard``.
+        The result is False if the topic was deleted and created again after the look, for example
+        by ``offboard --delete-data`` and then ``onboard``.
         """
         known = self.topic_ids.get(record.topic)
         return known is None or (record.attempt is not None and record.attempt.topic_id == known)
@@ -93,7 +94,7 @@ class TaskLook(Part):
     def unjudged(self, record: TableRecord) -> str | None:
         """Return why a table may lack changes that no look has judged; None if all are judged.
 
-        A later look judges them by itself.
+        A later look judges these changes without a person's help.
         """
         since = self.postponed.get(record.topic, self.behind.get(record.topic))
         if since is None or first_offset(record) is None or not self.is_of(record):
@@ -117,16 +118,17 @@ TASK_LOOKS = Codec(TaskLook, error=StateError, remedy=STORE_REMEDY)
 
 
 _TRIES = 5
-"""Maximum number of tries to replace a look, since another process can replace it first."""
+"""Maximum number of tries to replace a look: a try fails if another process replaces it first."""
 
 
 @dataclass(frozen=True)
 class NextLook:
-    """A new look at a connector's tasks, and the losses that no earlier look has found.
+    """A new look at a connector's tasks, with the losses that no earlier look has found.
 
     Args:
         look: The look.
-        losses: What was lost, as a sentence without a period, by the name under which it counts.
+        losses: The losses, by the name under which each is counted. The value says what was lost,
+            as a sentence without a period.
     """
 
     look: TaskLook
@@ -156,11 +158,11 @@ class KeptLooks(StoredLooks[TaskLook]):
         """Replace a connector's look and count the new look's losses, in one transaction.
 
         If another process has already replaced the earlier look, nothing is stored or counted. So
-        each loss is counted once.
+        each loss is counted only once, although several processes can find it.
 
         Args:
             connector: The connector.
-            earlier: The look that was read; None if there was none.
+            earlier: The stored look that this process has read; None if none was stored.
             now: The new look.
 
         Returns:
@@ -199,7 +201,7 @@ class KeptLooks(StoredLooks[TaskLook]):
                 return
 
     def _move(self, connector: str, earlier: KeptLook[TaskLook] | None, now: NextLook) -> bool:
-        """Replace a look and count the losses; return False if another process replaced the look.
+        """Replace a look and count losses; return False if another process replaced it first.
 
         Raises:
             IntegrityError: Another process has just inserted the row of the look or of a loss.

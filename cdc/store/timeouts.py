@@ -10,9 +10,9 @@ from psycopg.abc import PQGen
 from sqlalchemy.engine import URL
 
 CONNECT_LIMIT_S = 10
-"""Bound of the wait until a server accepts a connection, in seconds."""
+"""Maximum wait until a server accepts a connection, in seconds."""
 ANSWER_LIMIT_S = 60
-"""Bound of the wait for an answer, in seconds. It is longer than InnoDB's wait for a lock."""
+"""Maximum wait for an answer, in seconds; longer than InnoDB waits for a lock."""
 IDLE_LIMIT_S = 30
 """Time after which a server ends a transaction whose client is silent, in seconds.
 
@@ -23,8 +23,8 @@ can take two hours, the transaction would keep the rows that it has locked, such
 _READ_ONLY = "25006"
 """PostgreSQL's SQLSTATE of a write in a read-only transaction."""
 _READ_ONLY_IN_MYSQL = frozenset({1290, 1792, 1836})
-"""MySQL's and MariaDB's errors for a write: by read_only, in a read-only transaction, and in
-read-only mode."""
+"""Numbers of MySQL's and MariaDB's errors for a refused write: refused because of ``read_only``,
+because of a read-only transaction, and because of read-only mode."""
 
 Result = TypeVar("Result")
 
@@ -34,10 +34,10 @@ class _SilentError(psycopg.OperationalError):
 
 
 class Connection(psycopg.Connection[Any]):
-    """The state store's PostgreSQL connection, which closes if the server is silent too long.
+    """A connection to a state store in PostgreSQL, which closes if the server is silent too long.
 
     The time-outs of libpq and of the server do not help if the server hangs but its machine still
-    answers. Nor do they help if a proxy in between still answers.
+    answers. Nor do they help if a proxy between this process and the server still answers.
     """
 
     def wait(self, gen: PQGen[Result], *more: Any, **named: Any) -> Result:
@@ -71,9 +71,9 @@ def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
 def connect_args(url: URL) -> dict[str, Any]:
     """Return the arguments of the database's driver for the state store's connections.
 
-    They set the time-outs. For PostgreSQL, they also turn off prepared statements, since these fail
-    at random behind a pooler that gives each transaction another session of the server. An argument
-    that the URL sets is left out.
+    The arguments set the time-outs. For PostgreSQL, they also turn off prepared statements, which
+    fail at random behind a pooler that gives each transaction another session of the server. An
+    argument that the URL already sets is left out.
     """
     connecting = {"connect_timeout": CONNECT_LIMIT_S}
     answering = {"read_timeout": ANSWER_LIMIT_S, "write_timeout": ANSWER_LIMIT_S}
@@ -89,9 +89,9 @@ def connect_args(url: URL) -> dict[str, Any]:
 def idle_limit_of_session(url: URL) -> str | None:
     """Return the SQL that makes the server end a session whose transaction is idle too long.
 
-    MySQL has no such setting. The SQL for MySQL makes the server end every idle session, and the
-    connection pool then opens a new one. The result is None for databases other than MySQL and
-    MariaDB.
+    MariaDB has this setting, MySQL has not. The SQL for MySQL makes the server end every session
+    that is idle too long, and the connection pool then opens a new session. The result is None for
+    databases other than MySQL and MariaDB.
     """
     return {
         "mysql": f"SET SESSION wait_timeout = {IDLE_LIMIT_S}",

@@ -29,7 +29,7 @@ class NamedType(Part):
     """A type of a source, without its name.
 
     Args:
-        oid: The type's object id, which no later type gets.
+        oid: The type's object id. No type that is created later gets the same id.
         form: How the connector reads the type's values, for example ``text`` or ``row``. The
             connector reads the values of two types in the same way if their forms are equal. The
             form of an enum has a digest of its labels. Empty if the connector reads no other type
@@ -47,7 +47,7 @@ class NamedType(Part):
 Names: TypeAlias = Mapping[str, Mapping[str, NamedType]]
 """Types by name, then by schema."""
 Former: TypeAlias = Mapping[str, Mapping[str, tuple[NamedType, ...]]]
-"""The types that names meant before: by name, then by schema, the oldest first."""
+"""The types that names meant earlier: by name, then by schema, a list with the oldest first."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class TypeDoubt(Part):
     Args:
         offset: The newest offset of the table's topic when the suspicion arose; -1 if the topic was
             empty.
-        columns: The name of each such column's type, by column.
+        columns: The columns that can have wrong values: the name of each column's type, by column.
     """
 
     offset: int
@@ -72,11 +72,12 @@ class TypeLook(Part):
         digest: A digest of all names and types.
         types: The types by name, then by schema. Arrays that are named after their elements are
             left out.
-        run: The Kafka Connect task that sent the connector's newest heartbeat; empty if there is no
-            heartbeat.
-        former: By name, then by schema, the types that had this name before, oldest first. It has
-            only types that were found at or after the first look that saw the task ``run``.
-        older: The ``former`` of the task before ``run``, from the last look that saw that task.
+        run: Identity of the Kafka Connect task that sent the connector's newest heartbeat; empty if
+            there is no heartbeat.
+        former: By name, then by schema, the types that had the name earlier, oldest first. Only
+            types that were found since the first look at the task ``run`` are included.
+        older: The field ``former`` of the last look at the preceding task, the one that ``run``
+            replaced.
         suspects: Object ids of the types that the connector can mistake for another type.
         mistaken: The columns whose type the connector can mistake for another type: by table and
             column, the name of the type.
@@ -95,14 +96,15 @@ class TypeLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> TypeDoubt | None:
-        """Return the columns that can have wrong values in events from O on; None without any."""
+        """Return the doubt about a table's columns in events from O on; None without a doubt."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         return None if found is None or first is None or found.offset < first else found
 
     def columns(self, record: TableRecord) -> Mapping[str, str]:
         """Return the columns whose type the connector can mistake, each with its type's name.
 
-        The result has the columns in this look's ``mistaken``, and those of the table's doubt.
+        The result has the table's columns in this look's ``mistaken``, and the columns in the
+        table's doubt.
         """
         doubt = self.doubt(record)
         earlier = {} if doubt is None else doubt.columns
@@ -128,7 +130,7 @@ class KeptTypeLooks(StoredLooks[TypeLook]):
 
         Args:
             connector: The connector.
-            earlier: The look that was read; None if there was none.
+            earlier: The stored look that this process has read; None if none was stored.
             now: The new look.
 
         Returns:

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Proven(Part):
-    """How far ``verify`` has found a table equal to its source, in pieces of the key's order.
+    """The progress of a ``verify`` that compares a table in pieces, each a range of keys, in order.
 
     Args:
         began_at: When the first piece began.
         upto: Values of the key columns, as the source prints them. All rows with a smaller key were
             found equal.
-        position: Position of the source's log up to which the last piece covers all changes.
+        position: Position in the source's log: the comparison of the last piece covers all changes
+            up to it.
         rows: Number of keys that were compared so far.
     """
 
@@ -49,13 +50,15 @@ class VerifyRecord(Part):
         differences: Number of confirmed differences by kind. ``more`` counts the differences beyond
             the thousand that ``verify`` lists. ``unsettled`` counts the keys for which the rounds
             gave no result, and the differing keys that no round checked.
-        position: Position of the source's log up to which the comparison covers all changes.
+        position: Position in the source's log: the comparison covers all changes up to it.
         seconds: Duration of the comparison in seconds.
-        equal_at: When a comparison of this attempt last found source and lake equal; None if none
-            did. For a comparison in pieces, when the first piece began.
-        proven: How far a comparison in pieces has come; None if none is unfinished.
-        equal_since: When the comparison of ``equal_at`` began.
-        primary_equal_since: The same of the last one that read the source's rows from the primary.
+        equal_at: When the newest comparison of this attempt that found source and lake equal ended;
+            None if none did. For a comparison in pieces, when its first piece began.
+        proven: The progress of an unfinished comparison in pieces; None if no comparison is
+            unfinished.
+        equal_since: When the comparison to which ``equal_at`` belongs began.
+        primary_equal_since: When the newest comparison that found source and lake equal, and read
+            the source's rows from the primary, began.
         format: Version of this document.
     """
 
@@ -78,7 +81,7 @@ class VerifyRecord(Part):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What commands show of the result, as plain values and times."""
+        """The part of the result that commands show, as plain values and times."""
         return {
             "at": self.at,
             "equal": self.equal,
@@ -103,7 +106,7 @@ class Verifications:
         self._store = store
 
     def all(self) -> dict[TableId, VerifyRecord]:
-        """Return the newest result of each table, in one statement.
+        """Return the newest result of each table; send one statement.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not a result.
