@@ -33,7 +33,7 @@ class CapturedTables:
 
     Args:
         names: The capture.
-        followed: The records of the tables that follow the capture, or will after their copy.
+        followed: The records of the tables that follow the capture, or will once they are copied.
         moving: The records of the tables that follow another capture, and join or leave this one in
             a move that is not finished.
     """
@@ -49,7 +49,7 @@ class CapturedTables:
 
     @property
     def topics(self) -> list[str]:
-        """The topics of the tables in this capture."""
+        """The topics to which this capture sends its tables' changes."""
         return [
             one.topic
             for record in self.records
@@ -80,7 +80,7 @@ class CapturedTables:
 
 
 def captures_of(config: Config, records: Iterable[TableRecord]) -> list[CapturedTables]:
-    """Return the captures of tables, each once, in the order of their first tables.
+    """Return the captures of tables, each once, in the order in which the records name them.
 
     RETIRED tables, and tables whose source the configuration lacks, are left out.
 
@@ -107,7 +107,7 @@ def captures_of(config: Config, records: Iterable[TableRecord]) -> list[Captured
 
 
 def users(records: Iterable[TableRecord], capture: CaptureNames) -> frozenset[TableId]:
-    """Return the tables that need a capture.
+    """Return the tables that need the given capture.
 
     A table needs the capture that it follows and the one that its next generation follows. During a
     move, it also needs the capture that it joins or leaves.

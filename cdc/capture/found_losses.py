@@ -1,4 +1,4 @@
-"""Collects the changes that were lost, or may be lost, at the ends of a connector's tasks."""
+"""Collects the changes that were, or may have been, lost at the ends of a connector's tasks."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ def differences(
     Args:
         known: The connector's columns, in order.
         columns: The catalog's columns, in order.
-        exact: The columns whose values cannot be read from the source by key. If the connector has
-            such a column as BOOLEAN, the definitions differ.
+        exact: The columns whose values cannot be read from the source by key. If the connector's
+            definition gives such a column the type BOOLEAN, the definitions differ.
     """
     names = [column.name for column in known]
     there = [column.name for column in columns]

@@ -57,8 +57,9 @@ class LaterDecoding:
 
         Args:
             record: The table.
-            searched: The first offset of the topic to search, and the offset after the last one.
-            ends: The ends of tasks in these offsets.
+            searched: The range of offsets to search in the table's topic: the first one, and the
+                one after the last.
+            ends: The ends of tasks in this range.
             found: Gets the loss, or a doubt if a record cannot be decoded.
 
         Raises:
@@ -80,7 +81,8 @@ class LaterDecoding:
         """Return a message if a task decoded changes of a table by a later definition, else None.
 
         Raises:
-            DecodeError: A record is not a change event, or not one of a schema history.
+            DecodeError: A record in the table's topic is not a change event, or one in the schema
+                history is malformed.
             KafkaError: The topics cannot be read in time.
         """
         attempt = record.attempt

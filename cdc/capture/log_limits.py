@@ -31,7 +31,7 @@ class OverLimit:
         capture: The capture.
         level: The largest limit that is exceeded.
         title: Kind and name of what holds back the log.
-        held_bytes: Size of the log.
+        held_bytes: Size of the log that is held back.
         limit_bytes: The limit.
     """
 

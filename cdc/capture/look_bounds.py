@@ -46,10 +46,10 @@ def to_search(
 def to_await(
     known: TaskLook, now: TaskLook, searched: Collection[str], unread: Collection[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the awaited topics that have grown since they are awaited, and those that have not.
+    """Return the topics of `TaskLook.awaited` that have grown since, and those that have not.
 
-    If the connector has another task than at the previous look, that task has sent nothing to the
-    topics that are not searched. These topics are awaited from now on.
+    If the connector has another task than at the previous look, the present task has sent nothing
+    to the topics that are not searched. These topics are awaited from now on.
 
     Args:
         known: The previous look.
@@ -90,7 +90,7 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
 
 
 def postponed(known: TaskLook, topics: Iterable[str], beat_at: datetime) -> TaskLook:
-    """Return the previous look, which also says in which topics ends of tasks are not judged yet.
+    """Return the previous look, with the topics noted in which ends of tasks are not judged yet.
 
     Args:
         known: The previous look.

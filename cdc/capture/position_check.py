@@ -155,6 +155,10 @@ def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
 
     Compaction removes deletes, and all events of a key except the last. The last event can lack
     values of the row, for example unchanged TOAST values, so the lake would miss them.
+
+    Raises:
+        LostEventsError: Kafka may already have removed changes that no run has read.
+        CaptureError: The topic has not lost a record yet.
     """
     if not now.compacted:
         return

@@ -26,9 +26,10 @@ of the commit. So while a broker restarts, the interface can show a position beh
 half a minute, whether or not a connector reads the slot.
 
 The records in Kafka decide in this case, too, but they can be as late as the stored position. So
-the first look only notes the two positions. Changes count as lost if a look `LATE_S` later still
-does not find what the connector has sent between them. A stored position after the slot's does not
-prove that nothing was lost: a connector that began after a gap stores such a position, too.
+the first look only notes the two positions. Changes count as lost if a look `LATE_S` seconds later
+still does not find in Kafka what the connector has sent between them. If the stored position is by
+then later than the slot's, this does not prove that nothing was lost: a connector that began after
+a gap stores such a position, too.
 """
 
 from __future__ import annotations
@@ -71,10 +72,10 @@ after which a leader no longer waits for a follower.
 def is_sent(stream: TaskStream, stored: Lsn, confirmed: Lsn) -> bool:
     """Return whether a task has sent all changes between two positions.
 
-    Each event names the last commit before it. If a later event of the task names another commit
-    than the first event, the task has read that commit. If this commit is not after ``stored``, the
-    task began before a possible gap: a task that began after a gap has read no commit up to
-    ``stored``.
+    Each event names the last commit before the event. If a later event of the task names a later
+    commit than the first event does, the task has read this later commit. If the commit is not
+    after ``stored``, the task began before a possible gap, since a task that began after a gap has
+    read no commit up to ``stored``.
 
     Args:
         stream: What the task has sent to one topic.
@@ -220,7 +221,7 @@ class SentRecords:
         return _waited(mark.age_s, stored, confirmed, stored)
 
     def using(self, kafka: Callable[[], KafkaAdmin]) -> SentRecords:
-        """Return a copy of this reader that opens the cluster in another way."""
+        """Return a copy of this reader that opens the cluster by the given function."""
         return SentRecords(self._store, kafka, self._registry, exactly_once=self.exactly_once)
 
     def beats(self, names: CaptureNames, here: Answer[ServerIdentity]) -> Beats:

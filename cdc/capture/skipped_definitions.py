@@ -1,7 +1,7 @@
 """Finds table definitions that a MariaDB connector skips when it starts.
 
 A connector that has skipped a definition stops at the next row of the table, or decodes the row by
-an earlier definition: it cuts a BIGINT to 32 bits, or exchanges columns.
+an earlier definition: for example, it cuts a BIGINT to 32 bits, or exchanges columns.
 `cdc.debezium.schema_history` explains when this happens.
 """
 
@@ -37,7 +37,7 @@ def skipped(
 
     Raises:
         KafkaError: The schema history cannot be read in time.
-        DecodeError: A record is not one of a schema history.
+        DecodeError: A record in the schema history is malformed.
     """
     if names.kind != "mariadb" or not isinstance(stored, MariadbGtidSet):
         return None

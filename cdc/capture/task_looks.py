@@ -108,12 +108,12 @@ class TaskLooks:
             names: The capture.
             records: The capture's tables.
             source: Opens the source.
-            beat: The newest heartbeat, if it is known; None reads it.
+            beat: The newest heartbeat; None if the caller does not have it. Then it is read.
 
         Returns:
-            The newest look; None if there is none, and no heartbeat that begins one. Its doubts are
-            the ends of tasks at which a table may have lost rows. `TaskLook.unjudged` says whether
-            all ends of tasks were judged that may concern a table.
+            The newest look. None if no look is stored, and no heartbeat allows a first one. The
+            look's doubts are the ends of tasks at which a table may have lost rows.
+            `TaskLook.unjudged` says whether an end that may concern a table is not judged yet.
 
         Raises:
             TributaryError: A server does not answer, or the state store cannot be used.
@@ -161,7 +161,7 @@ class TaskLooks:
         topics: Iterable[str],
         beat_at: datetime,
     ) -> TaskLook:
-        """Store that ends of tasks in topics are not judged yet; return the look that says so."""
+        """Store that ends of tasks in some topics are not judged yet; return the look with this."""
         known = _NO_LOOK if earlier is None else earlier.look
         look = postponed(known, topics, beat_at)
         if look != known and self._looks.move(names.connector, earlier, NextLook(look)):
@@ -281,8 +281,8 @@ class _Search:
         known: The previous look.
         now: The new look.
         exactly_once: Whether the connector writes to Kafka in transactions.
-        beat: The newest heartbeat, which shows how far in the log the connector has come. None if
-            this is not needed: the connector writes in Kafka transactions, and an event that it
+        beat: The newest heartbeat, which shows the log position the connector has reached. None
+            if this is not needed: the connector writes in Kafka transactions, and an event that it
             sends twice changes nothing in the lake.
         later: Finds changes that a task decoded by a later definition of their table.
         found: Collects the losses and the doubts.
@@ -425,8 +425,9 @@ class _Search:
     def _is_sent_again(self, change: SentChange, after: SentChange | None) -> bool:
         """Return whether the next task sends the last change of the ended task again.
 
-        It does so if it started at an earlier position. Without Kafka transactions, the stored
-        position can be older than the last events. It can also have been deleted.
+        The next task does so if it started at an earlier position. Without Kafka transactions, the
+        stored position can be older than the last events. The stored position can also have been
+        deleted.
 
         Args:
             change: The last change of the ended task.
@@ -449,7 +450,7 @@ class _Search:
     ) -> NextInserted | None:
         """Return the row that the transaction of ``change`` inserted next into the table.
 
-        ``change`` is an insert, too.
+        ``change`` itself is an insert into the table.
 
         The ``key`` of the result is None if the transaction inserted no further row. The result is
         None if neither the source nor the topic shows whether there is a further row.

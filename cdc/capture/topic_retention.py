@@ -53,8 +53,8 @@ def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiri
 
     Args:
         context: The runs' context.
-        records: The tables, also paused ones: their topics must retain changes the longest. The
-            topics of the tables' captures are checked, too.
+        records: The tables. They include paused tables, whose topics must retain changes the
+            longest. The topics of the tables' captures are checked, too.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -9,7 +9,7 @@ cannot find these events. The source's catalog has only the present type of each
 compares the types with those of the last look, and stores the types that a name had before.
 
 Such a former type counts until the connector has started again and has read the types again. If
-Tributary itself restarts the connector before a copy, it knows when the connector has read them.
+Tributary itself restarts the connector before a copy, Tributary knows when the types were read.
 After any other restart, Tributary knows only that the new task read the types before its first
 heartbeat, and this can have been before the name got another type. So the former type counts until
 a second new task sends a heartbeat.
@@ -147,7 +147,10 @@ class Mistakes:
 
 
 def _without_present(types: Names, former: Former) -> Former:
-    """Return the former types of each name, without earlier label lists of its present type."""
+    """Return the former types of each name, without those that are its present type.
+
+    Such a former type has the object id of the present type, but other labels.
+    """
 
     def gone(name: str, schema: str, many: tuple[NamedType, ...]) -> tuple[NamedType, ...]:
         now = types.get(name, {}).get(schema)

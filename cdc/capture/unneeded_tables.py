@@ -1,4 +1,4 @@
-"""Finds captured tables whose changes nothing reads, since no table on the plan needs them there.
+"""Finds tables that are in a capture although no table on the plan needs them in it.
 
 There are two reasons for such a table:
 
@@ -133,7 +133,7 @@ def _sent(evidence: CaptureEvidence) -> frozenset[TableId] | None:
 
 
 def _is_known(table: TableId, records: Collection[TableRecord], evidence: CaptureEvidence) -> bool:
-    """Whether the plan has a captured table under another name, or in another capture."""
+    """Whether the plan has a table of the capture under another name, or in another capture."""
     members = evidence.members
     sent = None if isinstance(members, TributaryError) else members.get(table)
     for one in records:

@@ -117,7 +117,7 @@ def _watched(capture: CapturedTables) -> CapturedTables:
 
 
 def _unread(capture: CapturedTables) -> bool:
-    """Whether no table that follows the capture reads its changes until it is copied again."""
+    """Whether all tables that follow the capture must be copied again to read its changes."""
     return all(record.state in UNREAD for record in capture.followed)
 
 

@@ -34,7 +34,7 @@ CheckName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,49}$")]
 
 
 def _cron(text: str) -> str:
-    """Return a configured cron expression. It must have five fields and match some time."""
+    """Return a cron expression; refuse one without five fields, or that matches no time."""
     try:
         if len(text.split()) != 5:
             raise CronSimError("it must have five fields")  # noqa: TRY301
@@ -62,7 +62,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def _zone(text: str) -> str:
-    """Return the name of a time zone, which this machine must know."""
+    """Return the name of a time zone; refuse one that this machine does not know."""
     try:
         zone_of(text)
     except (KeyError, ValueError, OSError):
@@ -151,7 +151,7 @@ class CheckSettings(Section):
 
     @property
     def alarms(self) -> bool:
-        """Whether a failure of the check is a condition of its table."""
+        """Whether a failure of the check is a condition of its table (`operate.conditions`)."""
         return self.policy != "report"
 
     @property

@@ -70,19 +70,19 @@ class _Columns(Protocol):
     """The settings for columns that `completeness_conflicts` uses."""
 
     def selects(self, column: str) -> bool:
-        """Return whether a column can be replicated."""
+        """Return whether the settings let a column be replicated."""
 
     def hides(self, column: str) -> str:
         """Return how the lake hides a column; an empty string if it does not."""
 
     def is_read_by_key(self, column: str) -> bool:
-        """Return whether a column's values are read as texts."""
+        """Return whether runs read a column's values as strings from the source, by key."""
 
 
 def completeness_conflicts(
     event_time: EventTime | None, chosen: CompletenessSettings | None, columns: _Columns
 ) -> Iterator[Conflict]:
-    """Yield combinations of these settings that cannot work."""
+    """Yield the settings of event time and completeness that cannot work."""
     if event_time is None:
         return
     if chosen is None:

@@ -37,7 +37,7 @@ class PartitionField(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> PartitionField:
-        """Refuse parts that do not belong together."""
+        """Refuse a setting that ``by`` does not use, and ``hash`` without ``buckets``."""
         if self.by == "hash" and self.buckets is None:
             raise PydanticCustomError("buckets", "by: hash needs buckets, for example 64")
         if self.by != "hash" and self.buckets is not None:
@@ -55,7 +55,7 @@ class PartitionField(Section):
 
     @property
     def of_time(self) -> bool:
-        """Whether it is an hour, a day, a month or a year."""
+        """Whether the expression is an hour, a day, a month or a year."""
         return self.by not in ("value", "hash")
 
     @property
@@ -72,7 +72,8 @@ class PartitionField(Section):
     def lasting(self) -> bool:
         """Whether one value of the column has the same partition for all time.
 
-        The rules of a time zone change, also for times that are past.
+        It does not for periods in a time zone other than UTC: the rules of time zones change, also
+        for times that are past.
         """
         return not self.of_time or self.zone == "UTC"
 

@@ -31,7 +31,7 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Parse ``*`` or ``[source:]schema.table``; without a source, it matches every source.
+        """Parse ``*`` or ``[source:]schema.table``. A pattern without source matches every source.
 
         Raises:
             InvalidIdentifierError: The text has another format.

@@ -34,9 +34,10 @@ class SecretFiles:
         """The files that had other contents at the last look."""
 
     def look(self) -> None:
-        """Look for changed files. It is called after a failure that a changed secret can explain.
+        """Set ``changed`` to the files whose contents have changed since the process read them.
 
-        A file that cannot be read does not count as changed.
+        Callers look after a failure that a changed secret can explain. A file that cannot be read
+        does not count as changed.
         """
         now = {path: _digest(path) for path in self._read}
         found = [path for path, digest in now.items() if digest not in (None, self._read[path])]

@@ -66,7 +66,7 @@ class SecretRef:
         return value
 
     def read(self) -> str:
-        """Read and return the secret. Unlike ``resolve``, do not remove it from errors and logs.
+        """Read and return the secret. Unlike after ``resolve``, errors and logs can then show it.
 
         Raises:
             SecretError: As for ``resolve``.

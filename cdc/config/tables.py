@@ -48,7 +48,7 @@ def configured_tier(tier: str) -> str:
 
 
 def capture_tiers(tier: str) -> tuple[str, str]:
-    """Return a tier's names for its two captures: of tables with a key, and of append tables."""
+    """Return a tier's two names: for the capture of keyed tables, and for that of append tables."""
     return tier, f"{tier}{_APPEND}"
 
 
@@ -265,7 +265,7 @@ class TableSettings(Section):
 
     @property
     def partitioned_columns(self) -> tuple[str, ...]:
-        """The columns of which ``partition_by`` takes values or expressions."""
+        """The columns that ``partition_by`` names, as they are or in expressions."""
         return tuple(one.column for one in self.partition_by)
 
     @property

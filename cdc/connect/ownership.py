@@ -25,8 +25,8 @@ class ConnectorOwner:
     """Marks an installation's connectors, and recognizes connectors of other installations.
 
     Args:
-        installation: Returns the installation's name. If None, connectors get no mark, and no
-            connector counts as another installation's.
+        installation: Returns the installation's name. If ``installation`` is None, connectors get
+            no mark, and no connector counts as another installation's.
     """
 
     installation: Callable[[], str] | None = None
@@ -39,7 +39,8 @@ class ConnectorOwner:
     def other(self, config: Mapping[str, str]) -> OtherConnectorError | None:
         """Return an error if a connector's configuration names another installation.
 
-        A connector without such a name was made by an earlier version or by hand. It has no owner.
+        The result is None for a connector that names no installation: an earlier version made it,
+        or it was made by hand.
         """
         if (made_by := config.get(INSTALLATION)) is None:
             return None

@@ -68,7 +68,7 @@ class RestClient:
         body: Mapping[str, Any] | None = None,
         missing_ok: bool = False,
     ) -> httpx.Response:
-        """Send Connect a request that must succeed.
+        """Send Connect a request that must succeed, and return the answer.
 
         Args:
             method: The HTTP method.

@@ -34,7 +34,7 @@ _BACKLOG_S = 6 * 3600.0
 
 
 def silence_bound_s(interval_ms: int) -> float:
-    """Return how old the newest heartbeat may be before its connector counts as stuck, in seconds.
+    """Return the age of the newest heartbeat, in seconds, above which a connector counts as stuck.
 
     Args:
         interval_ms: Interval between two heartbeats, in milliseconds.

@@ -295,8 +295,8 @@ class Mysql:
           commitTransaction). So everything before the stored offset is in Kafka.
         - An event outside of a transaction can have several records: a RENAME TABLE of two tables
           has two. Debezium stores the event's end already with the first of these records. So the
-          returned offset is one byte before the stored one. It is after the event's end only when
-          Debezium has stored the offset of a later event.
+          returned offset is one byte before the stored one. The returned offset is after the
+          event's end only when Debezium has stored the offset of a later event.
         """
         gtids = offset.get("gtids")
         if self.kind == "mariadb":

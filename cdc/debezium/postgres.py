@@ -164,10 +164,10 @@ class Postgres:
     def heartbeat_sql(self, capture: CaptureNames) -> str:
         """Return the SQL statement that the connector runs for each heartbeat.
 
-        It changes a row, so the slot advances while the tables are idle. The row names the server,
-        so the stream shows between which changes a server was promoted or restored. The publication
-        of append tables does not publish updates. So their connector inserts a row for each
-        heartbeat, and deletes rows that are older than an hour.
+        The statement changes a row, so the slot advances while the tables are idle. The row names
+        the server, so the stream shows between which changes a server was promoted or restored. The
+        publication of append tables does not publish updates. So their connector inserts a row for
+        each heartbeat, and deletes rows that are older than an hour.
         """
         table, slot = f"{SCHEMA}.{capture.heartbeat_table}", capture.on_primary.slot
         insert = (

@@ -1,12 +1,12 @@
 """Reads the schema history of a MySQL or MariaDB connector: the definitions that it starts with.
 
-Debezium writes each definition to the schema history as soon as it has read the statement. The
-events before the statement can still be in the connector's queue then. A task that starts reads the
-schema history, and takes the definitions up to its stored position. In two cases it takes the wrong
-ones:
+Debezium writes each definition to the schema history as soon as it has read the DDL statement in
+the binlog. The events of earlier changes can still be in the connector's queue then. A task that
+starts reads the schema history, and takes the definitions up to its stored position. In two cases
+it takes the wrong ones:
 
 - Without GTIDs, it takes all definitions, also those of statements after its stored position. It
-  decodes the rows before such a statement by the later definition (debezium/dbz#1541).
+  decodes rows that precede such a statement by the later definition (debezium/dbz#1541).
 - On MariaDB, each definition has the GTID of the transaction before the statement. The task skips a
   definition if this GTID and the stored GTID of the same domain name different servers.
 """
@@ -62,7 +62,7 @@ def learned_definitions(records: Iterable[KafkaRecord], source: str) -> Iterator
         source: Key of the source.
 
     Raises:
-        DecodeError: A record is not one of a schema history.
+        DecodeError: A record in the schema history is malformed.
     """
     known: dict[TableId, tuple[KnownColumn, ...]] = {}
     for record in records:

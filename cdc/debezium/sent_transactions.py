@@ -83,10 +83,10 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 
 
 def tails(start: int, end: int) -> Iterator[int]:
-    """Yield offsets at which to begin to read a topic, each earlier than the one before.
+    """Yield offsets at which to begin to read a topic, in descending order.
 
-    The last one is the topic's first offset. If the topic has more than 262,144 offsets, it is the
-    offset 262,144 before the topic's end.
+    The last one is the topic's first offset, or ``end`` minus 262,144 if the topic has more offsets
+    than that.
 
     Args:
         start: The topic's first offset.

@@ -55,13 +55,13 @@ class SentChange:
         transaction: The transaction's id; None for a binlog, or if the event has none.
         key: The values of the key columns, by their names in Avro; empty if the record has no key.
         after: The row after the change, as in the event.
-        order: A key that sorts changes as the connector sends them; None if the event has no such
-            key. On PostgreSQL, its first number is 0 in the first transaction of a task that
-            started without a stored position.
+        order: The sort key for the order in which the connector sends changes; None if the event
+            has none. On PostgreSQL, the first number of this key is 0 in the first transaction of a
+            task that started without a stored position.
         number: The change's number in its transaction, from 1; None if the connector does not
             number changes.
         gtid: The GTID of the transaction; None for PostgreSQL, and if the server has no GTIDs.
-        decoded_at: When the connector has decoded the change, by the clock of its worker; None if
+        decoded_at: When the connector decoded the change, by the clock of its worker; None if
             the event has no such time.
     """
 
@@ -242,7 +242,7 @@ class TaskEnds:
         return False if last == end else None
 
     def first_in_transaction(self, record: KafkaRecord, change: SentChange) -> bool:
-        """Return whether a transaction's first log record has a change as a second or later row.
+        """Return whether a change is a second or later row in its transaction's first log record.
 
         An example is the second row of a COPY that inserted several rows by one log record. The
         result is also True if the connector does not number the changes of a transaction.
@@ -271,7 +271,7 @@ class TaskEnds:
             last: The ended task's last record with a value.
             change: The change in ``last``.
             after: The next task's first change in the topic.
-            offsets: Number of offsets to read at most; the last one is that of ``last``.
+            offsets: Number of offsets to read at most; the last of them is the offset of ``last``.
 
         Returns:
             The answer; None if a record before the read offsets could be the repeated one.

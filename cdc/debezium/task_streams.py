@@ -20,14 +20,14 @@ _TASKS = 100
 class TaskStream:
     """What one task of PostgreSQL's connector has sent to one topic.
 
-    Each event has two LSNs (`SentChange.order`): the LSN of the last commit before the event, and
-    the event's own LSN. Until the task has read a commit, the first of the two is the position that
-    Connect had stored when the task began.
+    Each event has two LSNs (`SentChange.order`): its commit LSN, which is the LSN of the last
+    commit before the event, and the event's own LSN. Until the task has read a commit, the commit
+    LSN is the position that Connect had stored when the task began.
 
     Args:
-        first: The first LSN of the task's first event.
-        later: The greatest of those first LSNs of the task's events that are not after the position
-            in question.
+        first: The commit LSN of the task's first event.
+        later: The greatest commit LSN among the task's events that is not after the position that
+            `task_streams` was given.
         last: The greater of the two LSNs of the task's last event.
     """
 
@@ -66,12 +66,12 @@ def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterato
 def _later(ends: TaskEnds, sent: tuple[int, KafkaRecord], first: int, position: int) -> int:
     """Return the `TaskStream.later` of a task for a position.
 
-    A task sends its events in the order of these commits, so this is a binary search.
+    A task sends its events in the order of their commit LSNs, so this is a binary search.
 
     Args:
         ends: Reads the topic.
         sent: The first offset of the task's events, and the task's last record.
-        first: The commit before the task's first event. It is before the position.
+        first: The commit LSN of the task's first event, which is before the position.
         position: The position.
     """
     (low, last), found = sent, first

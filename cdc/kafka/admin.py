@@ -84,7 +84,8 @@ class KafkaAdmin:
             progress: Shows the wait while a quota of the cluster refuses further topics.
 
         Raises:
-            ThrottledError: A quota of the cluster lets no further topic be created.
+            ThrottledError: A quota of the cluster has let no further topic be created for two
+                minutes.
             KafkaError: A topic cannot be created, or it exists with several partitions, with
                 compaction, or with a retention that is too short.
         """
@@ -342,7 +343,7 @@ class KafkaAdmin:
         return records.newest(self._client, topic, starts, ends, deadline)
 
     def latest_records(self, topic: str, *, timeout_s: float = 30.0) -> list[KafkaRecord]:
-        """Return up to 32 of a topic's newest committed records, the oldest first.
+        """Return up to 32 of the newest committed records of each partition, the oldest first.
 
         This needs no more requests than `latest_record`, whose result is the last of these records.
 

@@ -65,7 +65,7 @@ def replaced(
 
 
 def shows(first: ck_admin.ListOffsetsResultInfo, known: KnownRecord) -> bool:
-    """Whether the first record since a known record's timestamp proves that the record is there.
+    """Whether an answer of Kafka proves that a partition still has a known record.
 
     Args:
         first: Offset and timestamp of the partition's first record with the known timestamp or a
@@ -93,7 +93,7 @@ def _offsets(
 
 
 def _read(client: KafkaClient, known: Iterable[KnownRecord], deadline: float) -> Answers:
-    """Compare each record with the record that its partition has at the same offset."""
+    """Read the record at each known record's offset, and return how it differs from that one."""
     found: Answers = {}
     left = list(known)
     if not left:

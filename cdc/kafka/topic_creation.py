@@ -66,7 +66,7 @@ def ensure(
         The topics' descriptions, in the order of ``wanted``.
 
     Raises:
-        ThrottledError: A quota of the cluster lets no further topic be created.
+        ThrottledError: A quota of the cluster has let no further topic be created for two minutes.
         KafkaError: A topic cannot be created, or it exists with another number of partitions, with
             compaction, or with a retention that is too short.
     """
@@ -96,8 +96,12 @@ def _create_all(
     """Create topics; repeat the request for topics that a quota for changes of topics refuses.
 
     Managed clusters have such quotas (`controller_mutation_rate`). A broker can then create some of
-    a request's topics, and refuse the others for a moment. The repetitions end when the quota has
-    let no further topic be created for two minutes.
+    a request's topics, and refuse the others for a moment. This function gives up after two minutes
+    in which no further topic was created.
+
+    Raises:
+        ThrottledError: No further topic was created for two minutes.
+        KafkaError: A topic cannot be created for another reason.
     """
     left = _create(client, admin, wanted, replication_factor)
     if not left:
@@ -185,7 +189,7 @@ def _wait_for(kafka: KafkaAdmin, new: Settings, timeout_s: float) -> dict[str, T
 
 
 def _check(kafka: KafkaAdmin, wanted: Settings, topics: Mapping[str, TopicInfo]) -> None:
-    """Refuse a topic with several partitions, with compaction, or with a retention too short."""
+    """Refuse a topic with several partitions, with compaction, or with too short a retention."""
     settings = kafka.topic_configs(wanted) if wanted else {}
     for name, asked in wanted.items():
         if topics[name].partitions != PARTITIONS:

@@ -42,7 +42,7 @@ class TopicInfo:
 class End:
     """The end offset of a partition, and the epoch of the leader that reports it.
 
-    The epoch is None if the leader does not report it.
+    The epoch is None if the leader reports none.
     """
 
     offset: int
@@ -58,7 +58,7 @@ class TopicLook:
         earliest: The first offset that the topic still has, by partition.
         ends: The last stable offset and the leader's epoch, by partition.
         high: The offset after the last record, committed or not, by partition. It was read before
-            ``ends``. So if it is after the last stable offset, a Kafka transaction was open.
+            ``ends``. So if it is above the last stable offset, a Kafka transaction was open.
     """
 
     info: TopicInfo

@@ -138,8 +138,8 @@ class CommitRecord(Part):
             quarantined records that the replay applied.
         lacks: Number of records below ``offsets`` that were left out and are still not applied.
         schema_ids: Registry ids of the events' writer schemas.
-        last_event: How far in the binlog the batches of an append table have come, as a string
-            (`cdc.rows.log_rows.ReachedPlace`); None for other tables and for PostgreSQL.
+        last_event: The place in the binlog that the batches of an append table have reached, as a
+            string (`cdc.rows.log_rows.ReachedPlace`); None for other tables and for PostgreSQL.
         truncated: Offset of the newest TRUNCATE that the table has applied; None if there is none.
             A replay that reads this offset again applies the TRUNCATE again. If the replay also
             reads a newer TRUNCATE that was in quarantine, it applies only the newer TRUNCATE.

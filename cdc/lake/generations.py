@@ -75,7 +75,8 @@ def generations(
             it has a folder, so a listed folder without a record is abandoned.
         pointer: The pointer for readers; None if nothing is published.
         records: The table's own record, and the record of its next generation if there is one.
-        is_other: Whether another installation made an attempt (`Ownership.is_other`).
+        is_other: Takes an attempt's UUID; returns whether another installation made the attempt
+            (`Ownership.is_other`).
     """
     published = (pointer.current, *pointer.former) if pointer is not None else ()
     building = {
