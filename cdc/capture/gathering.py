@@ -81,9 +81,8 @@ def gather(
     Args:
         names: The capture.
         servers: The servers.
-        sent: Reads what the connector has sent to Kafka. Its ``exactly_once`` says whether the
-            connector must write to Kafka in transactions. If the connector must and does not, the
-            evidence lists this as a wrong setting.
+        sent: Reads what the connector has sent to Kafka. If the connector must write to Kafka in
+            transactions and does not, the evidence lists this as a wrong setting.
         definitions: Returns the reader of the DDL statements that connectors report; None leaves
             the statements out of the evidence.
         life: Finds out whether the connector sends changes; None leaves this fact out of the
@@ -158,7 +157,7 @@ class Captures:
         call also counts the loss in the state store.
 
         If Connect does not answer, the evidence has Connect's error, and nothing is raised. The
-        records that Kafka has are correct nevertheless, and the source retains the later changes.
+        records in Kafka are correct without Connect, and the source retains the later changes.
 
         Raises:
             TributaryError: The primary, Kafka or the registry does not answer. Later calls raise
@@ -211,7 +210,7 @@ class Captures:
         return found
 
     def _note_unneeded(self, found: CaptureEvidence, before: Iterable[TableRecord]) -> None:
-        """Note what no table on the plan needs of a capture; log each warning only once."""
+        """Note what the capture has and no table on the plan needs; log each warning only once."""
         context, name = self._context, found.names.connector
         unneeded = of_unneeded(context.store, found, before)
         context.forgotten[found.names.resource] = unneeded.forgotten
@@ -223,11 +222,10 @@ class Captures:
         context.unneeded[name] = texts
 
     def look_at_all(self, records: Collection[TableRecord]) -> None:
-        """Gather the evidence of all captures of the tables, so that each loss is counted.
+        """Gather the evidence of all captures of tables, so that a loss is counted for each table.
 
-        The signs of a loss can appear and vanish while all tables of a capture are being copied,
-        PAUSED or FAILED, or before a table has moved to the capture. Without this call, no run
-        would notice such a loss.
+        A loss can begin and end while all tables of a capture are being copied, PAUSED or FAILED,
+        or before a table has moved to the capture. Without this look, no run would notice it.
 
         Raises:
             StateError: The state store cannot be used.
@@ -274,7 +272,7 @@ class Captures:
         return self._plan
 
     def _follow_tasks(self, capture: CaptureEvidence, records: Sequence[TableRecord]) -> None:
-        """Search for ends of the connector's tasks, and count the losses of changes at these ends.
+        """Search for ends of the connector's tasks, and count changes that were lost there.
 
         If a server does not answer, a later run repeats this search.
         """
@@ -357,7 +355,7 @@ class Captures:
     def unjudged(self, record: TableRecord) -> str | None:
         """Return why a table may lack changes that no look at tasks has judged; None if it cannot.
 
-        A table in doubt counts as judged, since no later look can say more about the table.
+        A table in doubt is judged: no look can say more about it.
         """
         name = self.evidence(record).names.connector
         look = self._tasks[name]
