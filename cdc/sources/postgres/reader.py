@@ -56,10 +56,9 @@ def snapshot_query(
 
     Each range is one partition in Spark. Columns get generated names, since Spark does not escape
     quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
-    from a subquery. The server flattens the subquery, so predicates use the key's index. A table
-    without a key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of
-    the table or partition, followed by the row's ``ctid``. Under one view, no two rows have the
-    same value.
+    from a subquery. The server flattens it, so predicates use the key's index. A table without a
+    key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of the table
+    or partition, followed by the row's ``ctid``. Under one view, no two rows have the same value.
     """
     on_replica = view is None or view.on_replica
     endpoint = connections.endpoint(on_replica=on_replica)
@@ -107,7 +106,7 @@ def snapshot_query(
 
 
 def _times(ranges: Sequence[KeyRange]) -> list[sql.Composable]:
-    """Return the subquery's SQL for the time column that bounds the ranges; empty without one."""
+    """Return the time column of the ranges for the subquery, as ``w0``; empty without one."""
     timed = ranges[0].within if ranges else None
     return [] if timed is None else [sql.SQL("{} AS w0").format(sql.Identifier(timed.column))]
 
