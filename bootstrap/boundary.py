@@ -1,12 +1,12 @@
-"""Finds where the copy ends and the stream begins: R and, for append tables, O.
+"""Finds the boundary between a copy and its stream: R and, for append tables, O.
 
 R is a position of the source's log. Everything in the copy is at or before this position. An append
 table also needs O to be the offset of the first event that the copy lacks. The copy of an append
 table is read in a view at a known position S.
 
-The view contains exactly the transactions whose commits end at or before S. A topic's events are in
-the order of commits. So one offset separates the events that the copy contains from the others.
-Once this offset is known, S is no longer needed.
+That view contains exactly the transactions whose commits end at or before S. A topic's events are
+in the order of commits. So one offset separates the events whose changes the copy contains from the
+events whose changes it lacks. Once this offset is known, S is no longer needed.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return the attempt with O, and with the UUIDs and end offsets of the topics.
+    """Return the attempt with O, and with the UUIDs and end offsets of the topics it needs.
 
-    The topics are the table's topic and, if the attempt needs them, Debezium's topics of
-    transactions and of DDL statements.
+    These are the table's topic; for an append table of PostgreSQL, also Debezium's topic of
+    transactions; for MySQL and MariaDB, also Debezium's topic of DDL statements.
     """
     names, statements_upto, statements_topic_id = capture.names, None, None
     if names.reports_definitions:
@@ -126,8 +126,8 @@ def find_boundary(
 ) -> dict[int, int]:
     """Return, per partition, the offset of the first event whose transaction ends after S.
 
-    Before the call, the connector must have captured everything up to S, and one later transaction.
-    On MySQL and MariaDB, S is a GTID set, and each event has its transaction's GTID.
+    The caller must first wait until the connector has captured everything up to S, and one later
+    transaction. On MySQL and MariaDB, S is a GTID set, and each event has its transaction's GTID.
 
     Args:
         capture: The publication, slot, connector and topic of the table's changes.
@@ -192,9 +192,9 @@ def first_beyond(
     Args:
         start: First offset of the search.
         end: End of the search.
-        first: Returns the first record at or after one offset and before another; None if there is
-            none. Some offsets have no record, since Kafka uses them for the control records of its
-            transactions.
+        first: Returns the first record at or after its first argument and before its second; None
+            if that range has no record. Some offsets have no record, since Kafka uses them for the
+            control records of its transactions.
         copied: Returns whether the copy contains a record. The copy contains all records before
             some offset, and no record at or after it.
     """
@@ -221,8 +221,8 @@ def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> Log
     """Return R of a handoff: the lowest position that includes ``reads_upto`` and the marker.
 
     Raises:
-        AttemptSpoiledError: One of the two positions has GTIDs and the other one has none: GTIDs
-            were turned on or off during the copy.
+        AttemptSpoiledError: One of these two positions has GTIDs and the other one has none, since
+            GTIDs were turned on or off during the copy.
     """
     read = record.attempt.reads_upto if record.attempt is not None else None
     try:

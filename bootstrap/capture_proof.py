@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _POLL_S = (0.02, 0.5)
 _BACKLOG_S = 6 * 3600.0
-"""Bound of the wait for a connector that makes progress, in seconds."""
+"""Maximum wait for a connector that still makes progress, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,13 @@ class Capture:
         )
 
     def prove(self, table: SourceTable, losses: Losses) -> ServerIdentity:
-        """Prove for the handoff that each change of the table becomes an event of its topic.
+        """Prove for the handoff that each change of a table becomes an event in the table's topic.
 
         Args:
             table: The table.
             losses: The counted losses, to which the proof adds each loss that it finds. A later
-                proof could miss this loss, since an operator can repair the capture meanwhile.
+                proof could miss the same loss, since an operator can repair the capture before the
+                later proof.
 
         Returns:
             The identity of the primary that was checked.
@@ -153,8 +154,8 @@ class Capture:
         Only connectors of MySQL and MariaDB are checked.
 
         Args:
-            table: The table, as read from the server. The connector must have captured all changes
-                from before this read.
+            table: The table, as read from the server. The connector must already have captured all
+                changes from before this reading.
             settings: The table's settings, which choose the key.
 
         Raises:
@@ -218,8 +219,8 @@ class Capture:
                 through a backlog, the wait continues, up to about six hours.
 
         Raises:
-            HandoffTimeoutError: The wait took too long. The error names the position that the
-                connector has reached.
+            HandoffTimeoutError: The position was not captured in time. The error names the position
+                that the connector has reached.
             CaptureError: The connector fails repeatedly, or the source has removed a part of its
                 log before the connector read that part.
         """
@@ -259,8 +260,8 @@ class Capture:
             topic: Name of the topic; None for the table's topic.
 
         Raises:
-            HandoffTimeoutError: The wait took too long, since a Kafka transaction stays open or the
-                broker hangs.
+            HandoffTimeoutError: The topic did not become readable in time: a Kafka transaction
+                stays open, or the broker hangs.
         """
         stable: dict[int, int] = {}
         name = topic or self.topic
@@ -307,8 +308,8 @@ class Capture:
     ) -> None:
         """Wait in a handoff until ``reached`` returns True.
 
-        ``what`` names the wait in the progress display and in the error. ``describe`` returns, for
-        the error, what is still missing.
+        ``what`` names the wait in the progress display and in the error. ``describe`` returns what
+        is still missing, in words for the error.
 
         Raises:
             HandoffTimeoutError: The wait reached its bound.
@@ -330,7 +331,7 @@ class Capture:
                 )
 
     def evidence(self) -> str:
-        """Return the states of connector, log and topic as a message, for the error of a wait."""
+        """Return the states of connector, log and topic in words, for the error of a wait."""
         return "; ".join(
             _attempted(look)
             for look in (self._connector_facts, self._log_facts, self._offsets_text)

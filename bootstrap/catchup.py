@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def catch_up(
     context: RunContext, record: TableRecord, upto: Mapping[int, int] | None = None
 ) -> TableRecord:
-    """Apply a copied table's changes up to given offsets, or up to the topic's end.
+    """Apply the changes of a copied table up to given offsets, or up to the topic's end.
 
     Args:
         context: The runs' context.
@@ -30,7 +30,8 @@ def catch_up(
         The generation's current record.
 
     Raises:
-        BootstrapError: The run failed, or ended before it reached these offsets.
+        BootstrapError: The run that applies the changes failed, or stopped before it reached these
+            offsets.
     """
     table = record.table
     result = run_table(context, record, until=upto)

@@ -12,20 +12,22 @@ from cdc.sources.source_facts import Boundaries, KeyRange, TableSize
 from cdc.store.attempt import Chunk
 
 SMALL_ROWS = 50_000
-"""Number of rows below which a table of a single commit is not split for parallel reads."""
+"""A table of fewer rows that is copied in a single commit is not split for parallel reads."""
 WAVE_SHARE = 0.2
-"""The largest share of a table in one Hudi commit.
+"""The largest share of a table that one Hudi commit of its copy contains.
 
-A crash repeats at most one commit.
+So after a crash, at most this share is copied again.
 """
 SINGLE_WAVE_BYTES = 64 * 1024 * 1024
-"""Size up to which a table is copied in one commit, since a repeated copy takes only seconds."""
+"""A table of up to this size, in bytes, is copied in one commit: to repeat the copy takes only
+seconds."""
 QUICK_BYTES = 1024 * 1024 * 1024
-"""Size up to which a table is read within a minute, so that the time of each commit matters."""
+"""A table of up to this size, in bytes, is read within a minute, so the time that each commit takes
+matters."""
 QUICK_START = 0.6
-"""The largest share in the first commit of a table of up to `QUICK_BYTES`.
+"""The largest share of a table of up to `QUICK_BYTES` that the first commit of its copy contains.
 
-`WAVE_SHARE` limits its later commits.
+`WAVE_SHARE` limits the later commits of such a copy.
 """
 
 

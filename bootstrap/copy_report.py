@@ -1,4 +1,4 @@
-"""Reports to the state store how far a copy is, for people who look from elsewhere."""
+"""Reports a copy's progress to the state store, for people who use other processes or machines."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _log = logging.getLogger(__name__)
 
 
 class ReportedCopy:
-    """The display of a copy's progress, whose figures are also in the state store.
+    """The display of a copy's progress, which also stores the figures in the state store.
 
-    A report that cannot be stored is left out: the copy does not need it.
+    If a report cannot be stored, the copy continues without it, since no step depends on reports.
 
     Args:
         task: The display of this process.
         store: The state store.
         report: The first report.
-        clock: Returns the time in seconds; it never goes back.
+        clock: Returns a time in seconds that never goes back.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ReportedCopy:
         done: Collection[int],
         left: Sequence[Sequence[Chunk]],
     ) -> ReportedCopy:
-        """Report the begin of a copy's remaining waves.
+        """Report that a copy begins its remaining waves; return the display.
 
         Args:
             task: The display of this process.
@@ -69,7 +69,7 @@ class ReportedCopy:
             record: The table's record.
             attempt: The attempt.
             done: The chunks that are committed.
-            left: The waves.
+            left: The remaining waves, in order.
         """
         now = datetime.now(timezone.utc)
         report = CopyProgress(
@@ -87,21 +87,21 @@ class ReportedCopy:
         return cls(task, store, report)
 
     def advance(self, count: int = 1) -> None:
-        """Count rows that were read, and report them in turn."""
+        """Count rows that were read; report the count, but at most once per `EVERY_S`."""
         self._task.advance(count)
         self._change(lambda report: replace(report, rows=report.rows + count), in_turn=True)
 
     def note(self, text: str) -> None:
-        """Show what the copy does now; this is not reported."""
+        """Show what the copy does now; the state store does not get this text."""
         self._task.note(text)
 
     def done(self) -> None:
-        """Show that the task has ended; the last report stays until the copy has ended."""
+        """Show that the task has ended; the last report stays until `forget_report` deletes it."""
         self._change(lambda report: replace(report, writing=()))
         self._task.done()
 
     def begin_wave(self, wave: Sequence[Chunk]) -> None:
-        """Report the chunks of the commit that is written next."""
+        """Report which chunks the next commit contains, before it is written."""
         chunks = tuple(chunk.id for chunk in wave)
         self._change(lambda report: replace(report, writing=chunks))
 
@@ -130,7 +130,7 @@ class ReportedCopy:
 
 
 def forget_report(store: Store, record: TableRecord) -> None:
-    """Delete the report of a copy that has ended; a failure is only logged."""
+    """Delete the report of a copy that has ended; if the deletion fails, only log the failure."""
     try:
         CopyReports(store).forget(record.table, beside=record.beside)
     except StateError as error:

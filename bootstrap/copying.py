@@ -79,7 +79,7 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy the remaining chunks; record an upper bound of the positions in their views.
+        """Copy the remaining chunks; record an upper bound of the positions that views contain.
 
         Raises:
             AttemptSpoiledError: A change of the table spoils the copy, the primary is another
@@ -128,11 +128,11 @@ class Copying:
     def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
         """Copy remaining chunks in a new view; return whether all chunks are copied now.
 
-        If the argument ``one_view`` is true, all remaining chunks are copied; otherwise, only the
-        next wave. After a view was lost, each wave gets a view of its own, since a view that is
+        If the argument ``one_view`` is true, this call copies all remaining chunks; otherwise, only
+        the next wave. After a view was lost, each wave gets a view of its own, since a view that is
         open for a shorter time is less likely to be lost. The copy is exact nevertheless, since the
-        stream is applied from O on. All chunks of an append table, or of a table with the setting
-        ``one_view``, are read under one view.
+        stream is applied from O on. For an append table, or a table with the setting ``one_view``,
+        all chunks must be read under one view.
 
         Raises:
             AttemptSpoiledError: The table needs one view for all chunks, and the view under which
@@ -219,7 +219,7 @@ class Copying:
         """Whether all sessions of the copy open at the same time.
 
         This is necessary if all rows must be read under one view, and a session that opens later
-        cannot share this view.
+        than the others cannot share their view.
         """
         return self._one_view and not self.source.shares_views
 
@@ -287,10 +287,10 @@ class Copying:
 
     @contextmanager
     def _taken(self, wanted: int, *, together: bool = False) -> Iterator[int]:
-        """Wait until the copies of this process leave sessions free; hold some during a block.
+        """Wait until other copies of this process leave sessions free; hold some during a block.
 
         Yields:
-            Number of sessions that may be open at the same time.
+            Number of sessions that this copy may have open at the same time.
         """
         sessions = self.context.copy_sessions(self.source.name)
         with ExitStack() as held:
@@ -305,11 +305,11 @@ class Copying:
         self.lease.check()
 
     def _planned(self, copy: SnapshotCopy) -> tuple[Chunk, ...]:
-        """Return the attempt's chunks to copy.
+        """Return all chunks of the attempt, planned now or earlier.
 
-        The chunks are planned once and recorded, so that a resumed copy has the same chunks. If all
-        chunks must be read under one view, they are planned again with each new view, since no
-        chunk of an earlier view can be used.
+        The chunks are planned once and recorded, so that a resumed copy has the same chunks. But if
+        all chunks must be read under one view, they are planned again with each new view, since no
+        chunk that was read under an earlier view can be used.
         """
         if self._attempt.chunks and not self._one_view:
             return self._attempt.chunks
@@ -354,8 +354,8 @@ class Copying:
     ) -> tuple[tuple[Chunk, ...], ...]:
         """Return the copy's remaining waves.
 
-        There is a single wave if the table has a bucket index, or if all sessions must open
-        together.
+        All remaining chunks are a single wave if the table has a bucket index, or if all sessions
+        must open at the same time.
         """
         single = SINGLE_WAVE_BYTES
         if self.settings.index == "bucket" or self._at_once:
@@ -366,9 +366,10 @@ class Copying:
         """Check that no change of the table since the attempt's first fingerprint spoils the copy.
 
         The fingerprint is read in fresh transactions: before a view opens, before the view's first
-        chunk is read, and after the view closes. If the replica replays a rewrite in between, the
-        view reads no rows, without an error. If an enum's label is renamed in between, later chunks
-        have the new name, even if they are read in the same view as earlier chunks.
+        chunk is read, and after the view closes. If the replica replays a rewrite between two of
+        these checks, the view reads no rows, without an error. If an enum's label is renamed
+        between two checks, later chunks have the new name, even if they are read in the same view
+        as earlier chunks.
 
         Raises:
             AttemptSpoiledError: A change spoils the copy. The error names the change.

@@ -1,11 +1,11 @@
-"""Restarts PostgreSQL's connector if it could use a former definition of a table or of a type.
+"""Restarts PostgreSQL's connector if it could still use a former definition of a table or type.
 
-The connector uses a table's definition until the server describes the table again in the WAL. At
-that moment, the connector reads the NOT NULL constraints and the key from the catalog. A change
-whose transaction is already in the WAL can still be invisible in the catalog, so the connector can
-read the former definition again. After ALTER DOMAIN, the server does not describe the table again.
-A new session of the connector begins with a description of each table, so a restart renews the
-definitions.
+The connector uses a table's definition until the server describes the table again in the WAL. When
+the server does so, the connector reads the NOT NULL constraints and the key from the catalog. A
+change of these whose transaction is already in the WAL can still be invisible in the catalog. The
+connector then reads the former definition again. After ALTER DOMAIN, the server does not describe
+the table again. A new session of the connector begins with a description of each table, so a
+restart renews the definitions.
 
 When an enum has a new label, the connector reads the table's definition from the catalog. That
 definition includes generated columns, which the WAL does not carry. The connector then assigns
@@ -47,7 +47,7 @@ _READ_S = 60.0
 _RESTART_S = 120.0
 _POLL_S = (0.1, 1.0)
 _TAIL = 16
-"""Number of offsets before a tombstone that are searched for the tombstone's delete."""
+"""Number of offsets below a tombstone's offset in which the tombstone's delete is searched."""
 
 
 def renew_definition(
@@ -80,7 +80,7 @@ def renew_definition(
 
     Raises:
         LeaseHeldError: Another process holds the capture's lease.
-        CaptureError: The connector does not read the WAL again in time.
+        CaptureError: The restarted connector does not begin to read the WAL in time.
     """
     kept = capture.source.capture(capture.names).kept_log
     if kept is None:

@@ -21,7 +21,7 @@ class CopyError(BootstrapError):
 
 
 class HandoffTimeoutError(BootstrapError):
-    """A wait of the handoff took too long.
+    """The handoff waited for something that did not happen in time.
 
     The message contains the states of connector, log and topic, which can reveal the cause.
     """

@@ -67,8 +67,8 @@ class Limits:
         copy_failures: Number of failures in a row after which the copy gives up.
         attempts: Maximum number of attempts that one command begins. It begins another attempt when
             a change has spoiled the copy.
-        lease_s: Wait for another process's lease. A killed process holds its lease until the lease
-            expires.
+        lease_s: Wait for a lease that another process holds. A killed process holds its lease until
+            the lease expires.
     """
 
     older_transactions_s: float = 1800.0
@@ -121,8 +121,8 @@ def bootstrap_table(
     Raises:
         TributaryError: The bootstrap cannot continue. A table that was BOOTSTRAPPING or CATCHING_UP
             is then FAILED with this error, and the same command continues it. A table whose copy
-            cannot be published is NEEDS_BOOTSTRAP. The table's state does not change if another
-            process has taken the table over, or if this command is ending.
+            cannot be published is NEEDS_BOOTSTRAP. In two cases the table's state does not change:
+            another process has taken the table over, or this command was asked to stop.
     """
     with context.copy_sessions(record.table.source).copying():
         return _Bootstrap(context, connect, record, limits or Limits()).run()
@@ -222,7 +222,7 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin another attempt: the state store does not know all lake commits of this attempt."""
+        """Begin another attempt, since the state store lacks lake commits of this attempt."""
         _log.warning(
             "attempt %s of %s is further in the lake than in the state store: was the store"
             " restored from a backup? The table is copied again",
@@ -271,10 +271,10 @@ class _Bootstrap:
 
         The capture lacks the changes that an older transaction made before the capture began.
 
-        Also wait until every change from before the fingerprint is captured, so that its event is
-        below O and is not applied. For example, a rewrite sends no event, so only the copy has the
-        rewritten rows. If an event from before the rewrite were applied to the copy, it would undo
-        the rewrite.
+        Also wait until every change from before the fingerprint is captured, so that the change's
+        event is below O and is not applied. For example, a rewrite sends no event, so only the copy
+        has the rewritten rows. If an event from before the rewrite were applied to the copy, it
+        would undo the rewrite.
         """
         # From here on, the table must not change in a way that spoils the copy, and must be
         # captured.
@@ -313,7 +313,8 @@ class _Bootstrap:
     def _require_known(self) -> None:
         """Check that the connector uses the table definition that the copy uses.
 
-        If the definition has changed since the fingerprint, `_require_unspoiled` judges the change.
+        If the definition has changed since the fingerprint was read, `_require_unspoiled` judges
+        the change.
         """
         table, now = self._source.capture(self._capture.names).described(self._table)
         known = self._attempt.fingerprint
@@ -338,7 +339,7 @@ class _Bootstrap:
             self._rows += copying.rows
 
     def _find_handoff(self) -> None:
-        """Find R, wait until the log up to R is captured, and record H, the topic's end offsets."""
+        """Find R; wait until the log is captured up to R; record the topic's end offsets as H."""
         self._require_start()
         self._capture.prove(self._source.table(self._table), self._losses)
         self._require_unspoiled(self._fingerprint())  # of the primary
@@ -380,7 +381,7 @@ class _Bootstrap:
         crash("bootstrap.after_handoff_commit")
 
     def _guard_handoff(self, timeline: Timeline) -> None:
-        """Raise an error before the commit if the copy is incomplete or the lease is lost."""
+        """Raise an error before the handoff commit if the copy is incomplete or the lease lost."""
         self._lease.check()
         undone = timeline.undone()
         whole = [one for one in timeline.commits() if one.instant not in undone]
@@ -402,7 +403,7 @@ class _Bootstrap:
         self._record = catch_up(self._context, self._record, handoff)
 
     def _publish(self) -> None:
-        """Publish the table; errors of the steps after the publication become warnings."""
+        """Publish the table; an error in a step after the publication only becomes a warning."""
         try:
             check_losses(self._seen_losses(), self._capture.names, self._record)
             shown = publish(self._context, self._record, self._settings, self._lease)
@@ -421,13 +422,13 @@ class _Bootstrap:
         return capture.fingerprint(self._table, on_replica=False)
 
     def _require_unspoiled(self, now: Fingerprint) -> None:
-        """Check that no change of the table spoils the copy; store the new fingerprint."""
+        """Check that no change of the table spoils the copy; store the current fingerprint."""
         attempt = unspoiled(self._source, self._settings, self._record, self._attempt, now)
         if attempt is not self._attempt:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that since O no setting changed, no loss was counted, and no event expired."""
+        """Check that since O no setting changed, no loss was counted and no event expired."""
         require_same_settings(self._record, self._attempt, self._made_by.settings_digest)
         self._context.looks.follow(self._capture.names, self._source)
         try:

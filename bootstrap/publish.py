@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def require_own_folder(context: RunContext, record: TableRecord) -> None:
-    """Check before a copy that readers of its folder see no generation of another installation.
+    """Check before a copy that no other installation has published a generation in its folder.
 
     Raises:
         OtherInstallationError: Another installation has published its own generation.
@@ -49,7 +49,7 @@ def publish(
 ) -> Attempt:
     """Publish the attempt of a bootstrapped table.
 
-    A repeated call skips the steps that are done.
+    A repeated call skips the steps that an earlier call has completed.
 
     Args:
         context: The runs' context.
@@ -92,11 +92,12 @@ def publish(
 def after_publication(
     context: RunContext, record: TableRecord, lease: Lease
 ) -> tuple[TableRecord, tuple[str, ...]]:
-    """Execute the two steps after a copy's publication; return their errors as warnings.
+    """Execute the two steps that follow a copy's publication; return their errors as warnings.
 
-    The first step deletes the quarantined records of former copies. If it fails, the next
-    publication repeats it. The second step sets the table's name in the Hive Metastore. If it
-    fails, the next run repeats it. Runs, and readers that follow the pointer, need neither step.
+    The first step deletes the quarantined records of former copies. If this step fails, the next
+    publication repeats it. The second step sets the table's name in the Hive Metastore. If this
+    step fails, the next run repeats it. Neither step is needed by runs or by readers that follow
+    the pointer.
 
     Args:
         context: The runs' context.
@@ -131,11 +132,11 @@ def _joined(
 ) -> Attempt:
     """Replace a shard's rows in the shared table by the rows of its copy.
 
-    One commit replaces both the rows and the offsets. So readers see either only old rows or only
-    new rows of the shard.
+    One commit replaces both the rows and the offsets. So readers see either all old rows of the
+    shard or all new rows, never both.
 
     Returns:
-        The attempt, with the shared table's path.
+        The attempt, whose path is now that of the shared table.
     """
     attempt, owner = _attempt(record), Ownership.of(record, context.store.installation)
     # Read first: once the rows are joined, readers see them, so no fault must stop the rest.

@@ -1,10 +1,10 @@
-"""Builds the next generation of a table while its serving generation is still updated.
+"""Builds the next generation of a table while runs still update the serving generation.
 
 Each of the two generations has its own record, lease and path. So runs continue to apply changes to
 the serving generation while the next generation is copied. After the next generation has caught up,
 the resync takes the lease of the table's record, so that no run writes to the serving generation.
-The next generation then catches up again. Now it has all changes of the serving generation, and
-replaces it.
+The next generation then catches up again. It now has all changes that the serving generation has,
+and replaces the serving generation.
 
 The next generation can follow the topic of another tier's capture. Offsets of two topics cannot be
 compared. So after the last commit to the serving generation, the resync writes a marker. The next
@@ -56,8 +56,8 @@ def resync_table(
         connect: Kafka Connect.
         record: The table's record in the state store.
         to: The capture that the next generation follows, already prepared for the table; None for
-            the table's present capture. If a generation is being built for another capture, that
-            generation is given up.
+            the table's present capture. If a generation is already being built for a different
+            capture, that generation is given up.
         limits: Bounds of waits and retries.
 
     Raises:
@@ -100,7 +100,8 @@ def _forget_given_up(context: RunContext, record: TableRecord) -> None:
 def _begun(context: RunContext, record: TableRecord, to: TierCapture) -> TableRecord | None:
     """Return the record of the next generation that is being built for a capture.
 
-    The result is None if there is none. A next generation for another capture is given up.
+    The result is None if none is being built for this capture. A next generation that is being
+    built for another capture is given up.
     """
     build = context.store.get(record.table, beside=True)
     if build is None or build.captured == to:
@@ -134,7 +135,7 @@ def _begin_next_generation(
 def _take_place(
     context: RunContext, connect: ConnectClient, build: TableRecord, limits: Limits
 ) -> TableRecord:
-    """Apply the remaining changes to the next generation; replace the serving one by it.
+    """Apply the remaining changes to the next generation; put it in the serving one's place.
 
     Returns:
         The table's new record, which stays CATCHING_UP until the next generation is published.
@@ -171,8 +172,8 @@ def _level(
 ) -> TableRecord:
     """Apply to the next generation all changes that the serving generation can have now.
 
-    If both follow one topic, these are the changes up to the topic's end. Otherwise a marker is
-    written first, and the changes up to it are applied.
+    If both generations follow the same topic, these are the changes up to the topic's end.
+    Otherwise, this function writes a marker, and applies the changes up to the marker.
 
     Returns:
         The next generation's current record.
@@ -191,8 +192,8 @@ def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
     """Return the next generation's record; set ``continues`` if readers can continue with it.
 
     Readers of the former generation can continue if all of these hold: the former generation is
-    INCREMENTAL, no loss of changes was counted between the two copies, the settings are the same,
-    and so is the topic. A loss after the next generation's O is not checked here, since a
+    INCREMENTAL, no loss of changes was counted between the two copies, and the settings and the
+    topic are the same for both. A loss after the next generation's O is not checked here, since a
     generation with such a loss is not published.
     """
     made, by = build.attempt, former.attempt

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from schemas.table import TableId, TableSchema
 
 FETCH_BYTES = 4 * 1024 * 1024
-"""Bytes that a session fetches at once at most, if each row has the table's mean row size."""
+"""Maximum number of bytes that a session fetches at once, if rows have the table's mean size."""
 FETCH_ROWS = 10_000
-"""Maximum number of rows per round trip.
+"""Maximum number of rows that a session fetches in one round trip.
 
-More rows gain nothing.
+More rows per round trip would save no time.
 """
 
 _WATCH_S = 1.0
@@ -97,7 +97,7 @@ class SnapshotCopy:
 
         Args:
             chunks: The chunks. One Spark task reads one chunk, or several (see ``parallel``).
-            view: The view in which the sessions read the chunks.
+            view: The view in which the copy's sessions read the chunks.
             commit: The metadata of the commit.
             size: Planned size of the whole copy.
             task: The display of the copy's progress, which shows the number of rows.
@@ -109,7 +109,7 @@ class SnapshotCopy:
 
         Raises:
             CopyError: Spark cannot run the query on the source.
-            FencedError: The guard refused, or another writer has taken the table over.
+            FencedError: The guard refused the commit, or another writer has taken the table over.
             LakeError: A task cannot read rows from the source, or cannot write them.
             ReplicaError: The view's rows can differ from the primary's rows.
         """
@@ -160,7 +160,8 @@ class SnapshotCopy:
     def _meta_columns(self) -> list[Column]:
         """Return the columns that Tributary adds to a copied row.
 
-        The copied row's offset is below every event's offset, so each event counts as newer.
+        A copied row gets an offset below every event's offset, so each event counts as newer than
+        the row.
         """
         values = {
             OP: F.lit("r"),
@@ -217,7 +218,7 @@ class RowCounter:
 
     @contextmanager
     def counting(self, description: str) -> Iterator[None]:
-        """Count the rows that the block's Spark jobs read; update the count while the jobs run."""
+        """Count the rows that Spark jobs of a block read; update the count while the jobs run."""
         context = self._spark.sparkContext
         context.setJobGroup(self.group, description)
         context.setLocalProperty("spark.scheduler.pool", description)

@@ -1,4 +1,4 @@
-"""Checks that a table, its settings and its server do not change in a way that spoils its copy."""
+"""Checks that no change of a table, of its settings or of its server spoils the table's copy."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def require_same_server(record: TableRecord, marker: Marker) -> None:
 
     Raises:
         AttemptSpoiledError: The primary is another cluster, or is on another timeline. The copy, or
-            the topic from O on, can then have rows of the former primary that the present primary
-            lacks.
+            the events from O on, can then have rows that the former primary had and the present
+            primary lacks.
     """
     found = (marker.system_identifier, marker.timeline)
     for server in record.attempt.servers if record.attempt is not None else ():

@@ -12,9 +12,9 @@ from cdc.store.table_state import RESUMABLE, State, TableRecord
 
 
 class Step(str, Enum):
-    """The steps of a bootstrap in their order.
+    """The steps of a bootstrap, in the order in which it takes them.
 
-    Each step is recorded before the next step begins.
+    The completion of each step is recorded before the next step begins.
     """
 
     BEGIN = "begin an attempt"

@@ -16,7 +16,7 @@ from typing import Any
 from schemas.errors import AvroSchemaError, WireFormatError
 
 WIRE_HEADER_BYTES = 5
-"""Bytes before the Avro body: a zero byte and the schema id as a big-endian 32-bit number."""
+"""Number of bytes before the Avro body: a zero byte, and the schema id in 32 bits, big-endian."""
 
 _PRIMITIVES = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
 _READ = frozenset({"before", "after", "source", "op"})
@@ -34,9 +34,10 @@ _SOURCE_TYPES = {
 _NEEDED_OF_SOURCE = ("ts_ms", "sequence", "txId")
 _NEEDED_OF_BINLOG = ("ts_ms", "file", "pos", "row")
 END_MARK = bytes.fromhex("9ce3570b6ad1f42e")
-"""Bytes that are appended to an Avro body before it is decoded.
+"""Bytes that are appended to an Avro body before the body is decoded.
 
-If the body does not end where its schema requires, the decoded mark differs or is too short.
+They are decoded as the field ``mark``. If the body is longer or shorter than its schema requires,
+the decoded mark differs or is too short.
 """
 
 _SOURCE_TYPE = "__debezium.source.column.type"
@@ -62,9 +63,9 @@ def split_wire(message: bytes) -> tuple[int, bytes]:
 def field_name(column: str) -> str:
     """The Avro name of a column's field under ``field.name.adjustment.mode=avro_unicode``.
 
-    ASCII letters stay, and so do digits after the first character. Every other UTF-16 unit, also
-    the underscore, becomes ``_u`` and its hexadecimal code. For example, ``a_b`` becomes
-    ``a_u005fb``.
+    ASCII letters stay, and so do digits, except as the first character. Every other UTF-16 unit,
+    including the underscore, becomes ``_u`` followed by the unit's hexadecimal code. For example,
+    ``a_b`` becomes ``a_u005fb``.
     """
     return _avro_name(column, also="")
 
@@ -77,7 +78,7 @@ def envelope_name(topic: str) -> str:
 def _avro_name(name: str, *, also: str) -> str:
     """Adjust a name as in :func:`field_name`.
 
-    The characters in ``also`` stay, too, except as the name's first character.
+    The characters in ``also`` stay as well, except as the name's first character.
     """
     adjusted = []
     for position, character in enumerate(name):
@@ -191,16 +192,16 @@ class DebeziumSchema:
 
     @cached_property
     def marked_writer_json(self) -> str:
-        """The Avro schema, as JSON, of an event's bytes followed by :data:`END_MARK`."""
+        """The Avro schema, as JSON, for reading an event's bytes followed by :data:`END_MARK`."""
         return _marked(json.loads(self.avro_json))
 
     @cached_property
     def marked_reader_json(self) -> str:
-        """Like :attr:`marked_writer_json`, but the event has only the fields of `reader_json`."""
+        """Like :attr:`marked_writer_json`, but reduced to the event's fields in `reader_json`."""
         return _marked(json.loads(self.reader_json))
 
     def mismatch(self, topic: str) -> str | None:
-        """Return why a topic's change events cannot have this Avro schema; None if they can."""
+        """Return why change events of a topic cannot have this Avro schema; None if they can."""
         if not self.is_envelope:
             return f"{self.name} is not a change event"
         if self.name != envelope_name(topic):
@@ -237,7 +238,8 @@ class DebeziumSchema:
             avro_json: The Avro schema as JSON text.
 
         Raises:
-            AvroSchemaError: The JSON is not an Avro schema, or not one that Debezium registers.
+            AvroSchemaError: The text is not an Avro schema, or not an Avro schema that Debezium
+                registers.
         """
         try:
             schema = json.loads(avro_json)

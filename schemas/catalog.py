@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from schemas.errors import SchemaError
 
 SourceKind = Literal["postgres", "mysql", "mariadb"]
-"""The kinds of servers that tables are on."""
+"""The kinds of servers on which source tables are."""
 SOURCE_KINDS: tuple[SourceKind, ...] = get_args(SourceKind)
 
 _IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
@@ -18,7 +18,7 @@ _FILE = "relfilenode"
 _STORED = ("table_id", "altered")
 _XIDS = 1 << 32
 LABEL = "label "
-"""The prefix of those keys of ``CatalogColumn.parts`` that are for labels of an enum."""
+"""The prefix of each key in ``CatalogColumn.parts`` that stands for a label of an enum."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class CatalogColumn:
         number: The column's number in the table.
         name: The column's name.
         type: The column's type as the server prints it.
-        nullable: Whether the column allows NULL. If its type is a domain, the domain must allow
-            NULL, too.
+        nullable: Whether the column allows NULL. If the column's type is a domain, true only if the
+            domain allows NULL, too.
         default: The column's default, or the expression of a generated column, as the server prints
             it; None if the column has neither.
         generated: Whether the column is generated.
@@ -48,8 +48,8 @@ class CatalogColumn:
         domain_written: The id of the transaction that last wrote the domain's definition.
         as_added: Whether the catalog proves that the column did not become NOT NULL after it was
             added. A later change of the table can remove this proof.
-        numbered: Whether the server numbers new rows by the column (AUTO_INCREMENT); None if the
-            catalog does not say.
+        numbered: Whether the server fills the column with a number for each new row
+            (AUTO_INCREMENT); None if the catalog does not say.
     """
 
     number: int
@@ -73,7 +73,8 @@ class CatalogColumn:
     def written_again(self, since: CatalogColumn) -> bool:
         """Whether a statement wrote the column's catalog row without changing the definition.
 
-        False if privileges were ever granted on the column, since GRANT writes the row, too.
+        The result is False if privileges were ever granted on the column, since GRANT also writes
+        the column's catalog row.
 
         Args:
             since: The column at the earlier read of the catalog.
@@ -83,7 +84,8 @@ class CatalogColumn:
     def moved_only(self, since: CatalogColumn) -> bool:
         """Whether a rewrite moved the column's stored value from the catalog into the rows.
 
-        False if the column's default has changed meanwhile.
+        The result is False if the column's default has changed since the earlier read of the
+        catalog.
 
         Args:
             since: The column at the earlier read of the catalog.
@@ -133,8 +135,8 @@ class Partition:
             the changes.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
         identity_key: Columns of the index that is the replica identity; None without such an index.
-        attached: The ids of the transactions that attached the partition to its parent, and each of
-            the parents to the next one.
+        attached: The ids of the transactions that attached the partition to its parent, this parent
+            to its own parent, and so on.
         indexes: By object id, the indexes that PostgreSQL accepts as the partition's replica
             identity in place of the primary key.
         access_method: The table access method if it writes no row changes to the WAL; else empty.
@@ -167,7 +169,7 @@ class Partition:
 
     @property
     def compared(self) -> dict[str, Any]:
-        """The attributes whose change always loses events, by their names in the fingerprint."""
+        """The attributes of which each change loses events, by their names in the fingerprint."""
         return {
             "oid": self.number,
             "kind": self.kind,
@@ -184,7 +186,7 @@ class PublicationState:
     Args:
         owner: Object id of the role that owns the publication.
         written: The id of the transaction that last wrote the publication's row in the catalog.
-        settings: The other values of that row.
+        settings: The other values of the publication's row in the catalog.
     """
 
     owner: str
@@ -229,14 +231,15 @@ class Catalog:
         publication: The publication of the table's capture; None if there is no such publication,
             or if the server is MySQL or MariaDB.
         number: The table's object id; None if the server does not number tables.
-        rest: The other entries of the fingerprint. If one of them changes, events are always lost.
+        rest: The other entries of the fingerprint. Any change of one of them means that events are
+            lost.
         sent_generated: Generated columns that the publication adds to events (PostgreSQL 18).
         stored: For MySQL and MariaDB: the id of the rows' storage, and a string that changes with
             the table's definition. If ``stored`` changes although the binlog has no DDL statement
             of the table, the cause is either maintenance, which changes no row, or a TRUNCATE,
             which arrives as an event.
-        read_at: A position of the source's log; empty for PostgreSQL. The catalog shows the effects
-            of every statement before this position.
+        read_at: A position in the source's log; empty for PostgreSQL. The catalog, as read, shows
+            the effects of every statement at lower positions.
         horizon: A transaction id of PostgreSQL: every transaction with a smaller id had ended when
             the catalog was read. Empty for MySQL and MariaDB.
     """
@@ -310,7 +313,7 @@ _REQUIRED = object()
 
 
 class _Facts:
-    """A JSON object of a fingerprint, from which each key can be taken once.
+    """The JSON object of a fingerprint, from which a caller takes each key at most once.
 
     ``rest`` has the keys that were not taken yet.
 

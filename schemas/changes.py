@@ -1,4 +1,4 @@
-"""The kinds of schema changes, and the verdicts on them."""
+"""The kinds of schema changes, and the verdicts that a schema change can get."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Verdict(str, Enum):
     EVOLVE = "evolve"
     """The lake's columns follow the change in place."""
     FILL = "fill"
-    """The lake's columns follow the change, and existing rows get their current source values.
+    """The lake's columns follow the change, and existing rows get the current values of the source.
     """
     BOOTSTRAP = "bootstrap"
     """The table needs a new copy."""
@@ -261,8 +261,9 @@ class AddPartition(Change):
 class ChangeNullability(Change):
     """A schema change: a column now allows NULL, or no longer allows it.
 
-    If ``back`` is true, both compared catalogs agree on whether the column allows NULL. But the
-    column's definition was written in between, so this can have been different for a while.
+    If ``back`` is true, the column allows NULL in both compared catalogs, or in neither. But the
+    column's definition was written between the two reads, so for a while the opposite can have been
+    true.
     """
 
     name: str
@@ -312,7 +313,7 @@ class ChangeIdentity(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class LoseEvents(Change):
-    """A schema change that changes rows without an event, or after which events can be missing."""
+    """A schema change that changes rows without events, or after which events can be missing."""
 
     fact: str
 
@@ -326,8 +327,8 @@ class LoseEvents(Change):
 class NewFile(Change):
     """A schema change: PostgreSQL has rewritten the table into a new file.
 
-    VACUUM FULL, CLUSTER, TRUNCATE or a change to a wider type does this. If the rewrite could have
-    changed a column's values, the change is a `RewriteColumn` or a `ChangeType` instead.
+    VACUUM FULL, CLUSTER, TRUNCATE or a change to a wider type rewrites a table. If the rewrite
+    could have changed a column's values, the change is a `RewriteColumn` or a `ChangeType` instead.
     """
 
     @property

@@ -31,10 +31,10 @@ DOUBTFUL: Mapping[str, str] = {
     "tis620": f"{_REPLACED}\u00a0",
     "ujis": f"{_REPLACED}\u2014\uff3c\uff5e",
 }
-"""By character set, the characters that an event can have where the server has others.
+"""By character set, the characters that an event can have in place of the server's characters.
 
-They are written like the inside of ``[...]`` in a regular expression. A text without these
-characters equals the server's text. A text in a character set that is not listed here cannot be
-taken from events. Either its wrong characters cannot be recognized, or the connector drops a first
-character U+FEFF (in ucs2, utf16 and utf32).
+The characters are written like the inside of ``[...]`` in a regular expression. A text without
+these characters equals the server's text. A text in a character set that is not listed here cannot
+be taken from events. For such a set, either wrong characters cannot be recognized, or the connector
+drops U+FEFF at the start of a text (in ucs2, utf16 and utf32).
 """

@@ -23,8 +23,8 @@ def spoiling(
 ) -> Iterator[str]:
     """Yield the schema changes that spoil a copy, each in words.
 
-    A change whose verdict (:func:`schemas.evolution.diff`) is BOOTSTRAP spoils the copy. These
-    changes spoil the copy as well:
+    A change with the verdict BOOTSTRAP (:func:`schemas.evolution.diff`) spoils the copy. The
+    following changes spoil it, too:
 
     - a column was added, dropped or renamed, or its type was changed, since some chunks can be read
       before the change and some after it;
@@ -72,8 +72,7 @@ def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
     """Return the schema changes that spoil a copy from MySQL or MariaDB, one line each.
 
     Every change of the catalog spoils the copy, with one exception: partitions were added, and no
-    partition was removed. If the copy does not read a row of a new partition, the row arrives as an
-    event.
+    partition was removed. A row of a new partition that the copy does not read arrives as an event.
 
     The binlog also has DDL statements whose effect the catalog does not show. The first run after
     the copy judges all statements since the catalog was first read for the copy.

@@ -14,7 +14,7 @@ class TributaryError(Exception):
     """An error with a message, and with a remedy for the operator.
 
     Args:
-        message: What happened, naming the table, topic, partition, offset or field.
+        message: What happened, with the name of the table, topic, partition, offset or field.
         remedy: What the operator can do next, as an instruction.
         **context: The message's table, topic, partition, offset or field, for ``--output json`` and
             for logs (``table=``, ``topic=``, ``partition=``, ``offset=``, ``field=``).
@@ -22,9 +22,9 @@ class TributaryError(Exception):
     The message often quotes a server or a driver. So every secret that this process has read is
     replaced by ``***`` in the message.
 
-    The remedy and the context do not quote a server or a driver. A plain word in them is not
-    replaced, even if it equals a secret: if the password is ``orders``, that word in a remedy is
-    still the name of a table. Every other secret is replaced.
+    The remedy and the context do not quote a server or a driver. So in them, a secret that is a
+    plain word is not replaced: if the password is ``orders``, this word in a remedy is the name of
+    a table. Every other secret is replaced there, too.
 
     An error keeps its message, remedy and context when another process sends it, for example a
     Spark worker.
@@ -97,7 +97,7 @@ class RegistryError(TributaryError):
 
 
 class UnknownSchemaError(RegistryError):
-    """The registry's answer has no usable Avro schema for a schema id."""
+    """The registry answers, but has no usable Avro schema for a schema id."""
 
 
 class DdlError(SchemaError):

@@ -1,4 +1,4 @@
-"""The fingerprint of a table: its description in the source's catalog, stored and compared."""
+"""The fingerprint of a table: the catalog's description of it, to be stored and compared."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ fact.
 """
 
 ROW_WRITTEN = "row_written"
-"""Name of the fact with the last write of the table's row in the catalog.
+"""Name of the fact that identifies the last write of the table's row in the catalog.
 
 Only a PostgreSQL source has this fact. `Fingerprint.diff` does not compare it, since most writes of
 the row also change another fact. A GRANT writes the row and changes no other fact.
 """
 
 AS_ADDED = "as_added"
-"""Name of a column's fact: by the catalog, the column did not become NOT NULL after its creation.
+"""Name of a column's fact: the catalog proves that the column did not become NOT NULL after it was
+added.
 
 The fact is derived from the last write of the table's row, so a GRANT on the table can change it.
 """
@@ -80,5 +81,5 @@ class Fingerprint:
         return Fingerprint({**self.facts, READ_AT: earlier.facts[READ_AT]})
 
     def diff(self, other: Fingerprint) -> list[str]:
-        """Return the differences between the compared entries of both, one line each."""
+        """Return the differences between both fingerprints' compared entries, one line each."""
         return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]

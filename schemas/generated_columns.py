@@ -64,7 +64,7 @@ def _uses(expression: str, column: str) -> bool:
     """Whether a generated column's expression, as the catalog prints it, contains a column's name.
 
     The result is also true if the name occurs only in a string literal of the expression. The table
-    is then copied without need.
+    then gets a new copy that it would not need.
     """
     text, name = (one.replace("``", "`").replace("\\", "") for one in (expression, column))
     return re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", text, re.IGNORECASE) is not None

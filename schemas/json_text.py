@@ -7,11 +7,11 @@ key) has:
 - no spaces between tokens;
 - the same digits for equal numbers, since the connector prints integers, decimals and doubles
   alike. A whole number of any type has all its digits, up to 30 (``1.0`` becomes ``1``). A whole
-  number of more digits becomes the nearest double. A double that is not a whole number has the
+  number with more digits becomes the nearest double. A double that is not a whole number has the
   fewest digits that identify it, for example ``0.1``, ``1e-7`` or ``1.5e300``. A decimal loses
-  zeros at its end. ``-0.0`` stays;
-- no zeros at the end of the microseconds of dates with a time, and of times. A JSON string that
-  looks like such a value, for example ``2024-02-29 01:02:03.500000``, loses these zeros, too;
+  trailing zeros. ``-0.0`` stays;
+- no trailing zeros in the microseconds of times, and of dates with a time. A JSON string that looks
+  like such a value, for example ``2024-02-29 01:02:03.500000``, loses these zeros, too;
 - base64 alone for binary values, without the server's ``base64:type15:`` and line breaks;
 - lower-case hexadecimal digits in control characters, for example ``\u001f``.
 
@@ -43,15 +43,16 @@ _LIKE_CONTROL = r"\\u%"  # in a pattern of LIKE the backslash is itself an escap
 _ESCAPE = r"\\u[0-9A-Fa-f]{4}|\\.|[^\\]+"
 
 _INTEGERS_TO = 1e30
-"""A double that is an integer below this bound is shown with all its digits.
+"""A double that is an integer below this bound is printed with all its digits.
 
-The connector prints it so. With the fewest digits, the text would depend on the JVM, since Java
-before 19 prints too many digits of some doubles from 1e16 to 1e26.
+The connector prints such a double in this way. If it were printed with the fewest digits, the text
+would depend on the JVM, since Java before 19 prints too many digits of some doubles from 1e16 to
+1e26.
 """
 _HALF = 2**40
 """Divisor that splits a double below `_INTEGERS_TO` into two integers of 64 bits."""
 _PLAIN_FROM, _PLAIN_TO = 1e-6, 1e16
-"""Doubles between these two values are shown without an exponent."""
+"""Doubles between these two values are printed without an exponent."""
 _SCALE = 30
 """Maximum number of digits after the point of a MySQL decimal."""
 
@@ -82,7 +83,7 @@ def in_spark(document: str) -> str:
 
 
 def ambiguous(document: str) -> str:
-    """Return Spark SQL that evaluates to true if the JSON can stand for several documents.
+    """Return Spark SQL that evaluates to true if the printed JSON can stand for several documents.
 
     The SQL also evaluates to true for some documents that are not ambiguous, since it searches
     inside JSON strings, too.
@@ -143,7 +144,7 @@ def _number(t: str) -> str:
 
 
 def _significant(number: str) -> str:
-    """Return Spark SQL that evaluates to a JSON number's digits, without zeros at both ends.
+    """Return Spark SQL that evaluates to a JSON number's digits without leading or trailing zeros.
 
     Args:
         number: A Spark SQL expression that evaluates to the number.

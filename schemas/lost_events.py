@@ -25,7 +25,7 @@ def lost_events(
     truncated: Collection[int],
     statements: Iterable[str],
 ) -> Iterator[Change]:
-    """Yield the schema changes that can lose events, without those of columns and keys.
+    """Yield the schema changes that can lose events, except changes of columns and of keys.
 
     The result has changes of partitions, inheriting tables, publication, name and `Catalog.rest`.
     A new partition without rows is also yielded, as `AddPartition`, although it loses no event.
@@ -97,7 +97,7 @@ def _partitions(
 
 
 def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
-    """Yield a change if another index can have been the replica identity for a while.
+    """Yield a change if, for a while, another index can have been the replica identity.
 
     The function examines the time between two reads of the catalog, for the table and each of its
     partitions.
@@ -123,7 +123,7 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
 def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
     """Whether an index can have been the replica identity between two reads of the catalog.
 
-    If both catalogs have the index, it can have been the replica identity if its catalog row was
+    An index that is in both catalogs can have been the replica identity if its catalog row was
     written again with the same flags. For a new index, the result is `IdentityIndex.chosen`.
 
     Args:
@@ -171,8 +171,9 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
 def _altered(before: PublicationState | None, now: PublicationState | None) -> bool:
     """Whether the publication's settings were changed, even if they are now the same again.
 
-    If the publication is missing, another check reports this, and the result is False. The result
-    is also False if only the owner differs, since a change of the owner loses no event.
+    If the publication is missing, the result is False, since another check reports that it is
+    missing. The result is also False if only the owner differs, since a change of the owner loses
+    no event.
     """
     if before is None or now is None or before == now:
         return False

@@ -19,7 +19,7 @@ _forms: tuple[str, ...] = ()
 
 
 def keep_secret(secret: str) -> None:
-    """Remember a secret, so that ``redact`` removes it and its forms in URLs, JSON or Python.
+    """Remember a secret, so that ``redact`` removes it, also as written in URLs, JSON or Python.
 
     A secret shorter than ``SHORTEST`` is not removed, since messages would become unreadable.
     """
@@ -43,8 +43,8 @@ def redact_own(text: str) -> str:
     """Return a message of Tributary without secrets; a plain word is never removed.
 
     In such a message, a plain word that equals a secret is a name, for example a table's. Without
-    the name, nobody could understand the message, and the gap would reveal the secret. This
-    function must not be used for messages of servers, in which such a word can be the secret
+    the name, nobody could understand the message, and its absence would reveal the secret. This
+    function must not be used for messages of servers: in these, such a word can be the secret
     itself.
     """
     return _without(text, [form for form in _forms if not _WORD.fullmatch(form)])

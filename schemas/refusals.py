@@ -48,7 +48,8 @@ _POSTGRES = {
     ),
 }
 _SENT_UNPROVEN = frozenset(("geometry", "geography", "vector", "halfvec", "sparsevec"))
-"""Types of extensions whose columns have a field in events, although no test has proven them."""
+"""Types of extensions whose columns have a field in events. They have no rule: no test has proven
+one."""
 _ELEMENTS = {
     **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), _BENT),
     **dict.fromkeys(("ltree", "tsvector", "bit", "varbit"), _STOPS),
@@ -92,7 +93,7 @@ def names_others(kind: PostgresType) -> bool:
 def is_sent(kind: PostgresType) -> bool:
     """Whether events have a field for a column whose PostgreSQL type has no rule.
 
-    The result is False, too, if this is not known.
+    The result is also False if nobody knows whether events have such a field.
     """
     if kind.kind == "b" and kind.element is None and kind.name in _SENT_UNPROVEN:
         return True

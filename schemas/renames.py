@@ -24,8 +24,8 @@ class Renames:
     """The renames of columns that the settings allow the lake to follow.
 
     Args:
-        entries: Former name by new name. An entry can be set before the source renames the column,
-            and can stay afterwards.
+        entries: The former name of each column, by its new name. An entry can be set before the
+            source renames the column, and can stay in the settings afterwards.
         placing: The lake table's key and partition columns, whose renames it cannot follow.
     """
 
@@ -37,8 +37,8 @@ class Renames:
 
         The result is empty if the settings do not allow the rename.
 
-        There are several names if the column was renamed several times between two reads of the
-        catalog. An event can have any of these names.
+        The result has several names if the column was renamed several times between two reads of
+        the catalog. An event from that time can have any of these names for the column.
         """
         names: list[str] = []
         name = new

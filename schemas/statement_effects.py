@@ -1,7 +1,8 @@
 """The effects of DDL statements on a table of MySQL or MariaDB.
 
-MySQL and MariaDB do not number columns. So their catalog does not show whether another column or
-table now has the name of a dropped one. The statements in the binlog show this.
+MySQL and MariaDB do not number columns. So their catalog does not show whether a name now stands
+for another column or table, after the former one was dropped. The statements in the binlog show
+this.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class StatementEffects:
         return Verdict.FILL, f"old rows get its default, {column.default[:60]}", column.default
 
     def and_then(self, later: StatementEffects) -> StatementEffects:
-        """Return the total effect of these DDL statements, followed by the later statements."""
+        """Return the total effect of these DDL statements and the statements that follow them."""
         return StatementEffects(
             count=self.count + later.count,
             added={**self.added, **later.added},
@@ -112,7 +113,7 @@ class StatementEffects:
         )
 
     def without_events_of_cascades(self) -> StatementEffects:
-        """Return the effects for a binlog that lacks events of cascading foreign-key actions.
+        """Return these effects as judged if the binlog lacks events of cascading actions.
 
         Each statement in ``cascades`` is then also in ``grave``, so the table needs a new copy.
         """
@@ -122,7 +123,7 @@ class StatementEffects:
         """Yield the DDL statements after which several rows could have had the same lake key.
 
         If the lake key contains the primary key, nothing is yielded: the catalog shows each change
-        of the primary key, so the lake key stayed unique.
+        of the primary key, so without such a change the lake key stayed unique.
 
         Args:
             key: The lake table's key columns; empty for an append table.
@@ -149,6 +150,6 @@ class StatementEffects:
     def is_another(self, column: str) -> bool:
         """Whether a DDL statement has dropped or renamed a column of this name.
 
-        A column that has this name now can be another column than before.
+        If so, the column that has this name now can be another column than the one before.
         """
         return column.lower() in self.gone

@@ -32,7 +32,7 @@ class TableId:
 
     @classmethod
     def parse(cls, text: str, *, default_source: str | None = None) -> TableId:
-        """Parse ``[source:]schema.table``; a name with a dot, space or quote is double-quoted.
+        """Parse ``[source:]schema.table``; a name with a dot, space or quote must be double-quoted.
 
         An unquoted name keeps its case, so names from the output of ``discover`` can be used.
 
@@ -46,7 +46,7 @@ class TableId:
     def of_parts(
         cls, text: str, read: Callable[[str, bool], str], *, default_source: str | None = None
     ) -> TableId:
-        """Parse a table's full name; convert each single name by ``read``.
+        """Parse a table's full name; convert each name in it with ``read``.
 
         Args:
             text: ``[source:]schema.table``.
@@ -141,7 +141,7 @@ class Shard:
 
     Args:
         of: Name of the lake table.
-        name: Name of the shard, which each of its rows has in the shard column.
+        name: Name of the shard; each row of the shard has it in the shard column.
         column: Name of the shard column.
         base_path: Folder of the lake table.
     """
@@ -228,7 +228,7 @@ class TableSchema:
             )
 
     def shown(self) -> TableSchema:
-        """Return the table's schema with the types of the original values in all columns.
+        """Return the table's schema with the types of the original, not the hidden, values.
 
         In the result, ``secret`` is true for the columns whose values the lake hides.
         """
@@ -241,7 +241,7 @@ class TableSchema:
         return replace(self, columns=tuple(columns))
 
     def only(self, names: Collection[str]) -> TableSchema:
-        """Return the table's schema reduced to the named columns, which include the key."""
+        """Return the table's schema reduced to the named columns; they must include the key."""
         columns = tuple(column for column in self.columns if column.name in names)
         return replace(self, columns=columns)
 

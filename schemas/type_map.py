@@ -16,7 +16,7 @@ OVERRIDE = "columns.as: {column: string}"
 """The setting by which the lake has a column of any type as the text that the server prints."""
 
 _DECIMAL = "columns.as: {column: decimal(p,s)}"
-"""The setting that chooses precision and scale for a ``numeric`` without them."""
+"""The setting that chooses precision and scale for a ``numeric`` that has neither."""
 
 _CHOSEN = "decimal(18,4)"
 _DEBEZIUM = "io.debezium."

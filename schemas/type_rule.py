@@ -17,7 +17,8 @@ COLUMN = "{column}"
 
 
 WALL_CLOCK, IN_UTC = "timestamp_ntz", "timestamp"
-"""The two lake types for a date and time without a zone: as it is, or read as a time in UTC."""
+"""The two lake types for a date and time without a zone: stored as it is, or taken as a time in
+UTC."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class TypeRule:
     doubtful: str = ""
 
     def stored_as(self, lake_type: str) -> TypeRule:
-        """Return the rule with the lake type that the settings choose for a date and time.
+        """Return this rule with the lake type that the settings choose for dates with times.
 
         Args:
             lake_type: The chosen lake type. Only a change from `WALL_CLOCK` to `IN_UTC` is
@@ -72,7 +73,7 @@ def without_rule(
 ) -> UnsupportedTypeError:
     """Return the error for a column whose type has no rule.
 
-    Its remedy names the operator's choices.
+    The error's remedy names the operator's choices.
 
     Args:
         kind: The type.

@@ -162,7 +162,7 @@ def _year(kind: MysqlType) -> TypeRule | None:
 
 
 def _text(kind: MysqlType) -> TypeRule | None:
-    """Return the rule of a text type; None if its character set is not in `DOUBTFUL`."""
+    """Return the rule of a text type; None if `DOUBTFUL` does not list its character set."""
     doubtful = DOUBTFUL.get(kind.charset or "utf8mb4")
     if doubtful is None:
         return None
@@ -185,13 +185,13 @@ def _unconverted(lake: str, read_sql: str = COLUMN) -> TypeRule:
 
 
 TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
-"""Text types.
+"""The names of text types.
 
-The binlog has their values as bytes in the column's character set.
+The binlog has the values of these types as bytes in the column's character set.
 """
 
 BOOLEANS = frozenset({"bool", "boolean"})
-"""Names in statements for ``tinyint(1)``, in lower case.
+"""Names, in lower case, by which statements can mean ``tinyint(1)``.
 
 If a connector derives a column's type from such a statement, it sends TRUE for each number other
 than 0.

@@ -56,8 +56,9 @@ change the text.
 ZONED: Mapping[str, str] = {"DateStyle": "ISO", "TimeZone": "UTC"}
 """The session settings that change how PostgreSQL prints dates and times.
 
-In the connector's session, its driver sets both: ``DateStyle`` to ISO, and ``TimeZone`` to the zone
-of the worker. The connector reads the offset that comes with each time.
+In the connector's session, the connector's driver sets both settings: ``DateStyle`` to ISO, and
+``TimeZone`` to the zone of the worker. The connector reads the offset from UTC that is printed with
+each time.
 """
 
 TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]
@@ -80,7 +81,7 @@ class PostgresType:
         kind: ``typtype``, for example ``b`` for a base type and ``e`` for an enum.
         element: The type of an array's elements; None for other types.
         base: The type under a domain, with the domain's modifier; None for other types.
-        display: As ``format_type`` prints it, for example ``numeric(10,2)``.
+        display: The type as ``format_type`` prints it, for example ``numeric(10,2)``.
         infinite: Whether the type has infinite values that look finite in events. Intervals of
             PostgreSQL 17 and later have such values.
     """
@@ -148,9 +149,9 @@ class PostgresType:
 
     @property
     def _other_money_digits(self) -> str:
-        """How many digits PostgreSQL's ``money`` has after the point, as words for an error.
+        """The number of digits after the point of PostgreSQL's ``money``, in words for an error.
 
-        Empty for other types, and for two digits, which is what the connector sends.
+        Empty for other types, and for two digits, the number that the connector sends.
         """
         inner = self.base or self.element
         if inner is not None:
@@ -166,7 +167,7 @@ class PostgresType:
 
 
 class _Place(NamedTuple):
-    """The column that has a type, for errors about values that do not fit."""
+    """The column whose type has a rule, for errors about values that do not fit."""
 
     name: str
     hidden: bool
@@ -296,8 +297,8 @@ def _micros(place: _Place) -> str:
 def _interval(place: _Place, *, infinite: bool) -> TypeRule:
     """Return the rule of intervals.
 
-    The connector sends an infinite interval as an interval of 0. So if values can be ``infinite``,
-    an interval of 0 in an event is doubtful.
+    The connector sends an infinite interval as an interval of 0. So if the type has infinite values
+    (``infinite``), an interval of 0 in an event is doubtful.
     """
     printed = (
         "'P' || extract(year FROM {column})::int4 || 'Y' || extract(month FROM {column})::int4 "

@@ -20,7 +20,8 @@ _WIDER = {
 SOURCE_WIDER = {("smallint", "integer")}
 """Pairs of PostgreSQL types with the same lake type; the second holds every value of the first."""
 _TEXTS = frozenset({"text", "character varying", "character", "citext"})
-"""Types of PostgreSQL that print a value alike, so a column can change between them in place."""
+"""Types of PostgreSQL in which a value has the same text, so a column can change between them in
+place."""
 
 
 def family(kind: str) -> str:
@@ -29,7 +30,7 @@ def family(kind: str) -> str:
 
 
 def prints_alike(old: str, new: str) -> bool:
-    """Whether PostgreSQL prints each value the same after a change of a column's type.
+    """Whether PostgreSQL prints each value the same before and after a change of a column's type.
 
     Both types have the same lake type. PostgreSQL changes some types without a rewrite of the rows,
     and then prints the same row differently. For example, it prints the network mask ``/32`` of a
@@ -59,9 +60,10 @@ _WIDER_INTEGERS = frozenset(
 )
 _GROWING = frozenset({"varchar", "varbinary", "enum", "set"})
 _ROUNDED = frozenset({"float", "double"})
-"""Types that can have a number of digits, to which the server rounds."""
+"""Types that can have a number of digits; the server rounds values to this number."""
 _SAME_SIZE = frozenset({"binary", "vector", "year"})
-"""Types whose rows can change with the size: the server pads each row of a longer binary."""
+"""Types whose values can change with the size: the server pads each value when a binary gets
+longer."""
 
 
 def keeps_rows(old: str, new: str) -> bool:
@@ -123,8 +125,8 @@ def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
 
     The values stay if an integer type becomes wider, from signed to signed or from unsigned to
     unsigned. They also stay if the column only gets more bytes, letters or labels. Any other change
-    of the type can change them: an expression can cast a value to a string, in which zerofill,
-    digits and fractions of seconds are visible.
+    of the type can change the generated values: an expression can cast a value to a string, in
+    which zerofill, digits and fractions of seconds are visible.
     """
     if definition(old).removeprefix(old.type) != definition(new).removeprefix(new.type):
         return False
@@ -135,7 +137,7 @@ def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
 
 
 def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
-    """Whether a source prints each value the same after a change of a column's type.
+    """Whether a source prints each value the same before and after a change of a column's type.
 
     Both types have the same lake type.
 
@@ -215,11 +217,11 @@ def widens(old: str, new: str) -> bool:
 
 
 def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict[str, str]:
-    """Return the columns of a shared lake table, each with the widest type in its shards.
+    """Return the columns of a shared lake table, each with its widest type in the shards.
 
     Args:
-        parts: Name of each shard, with its columns as pairs of name and Spark type. The result has
-            the columns in the order in which they first appear here.
+        parts: The shards: each shard's name, with the shard's columns as pairs of name and Spark
+            type. The result has the columns in the order in which they first appear in ``parts``.
 
     Raises:
         SchemaError: A column has different types in two shards, and neither type holds all values

@@ -5,8 +5,9 @@ withholds these columns. When Debezium 3.7.0 finds an unknown label of an enum, 
 definition from the catalog. This definition has all generated columns. Debezium then assigns a
 row's values to the columns by their order. For example, let ``g`` be generated in a table with the
 columns ``a``, ``g``, ``b`` and ``c``. The WAL has the values of ``a``, ``b`` and ``c``. In the
-event, ``g`` has the value of ``b``, and ``b`` has the value of ``c``. This lasts until the server
-describes the table again, after ALTER TABLE or for a new session of the connector.
+event, ``g`` has the value of ``b``, and ``b`` has the value of ``c``. The values stay in wrong
+columns until the server describes the table again: after ALTER TABLE, or for a new session of the
+connector.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ def withheld(catalog: Catalog) -> frozenset[str]:
 
 
 def misplacing(names: Sequence[str], hidden: Collection[str]) -> str | None:
-    """Return the first column that gets another column's value in an event; None without one.
+    """Return the first column that gets another column's value in an event; None if none does.
 
-    It is the first withheld column: the WAL has no value for it, so the later values move up. If
-    the WAL has no later values, nothing moves, and the result is None.
+    The result is the first withheld column: the WAL has no value for this column, so the later
+    values move up. If the WAL has no later values, nothing moves, and the result is None.
 
     Args:
         names: The columns of a table's definition, or of an event, in order.

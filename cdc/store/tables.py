@@ -66,7 +66,7 @@ table_rows = sa.Table(
 
 
 def _history(name: str) -> sa.Table:
-    """Return the SQL table of one history: entries of tables, each with the time of its note."""
+    """Return the SQL table of a history: entries of tables, each with the time of addition."""
     return sa.Table(
         name,
         metadata,

@@ -1,8 +1,8 @@
 """Recognizes the SQL clauses at which Debezium 3.5's connector of MariaDB stops.
 
 The connector parses each DDL statement in the binlog, also statements on tables that it does not
-capture. It stops at a statement that its grammar lacks, and cannot skip this statement. It does not
-read comments such as ``/*M! ... */``, which only the server executes.
+capture. It stops at a statement that its grammar lacks, and cannot skip this statement. It skips
+comments such as ``/*M! ... */``, whose content only the server executes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CLAUSE = re.compile(
     )
     + r")(?!\S)"
 )
-"""Matches such a clause among the words of a statement; names in quotes are ``?``."""
+"""Matches such a clause in a statement's words, in which ``?`` replaces each quoted name."""
 
 
 def unreadable_clause(text: str) -> str | None:

@@ -35,8 +35,8 @@ class Definition:
 class Add:
     """MySQL's clause ADD COLUMN.
 
-    ``place`` is the name of the column in AFTER. It is empty for FIRST, and None without either
-    word.
+    ``place`` is the name of the column that follows AFTER. It is empty for FIRST, and None if the
+    clause has neither word.
     """
 
     column: Definition
@@ -97,8 +97,9 @@ class Statement:
 
     Args:
         text: The statement's SQL as the operator wrote it.
-        clauses: The effects of the statement on the catalog. Also empty if the statement requires a
-            new copy of the table: its effects on the catalog then do not matter.
+        clauses: The effects of the statement on the catalog. Empty if it has none, and also if the
+            statement requires a new copy of the table, since its effects on the catalog do not
+            matter then.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Finds the table that a DDL statement changes, if connectors do not report the statement.
+"""Finds the table that a DDL statement changes, for statements that no connector reports.
 
 Debezium's connectors of MySQL and MariaDB write the DDL statements of the binlog to a topic, but
 leave out some kinds of statements.
@@ -18,7 +18,7 @@ _EXECUTED = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _MAY_CHANGE = re.compile(
     r"\b(?:index|replace|exchange)\b|\bcreate\b.*\btable\b|/\*M?!", re.IGNORECASE | re.DOTALL
 )
-"""Matches a part that each statement of `unreported_table` has."""
+"""Matches a part that occurs in every statement for which `unreported_table` returns a table."""
 _EXCHANGE = ("EXCHANGE", "PARTITION")
 
 
@@ -117,7 +117,7 @@ def _swapped_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _hidden_table(tokens: Sequence[Token]) -> NamedTable | None:
-    """Return the table that a statement alters, drops, renames or truncates; None without one.
+    """Return the table that a statement alters, drops, renames or truncates; None if none.
 
     The returned table's ``name`` is empty for RENAME, and for DROP of several tables. The result is
     also None for DISABLE KEYS and ENABLE KEYS, which do not change an InnoDB table. Dumps contain
@@ -176,7 +176,7 @@ def _words(tokens: Iterable[Token]) -> list[str]:
 
 
 def _named(tokens: Sequence[Token]) -> NamedTable:
-    """Return the table whose name begins at the first token; its ``name`` is empty without one."""
+    """Return the table whose name begins at the first token; ``name`` is empty if no name does."""
     if len(tokens) > 2 and tokens[1].token_type is TokenType.DOT:
         return NamedTable(tokens[2].text, tokens[0].text)
     known = tokens and tokens[0].token_type is not TokenType.DOT

@@ -1,6 +1,6 @@
 """Recognizes statements of MySQL and MariaDB that maintain partitions and change no row.
 
-The SQL parser cannot parse these statements, so this module reads their tokens.
+The SQL parser cannot parse these statements, so this module examines their tokens.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Parses planned statements of MySQL and MariaDB, and finds their effects on a table.
 
-Once an operator executes the statements, the binlog has them. `schemas.ddl.mysql_reported` judges
-planned statements and statements in the binlog by the same rules. For planned statements, this
-module also finds the effects on the catalog. A statement whose effect is unknown raises an error.
+When an operator executes the planned statements, they appear in the binlog.
+`schemas.ddl.mysql_reported` judges planned statements and statements in the binlog by the same
+rules. For planned statements, this module also finds the effects on the catalog. A statement whose
+effect is unknown raises an error.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _QUIET_VERBS = frozenset(
 )
 """Statements that change no definition.
 
-A change of rows has events.
+Statements that change rows are among them: such changes arrive as events.
 """
 _QUIET_SETTINGS = frozenset(
     {"NAMES", "LOCK_WAIT_TIMEOUT", "INNODB_LOCK_WAIT_TIMEOUT", "FOREIGN_KEY_CHECKS"}
@@ -70,11 +71,11 @@ _GRAVE = frozenset(
         ("DEFAULT", "COLLATE"),
     }
 )
-"""The first words of clauses after which the table needs a copy."""
+"""The first words of clauses after which the table needs a new copy."""
 _OF_COLUMN = frozenset({"COLUMN", "INDEX", "KEY"})
 _OF_INDEX = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 _OTHER_WORDS = re.compile(r"INT[1-8]|FLOAT[48]|REAL|NCHAR|NVARCHAR|LONG", re.IGNORECASE)
-"""Names of types that the parser reads as other types than the servers do."""
+"""Names of types that mean other types to the SQL parser than to the servers."""
 _ASKED = (
     exp.NotNullColumnConstraint,
     exp.DefaultColumnConstraint,
@@ -195,7 +196,7 @@ def _is_grave(words: Sequence[str]) -> bool:
 
 
 def _is_of_table(clause: Sequence[Token]) -> bool:
-    """Whether MySQL's clause changes the engine from InnoDB, or drops the index named PRIMARY."""
+    """Whether a MySQL clause replaces the engine InnoDB, or drops the index named PRIMARY."""
     said = [one.text.upper() for one in clause]
     if said[0] == "ENGINE":
         return said[-1] != "INNODB"
@@ -273,7 +274,7 @@ def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
 
 
 def _column_before(column: exp.ColumnDef) -> str | None:
-    """Return the column that AFTER names; an empty string for FIRST; None without either word."""
+    """Return the column that AFTER names; an empty string for FIRST; None if neither is there."""
     position = column.args.get("position")
     if position is None:
         return None
@@ -281,7 +282,7 @@ def _column_before(column: exp.ColumnDef) -> str | None:
 
 
 def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
-    """Return the name of the object that a DROP clause drops; raise an error for several."""
+    """Return the name of the object that DROP names; raise an error if it names several."""
     names = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     if len(names) != 1:
         raise _refused(table, text, "the statement is not understood")
@@ -310,7 +311,7 @@ def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
-    """Whether ``schema.table`` or ``table`` can begin at a token: no dot precedes the token."""
+    """Whether ``schema.table`` or ``table`` can begin at a token, since no dot precedes it."""
     return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
 
 

@@ -21,9 +21,9 @@ _DIALECT = "mysql"
 EXECUTED_COMMENT = re.compile(r"/\*M?!")
 """The start of a comment that the servers run and the parser skips."""
 _ZERO_DATE = re.compile(r"\b(?:0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)\b")
-"""Dates that no calendar has.
+"""Literals of dates that no calendar has.
 
-The lake has NULL in their place.
+The lake stores NULL in place of such a date.
 """
 _NAME = r"(?:`[^`]+`|[\w$]+)"
 _COMMENTS = r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*\n)*"
@@ -34,7 +34,7 @@ DROP_INDEX = re.compile(
 )
 """Matches the start of a DROP INDEX, up to its options, which the parser cannot parse."""
 _CASCADES = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)\b", re.IGNORECASE)
-"""Matches foreign keys by which changes of another table change rows of this table."""
+"""Matches foreign keys through which a change of another table can change rows of this table."""
 _CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)
 _COMPUTED = (
     exp.AutoIncrementColumnConstraint,
@@ -42,7 +42,8 @@ _COMPUTED = (
     exp.GeneratedAsIdentityColumnConstraint,  # the parser's class for AS (...) without a storage
     exp.GeneratedAsRowColumnConstraint,
 )
-"""Rules by which the server computes a new column's values in older rows."""
+"""The rules in a column's definition by which the server computes the column's values in older
+rows."""
 _QUIET_ACTIONS = (exp.AddConstraint, exp.ForceProperty, exp.AlterIndex, exp.RenameIndex)
 _INDEX_KINDS = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 _QUIET_KINDS = _INDEX_KINDS | {"FOREIGN KEY", "CHECK"}
@@ -56,7 +57,7 @@ _QUIET_PROPERTIES = (
 
 
 def read_statements(statements: Iterable[str]) -> StatementEffects:
-    """Return the total effect of the binlog's DDL statements on a table.
+    """Return the total effect that DDL statements of the binlog have on a table.
 
     Args:
         statements: The SQL statements that changed the table, in order.
@@ -104,7 +105,7 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
 
 
 def _note_dropped(text: str, actions: Sequence[exp.Expr], effects: StatementEffects) -> None:
-    """Add a statement to ``effects`` if it drops an index, with the unique indexes it creates."""
+    """If a statement drops an index, add to ``effects`` it and the unique indexes it creates."""
     if any(_drops_index(action) for action in actions):
         unique = tuple(frozenset(found) for action in actions for found in _unique(action) if found)
         effects.dropped_indexes.append(DroppedIndex(_shown(text), unique))
@@ -145,7 +146,8 @@ def _shown(text: str) -> str:
 def _drops_key(drop: exp.Expr) -> bool:
     """Whether an action drops the index PRIMARY, which is the primary key.
 
-    Until the table has a primary key again, events have no key, or another key than the lake table.
+    After that, until the table has a primary key again, events have no key, or a key other than the
+    lake table's.
     """
     named = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     return (
@@ -164,7 +166,7 @@ def _harmless_option(option: exp.Expr) -> bool:
 
 
 def _action(action: exp.Expr, effects: StatementEffects) -> bool:
-    """Add the effect of an ALTER TABLE's action to ``effects``; return whether it is known."""
+    """Add the effect of one action of ALTER TABLE to ``effects``; return whether it is known."""
     if isinstance(action, exp.ColumnDef):
         effects.added[action.name.lower()] = _older_rows(action)
         return True

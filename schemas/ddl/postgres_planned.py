@@ -51,8 +51,8 @@ class Default:
 
     Args:
         sql: The default's SQL expression.
-        functions: Names of the functions that the default calls. Their volatility is only in the
-            server's catalog.
+        functions: Names of the functions that the default calls. Whether these functions are
+            volatile is known only from the server's catalog.
     """
 
     sql: str
@@ -63,7 +63,8 @@ class Default:
 class Add:
     """PostgreSQL's ADD COLUMN.
 
-    If the column is an identity or a serial, ``rewrites`` is true: each row gets a number.
+    If the column is an identity or a serial, ``rewrites`` is true, since the server writes a number
+    into each existing row.
     """
 
     name: str
@@ -174,7 +175,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
 
 
 def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
-    """Yield the effects of one statement on the table; some statements have none."""
+    """Yield the effects of one statement on the table; nothing if it has no effect."""
     if isinstance(statement, (*_QUIET, *_TRANSACTION)):
         return  # changes of rows have events, and the other statements change no column
     if isinstance(statement, exp.Create) and statement.args.get("kind") == "INDEX":
