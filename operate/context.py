@@ -68,7 +68,7 @@ class Services:
         self.take_over = False
         """Whether ``onboard`` takes over what another installation has made."""
         self.captured_looks: dict[TableId, str] = {}
-        """By table, the digest of a fingerprint before whose reading all changes are captured."""
+        """By table, a fingerprint's digest; all changes from before its reading are captured."""
         self.without_readers: dict[str, float] = {}
         """By a table's folder, the time of the last search that found no registered readers."""
         self.left_behind: dict[str, str] = {}

@@ -281,7 +281,7 @@ def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
 
 
 def _show_changed(renderer: Renderer, key: str, found: Sequence[Any]) -> None:
-    """Print findings that have changed since the look before; they can have become none."""
+    """Print findings that have changed since the look before, or that no finding is left."""
     if key == "failed_checks" and not found and not renderer.json:
         renderer.line("All checks are possible again.", style="green")
     _show_found(renderer, key, found)
