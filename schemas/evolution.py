@@ -46,8 +46,8 @@ class LakeColumns:
         types: Spark type by column name.
         dropped: The columns that the source has dropped and the lake still has.
         read_by_key: The columns whose values are read from the source by key.
-        hidden: The columns whose values the lake hides: by column, how it hides them (``hash`` or
-            ``mask``), and the Spark type of the original values.
+        hidden: By hidden column, how the lake hides its values (``hash`` or ``mask``), and the
+            Spark type of the original values.
     """
 
     types: Mapping[str, str]
@@ -104,8 +104,8 @@ def diff(
     """Return the schema changes between the catalog that the lake follows and the current one.
 
     On PostgreSQL, a new column's value in old rows is known while the table still has the same
-    file: it is the value that the catalog stores, or NULL if the catalog stores none. If the table
-    has a new file, old rows can have any value.
+    file: the catalog stores the value, or the value is NULL. In a new file, old rows can have any
+        value.
 
     Args:
         before: The catalog that the lake follows.
@@ -340,9 +340,8 @@ class _Diff:
           changed, the connector learns this only when it restarts. A run then reads the row from
           the source by key.
 
-        In both cases, a wrong value stays only in a row of an append table, or in a row that the
-        lake keeps after a DELETE or TRUNCATE. While the table has the same file, there was no
-        TRUNCATE.
+        So a wrong value stays only in a row of an append table, or in a row that the lake keeps
+        after a DELETE or TRUNCATE. While the table has the same file, there was no TRUNCATE.
         """
         kept = self._rules.keeps_deleted or (self._rules.keeps_truncated and self._new_file)
         return self._on_postgres and (kept or not self._rules.keyed)
