@@ -97,7 +97,7 @@ class Capture:
         )
 
     def prove(self, table: SourceTable, losses: Losses) -> ServerIdentity:
-        """Prove for the handoff that each change of the table becomes an event of its topic.
+        """Prove for the handoff that each change of a table becomes an event in the table's topic.
 
         Args:
             table: The table.
@@ -331,7 +331,7 @@ class Capture:
                 )
 
     def evidence(self) -> str:
-        """Return the states of connector, log and topic as a message, for the error of a wait."""
+        """Return the states of connector, log and topic in words, for the error of a wait."""
         return "; ".join(
             _attempted(look)
             for look in (self._connector_facts, self._log_facts, self._offsets_text)

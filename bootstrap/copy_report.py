@@ -87,7 +87,7 @@ class ReportedCopy:
         return cls(task, store, report)
 
     def advance(self, count: int = 1) -> None:
-        """Count rows that were read, and report them in turn."""
+        """Count rows that were read; report the count, but at most once per `EVERY_S`."""
         self._task.advance(count)
         self._change(lambda report: replace(report, rows=report.rows + count), in_turn=True)
 

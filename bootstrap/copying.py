@@ -79,7 +79,7 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy the remaining chunks; record an upper bound of the positions in their views.
+        """Copy the remaining chunks; record an upper bound of the positions that views contain.
 
         Raises:
             AttemptSpoiledError: A change of the table spoils the copy, the primary is another

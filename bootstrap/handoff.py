@@ -339,7 +339,7 @@ class _Bootstrap:
             self._rows += copying.rows
 
     def _find_handoff(self) -> None:
-        """Find R, wait until the log up to R is captured, and record H, the topic's end offsets."""
+        """Find R; wait until the log is captured up to R; record the topic's end offsets as H."""
         self._require_start()
         self._capture.prove(self._source.table(self._table), self._losses)
         self._require_unspoiled(self._fingerprint())  # of the primary
@@ -381,7 +381,7 @@ class _Bootstrap:
         crash("bootstrap.after_handoff_commit")
 
     def _guard_handoff(self, timeline: Timeline) -> None:
-        """Raise an error before the commit if the copy is incomplete or the lease is lost."""
+        """Raise an error before the handoff commit if the copy is incomplete or the lease lost."""
         self._lease.check()
         undone = timeline.undone()
         whole = [one for one in timeline.commits() if one.instant not in undone]
@@ -428,7 +428,7 @@ class _Bootstrap:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that since O no setting changed, no loss was counted, and no event expired."""
+        """Check that since O no setting changed, no loss was counted and no event expired."""
         require_same_settings(self._record, self._attempt, self._made_by.settings_digest)
         self._context.looks.follow(self._capture.names, self._source)
         try:

@@ -1,4 +1,4 @@
-"""What ``status`` asks Kafka, Kafka Connect and the sources, and their answers."""
+"""What ``status`` asks Kafka, Kafka Connect and the sources, and what these servers answer."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CONNECTORS_S = 10.0
-"""Bound of the wait for the names of connectors, in seconds. The client itself tries for longer."""
+"""Maximum wait for connectors' names, in seconds; shorter than the wait of Connect's client."""
 
 
 @dataclass(frozen=True)
 class CaptureAnswer:
-    """What the servers said about one capture.
+    """What the servers answered about one capture.
 
     Args:
         evidence: The capture's evidence. If a server did not answer, the evidence has its error.
         beat_at: Time of the newest heartbeat in Kafka; None if there is none, or if it could not be
             read.
-        trouble: Why the heartbeat could not be read; None if it could.
+        trouble: Why the heartbeat could not be read; None if it could be read.
     """
 
     evidence: CaptureEvidence
@@ -93,8 +93,9 @@ class Answers:
 
         If a topic cannot be read, the result has an error in place of its offsets.
 
-        Kafka records of open transactions count, although no consumer can read them yet. Otherwise
-        a table that lacks these records would seem complete up to the newest heartbeat.
+        The end offsets include records of open Kafka transactions, although no consumer can read
+        these records yet. Otherwise a table that lacks them would seem complete up to the newest
+        heartbeat.
 
         Raises:
             TributaryError: Kafka does not answer.
@@ -111,7 +112,7 @@ class Answers:
         Only the servers' clients limit the wait.
 
         Args:
-            what: What is asked for, for errors.
+            what: What is asked for, in words for errors.
             work: Asks the servers.
 
         Raises:

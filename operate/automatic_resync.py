@@ -1,8 +1,8 @@
 """Resyncs tables automatically after a change at the source that the lake cannot follow.
 
-A table is copied again if its settings request automatic resyncs and their limits allow a copy now.
-If the limits do not allow it, the table waits, and the command shows the reason. An interrupted
-copy is continued.
+A table is copied again if its settings request automatic resyncs, and the settings' limits allow a
+copy now. If the limits do not allow a copy, the table waits, and the command shows the reason. An
+interrupted copy is continued.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Unattended:
         return [outcome for outcome in outcomes if outcome.table not in held]
 
     def _require_newest_settings(self, record: TableRecord) -> None:
-        """Raise an error if another process has copied the table with newer settings."""
+        """Raise an error if another process has copied the table with newer settings than these."""
         config = self._services.config
         settings = config.settings_on_plan(record.table, record.tier)
         digests = settings_digests(settings, config.lake)
@@ -84,7 +84,7 @@ class Unattended:
         """Call :meth:`once` at an interval until ``stop`` is set; log errors and continue.
 
         Args:
-            stop: Ends the loop.
+            stop: Ends the loop when it is set.
             interval_s: Pause before each call, in seconds.
             report: Receives the outcomes of a call, if there are any.
         """

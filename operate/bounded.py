@@ -1,4 +1,4 @@
-"""Calls that may hang: each runs in its own thread, and its caller waits for a limited time."""
+"""Calls that may hang: each call runs in its own thread, and callers wait for a limited time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Overdue(StateError):
 
 
 class BoundedCalls:
-    """Runs calls in threads that end with the process.
+    """Runs calls in threads that do not keep the process alive.
 
-    A call that has not returned is never made a second time: a service that hangs holds one thread,
-    however often it is asked.
+    While a call has not returned, the same call is not begun a second time. So a service that hangs
+    occupies one thread, however often it is asked.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class BoundedCalls:
         return self._call(key, work)[0]
 
     def start_anew(self, what: str, work: Callable[[], T]) -> Future[T]:
-        """Begin a call whose answer must not be older than now.
+        """Begin a call; never return an unfinished call, whose answer could be older than now.
 
         Args:
             what: What is asked for.
@@ -71,7 +71,7 @@ def result(call: Future[T], what: str, until: float) -> T:
 
     Raises:
         Overdue: The call has not returned in time.
-        TributaryError: The call has raised this error.
+        TributaryError: The error that the call has raised.
     """
     wait([call], max(0.0, until - time.monotonic()))
     if not call.done():
@@ -87,7 +87,7 @@ def _overdue(what: str) -> Overdue:
 
 
 def answer(call: Future[T], what: str, until: float) -> T | TributaryError:
-    """Return what a call returns, or its error."""
+    """Return what a call returns, or the error that `result` would raise."""
     try:
         return result(call, what, until)
     except TributaryError as error:

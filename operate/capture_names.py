@@ -49,8 +49,8 @@ _SESSION_ENDS_S, _POLL_S = 10.0, 0.2
 def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
     """Check that no two of the captures share a connector, a publication or a topic prefix.
 
-    If two tiers shared a publication, each tier would get the tables of both, and the removal of
-    one tier would drop the publication of the other.
+    If two tiers shared a publication, each tier would get the tables of both tiers, and the removal
+    of one tier would drop the publication that the other tier needs.
 
     Raises:
         CaptureError: Two captures share a name. The error names both tiers and this name.
@@ -82,8 +82,8 @@ def refuse_equal_numbers(config: Config, captures: Sequence[CaptureNames]) -> No
     second tier starts.
 
     Raises:
-        CaptureError: A source of MySQL or MariaDB has several tiers, and the settings have a
-            number.
+        CaptureError: A source of MySQL or MariaDB has several tiers, and the settings give its
+            connectors one number.
     """
     if (number := config.connect.connector.get(SERVER_ID)) is None:
         return
@@ -125,8 +125,8 @@ def refuse_edited_names(services: Services, group: Group) -> dict[TableId, Confi
 def refuse_other_owner(services: Services, capture: CaptureNames) -> None:
     """Check that no other installation made the connector of a capture.
 
-    The check is skipped if the command takes over connectors of other installations. It passes if
-    Connect does not answer: whatever needs Connect then fails by itself.
+    The check is skipped if the command takes over connectors of other installations. If Connect
+    does not answer, the check passes: the step that needs Connect then fails.
 
     Raises:
         OtherConnectorError: Another installation made the connector.
@@ -144,7 +144,7 @@ def refuse_other_owner(services: Services, capture: CaptureNames) -> None:
 def refuse_other_installations(
     services: Services, capture: CaptureNames, wanted: Mapping[str, str]
 ) -> None:
-    """Check that there are no traces of another installation that uses the capture's names.
+    """Check that no traces show another installation that uses the capture's names.
 
     Args:
         services: The services of the command.
@@ -200,8 +200,8 @@ def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
 
     Two installations with the same names would share the slot. Each would move the slot past
     changes that the other one lacks. While the other installation's worker restarts, nothing reads
-    the slot. So a fresh heartbeat shows a reader, too, unless this installation can have written
-    the heartbeat.
+    the slot. So a fresh heartbeat also counts as proof of a reader, unless this installation can
+    have written the heartbeat.
 
     Args:
         services: The services of the command.
@@ -236,8 +236,8 @@ def _refuse_slot_without_publication(services: Services, capture: CaptureNames) 
     """Check that a capture new to this installation has no slot without a publication.
 
     A slot without its publication looks unreadable, so the command would drop it and create it
-    again. But `onboard` creates the publication before the slot. So such a slot can belong to
-    another tool, which does not read the slot at the moment.
+    again. But `onboard` creates the publication before the slot. So a slot without a publication
+    can belong to another tool that does not read the slot at the moment.
 
     Raises:
         CaptureError: There is such a slot.
@@ -270,8 +270,8 @@ def _refuse_other_publication(services: Services, capture: CaptureNames) -> None
     Both would add tables to the publication and remove them again, even tables that the other one
     needs. The last `offboard` of one would drop the publication.
 
-    Somebody can also have made a publication with tables for this installation. But then either the
-    slot exists, too, or no slot could send the publication.
+    Somebody can also have made the publication, with tables, for this installation. Then either the
+    capture's slot exists as well, or no other slot exists that could send the publication.
 
     Raises:
         CaptureError: The publication has tables, the slot does not exist, and a slot exists that no
@@ -310,8 +310,9 @@ def refuse_other_database(
 ) -> None:
     """Check that a capture new to this installation has no connector that reads another database.
 
-    Such a connector belongs to another installation with the same names. The capture would look
-    lost on this database, and the command would delete the connector, with its offsets.
+    Such a connector belongs to another installation with the same names. Compared with this
+    database, the capture would look lost, and the command would delete the other installation's
+    connector and its offsets.
 
     Args:
         services: The services of the command.
@@ -346,8 +347,8 @@ def _refuse_other_server(services: Services, capture: CaptureNames) -> None:
     Two environments with the same names can share Kafka, but neither Kafka Connect nor a database.
     Then only the heartbeats show the other environment, since they name their server. Only
     heartbeats of PostgreSQL can be compared with the source's server. Nothing is refused if the
-    newest heartbeat is of this server, or if this installation has had the capture before: then the
-    topics have what former connectors wrote.
+    newest heartbeat is of the source's own server, or if this installation has had the capture
+    before: the topics then have what the capture's former connectors wrote.
 
     Raises:
         CaptureError: The newest heartbeat in Kafka is fresh, and of another server.
@@ -385,7 +386,7 @@ def _bound_s(services: Services, capture: CaptureNames) -> float:
 
 
 def _was_captured_here(services: Services, capture: CaptureNames) -> bool:
-    """Whether this installation has had this capture, so that a fresh heartbeat can be its own."""
+    """Whether this installation has had this capture, and can have written a fresh heartbeat."""
     there = (capture.source, capture.tier)
     return (
         # `onboard` leaves this look before it creates the publication.

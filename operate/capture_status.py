@@ -38,7 +38,8 @@ class CaptureStatus:
         problem: The capture's problems, joined into one string; None if there is no problem.
         health: The states of the connector and its tasks; None if the connector does not exist, or
             if Connect did not answer.
-        over_limit: The limit of ``wal_limit`` that the log exceeds; None if it exceeds none.
+        over_limit: The limit in ``wal_limit`` that the retained log exceeds; None if the log
+            exceeds no limit.
         moving: The tables that join or leave the capture in a move that is not finished.
         warning: What an operator should correct although no change is in danger, with the remedy;
             None if there is nothing to correct.
@@ -69,7 +70,7 @@ class CaptureStatus:
 
     @property
     def alarms(self) -> bool:
-        """Whether the capture holds back so much log that exit codes show it."""
+        """Whether the capture retains so much log that commands show it by their exit codes."""
         return self.over_limit is not None and self.over_limit.alarms
 
     def to_json(self) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def capture_status(
 
     Args:
         store: The state store.
-        answer: What the servers said about the capture.
+        answer: What the servers answered about the capture.
         of: The capture and its tables.
         limits: The source's limits of the log in bytes; see `over_limit`.
         before: The records of all tables, as they were read before the servers were asked.

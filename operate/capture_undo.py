@@ -107,8 +107,10 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
 def undone_if_interrupted(services: Services, group: Group, before: Found | None) -> Iterator[None]:
     """Remove what ``onboard`` has created of a capture if a signal ends the ``with`` block.
 
-    No record leads to the capture yet, so nobody would watch its slot. The exception then goes on.
-    Errors are left to the caller. Each step has a bound of its own, and a second signal ends it.
+    No record names the capture yet, so nobody would watch its slot. After the removal, the signal's
+    exception is raised again. If the block raises a ``TributaryError`` instead, nothing is removed
+    here: the caller does that. Each step of the removal has a time limit, and a second signal ends
+    the step.
 
     Args:
         services: The services of the command.

@@ -1,7 +1,7 @@
 """``check``: checks everything that onboarding and runs need; each problem has a remedy.
 
-If the state store cannot be used, the checks that need its tables are left out. If a cluster of
-Spark cannot be used, the checks that need Spark are left out.
+If the state store cannot be used, the checks that need the records in it are left out. If Spark's
+cluster cannot be used, the checks that need Spark are left out.
 """
 
 from __future__ import annotations
@@ -325,7 +325,8 @@ def _capture(
         services: The services of the command.
         evidence: The capture's evidence.
         of: The capture and its tables.
-        before: The records of the tables on the plan, as they were read before the evidence.
+        before: The records of the tables on the plan, as they were read before the evidence was
+            gathered.
     """
     capture = evidence.names
     findings = [of.told(finding) for finding in of_capture(evidence)]
@@ -401,7 +402,7 @@ def _other_settings(
 
 
 def _executors(services: Services) -> list[Check]:
-    """Check that executors start, and have the same versions as the driver; return the line.
+    """Check that executors start and have the driver's versions; return the line of ``check``.
 
     Raises:
         ClusterError: The cluster starts no executor, an executor cannot run tasks, or a version

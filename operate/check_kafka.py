@@ -25,8 +25,8 @@ _DAY_MS = 24 * 3600 * 1000
 def cluster(services: Services) -> list[Check]:
     """Return the lines of ``check`` about the Kafka cluster.
 
-    They report whether Kafka answers, whether the cluster has enough brokers for new topics, and
-    whether new topics retain changes for less than a day.
+    The lines report whether Kafka answers, whether the cluster has enough brokers for new topics,
+    and whether new topics retain changes for less than a day.
     """
     cluster, brokers = services.kafka.ping()
     settings = services.config.kafka.topic

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moment:
-    """What decides whether the checks of a table are due.
+    """The facts by which the checks of a table are due or not.
 
     Args:
         now: The time by the state store's clock.
-        since: When the table's copy began. A check that has no result is due from the first time
-            of its cron expression after this time.
+        since: When the table's copy began. A check that has no result becomes due at the first time
+            after ``since`` that its cron expression names.
         commits: Number of commits of the table's runs so far.
     """
 
@@ -45,9 +45,9 @@ class CheckStatus:
     Args:
         name: The check's name.
         settings: The check's settings.
-        record: The newest results; None if there is none for this kind of check.
+        record: The newest results; None if the check has none of its present kind.
         due: Whether the check is due by its schedule.
-        failure: The newest failure that nothing has ended; None without one.
+        failure: The newest failure that still counts; None if no failure counts.
     """
 
     name: str
@@ -58,7 +58,7 @@ class CheckStatus:
 
     @property
     def failed(self) -> bool:
-        """Whether the check has a failure that nothing has ended."""
+        """Whether the check has a failure that still counts."""
         return self.failure is not None
 
     @property
@@ -101,8 +101,8 @@ def is_due(check: CheckSettings, done: CheckResult | None, moment: Moment) -> bo
 
     Args:
         check: The check's settings.
-        done: The newest result that says something about the data; None without one. A check that
-            did not work stays due.
+        done: The newest result that says something about the data; None if there is none. A check
+            that did not work has no such result, so it stays due.
         moment: The time, and what has happened in the table.
     """
     if not check.scheduled:
@@ -165,8 +165,8 @@ def statuses(
 def _is_over(failure: CheckResult, record: TableRecord, verified: VerifyRecord | None) -> bool:
     """Whether a failure of a check of kind ``verify`` is over without a result of the check.
 
-    The failure is over if the table was copied again, or if `verify` has found all rows equal
-    since. If the check had read the primary, `verify` must have read the primary, too.
+    The failure is over if, after it, the table was copied again, or `verify` found all rows equal.
+    If the check had read the primary, `verify` must have read the primary, too.
     """
     if failure.kind != "verify":
         return False
@@ -192,7 +192,7 @@ def alarming(
     known: Mapping[str, CheckRecord],
     verified: VerifyRecord | None,
 ) -> bool:
-    """Return whether a failed check is a condition of its table.
+    """Return whether a table has a failed check that counts as a condition of the table.
 
     Args:
         config: The configuration, which has the table's checks. If the table's settings cannot

@@ -1,7 +1,7 @@
 """Finds the connections to other machines that TLS does not fully protect.
 
-Only the configuration is read, and no connection is opened: if no setting requires TLS, a
-connection that uses TLS today can be unprotected tomorrow.
+Only the configuration is judged, and no connection is opened. A connection that uses TLS today can
+be without TLS tomorrow unless a setting requires TLS.
 """
 
 from __future__ import annotations

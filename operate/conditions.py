@@ -1,4 +1,4 @@
-"""What is not as it should be with tables and captures, for the exit codes of commands."""
+"""Conditions: what can be wrong with tables and captures, for the exit codes of commands."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ Found = Mapping[Condition, Sequence[str]]
 
 
 class UnknownConditionError(ValueError):
-    """A condition that ``--fail-on`` does not know; the text lists those that it knows."""
+    """``--fail-on`` names an unknown condition; the error's text lists the known conditions."""
 
 
 def parse(texts: Iterable[str]) -> frozenset[Condition]:
@@ -96,7 +96,7 @@ def parse(texts: Iterable[str]) -> frozenset[Condition]:
 def half_copied(
     record: TableRecord, build: TableRecord | None, held: Mapping[str, HeldLease]
 ) -> bool:
-    """Whether the copy of a table or of its next generation waits, and no process works on it.
+    """Whether a copy of a table or of its next generation is unfinished, and no process runs it.
 
     Args:
         record: The table's record.
@@ -147,7 +147,7 @@ def needs_copy(found: Found) -> bool:
 
 
 def to_json(found: Found) -> dict[str, list[str]]:
-    """What is not as it should be, as plain values."""
+    """The found conditions, each with its tables and captures, as plain values."""
     return {condition.value: list(names) for condition, names in found.items()}
 
 

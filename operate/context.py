@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """The services outside of this process that commands use; each is connected on first use.
+    """The servers and the Spark session that commands use; each is connected on first use.
 
     Args:
         config: The configuration.
@@ -68,11 +68,11 @@ class Services:
         self.take_over = False
         """Whether ``onboard`` takes over what another installation has made."""
         self.captured_looks: dict[TableId, str] = {}
-        """By table, the digest of a fingerprint; all changes from before it are captured."""
+        """By table, a fingerprint's digest; all changes from before its reading are captured."""
         self.without_readers: dict[str, float] = {}
-        """By a table's folder, the time of the last search that found no readers, by a clock."""
+        """By a table's folder, the time of the last search that found no registered readers."""
         self.left_behind: dict[str, str] = {}
-        """By capture, a note for an outcome: what the capture has left on a former server."""
+        """By capture, a note for the command's outcome: what remains of it on a former server."""
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()
@@ -173,13 +173,13 @@ class Services:
         return capture_of(self.config, record)
 
     def evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """Return the facts that show whether a capture works. Topics are not read."""
+        """Return the facts that show whether a capture works, without reading topics."""
         return gather(capture, self._servers(capture), sent=self.sent)
 
     def stream_evidence(
         self, capture: CaptureNames, servers: ServerOpeners | None = None
     ) -> CaptureEvidence:
-        """Return the facts that show whether a capture works. Topics are read, too.
+        """Return the facts that show whether a capture works, also from its topics.
 
         The topics show whether the connector sends changes, and which DDL statements the connector
         has reported. The topic of DDL statements, which PostgreSQL does not have, is read from its
@@ -227,7 +227,8 @@ class Services:
     def require_cluster(self) -> None:
         """Start Spark if a cluster is configured.
 
-        A command calls this before it changes anything, so that the cluster's errors come first.
+        A command calls this method before it changes anything, so that it fails before any change
+        if the cluster cannot be used.
 
         Raises:
             ClusterError: The cluster starts no executor, or an executor's versions differ from the

@@ -1,4 +1,4 @@
-"""Orders the copies of a command: the largest first, so that no large one is left for the end."""
+"""Orders the copies of a command: the largest table first, so that no large table comes last."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def by_size(tables: Sequence[TableId], sizes: Mapping[TableId, int]) -> list[Tab
 def _sizes(services: Services, tables: Sequence[TableId]) -> dict[TableId, int]:
     """Return the sizes of sources' tables in bytes, by one query for each source.
 
-    A source whose sizes cannot be read is left out. For example, a session that rewrites a table
-    locks the table, and the query of the table's size times out.
+    If the sizes of a source's tables cannot be read, these tables are left out. For example, a
+    session that rewrites a table locks the table, and the query of the table's size times out.
     """
     found: dict[TableId, int] = {}
     for name in sorted({table.source for table in tables}):

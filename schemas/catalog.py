@@ -169,7 +169,7 @@ class Partition:
 
     @property
     def compared(self) -> dict[str, Any]:
-        """The attributes whose change always loses events, by their names in the fingerprint."""
+        """The attributes of which each change loses events, by their names in the fingerprint."""
         return {
             "oid": self.number,
             "kind": self.kind,

@@ -313,7 +313,7 @@ class ChangeIdentity(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class LoseEvents(Change):
-    """A schema change that changes rows without an event, or after which events can be missing."""
+    """A schema change that changes rows without events, or after which events can be missing."""
 
     fact: str
 

@@ -1,7 +1,7 @@
 """Lists the schema changes of a table, each with its verdict and the reason for the verdict.
 
-One function compares the catalog that the lake follows with the current catalog. Runs, `tributary
-schema diff` and `tributary schema check` call this function, so they cannot disagree.
+The function `diff` compares the catalog that the lake follows with the current catalog. Runs,
+`tributary schema diff` and `tributary schema check` all call it, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class LakeColumns:
         types: Spark type by column name.
         dropped: The columns that the source has dropped and the lake still has.
         read_by_key: The columns whose values are read from the source by key.
-        hidden: By column with hidden values, how the lake hides them (``hash`` or ``mask``), and
-            the Spark type of the original values.
+        hidden: By hidden column, how the lake hides its values (``hash`` or ``mask``), and the
+            Spark type of the original values.
     """
 
     types: Mapping[str, str]
@@ -103,8 +103,9 @@ def diff(
 ) -> tuple[Change, ...]:
     """Return the schema changes between the catalog that the lake follows and the current one.
 
-    On PostgreSQL, a new column's value in old rows is known if the table still has the same file:
-    the catalog stores the value, or it is NULL. In a new file, old rows can have any value.
+    On PostgreSQL, a new column's value in old rows is known while the table still has the same
+    file: the catalog stores the value, or the value is NULL. In a new file, old rows can have any
+        value.
 
     Args:
         before: The catalog that the lake follows.
@@ -335,12 +336,12 @@ class _Diff:
 
         - A column became NOT NULL, and the connector reads changes from before that moment. The
           source must have replaced each NULL by an update, whose event corrects the lake.
-        - A column now allows NULL, and the connector does not know this yet. After a change of a
-          domain, it does not learn this until it restarts. A run then reads the row from the source
-          by key.
+        - A column now allows NULL, and the connector does not know this yet. If a domain has
+          changed, the connector learns this only when it restarts. A run then reads the row from
+          the source by key.
 
         So a wrong value stays only in a row of an append table, or in a row that the lake keeps
-        after a DELETE or TRUNCATE. If the table still has the same file, there was no TRUNCATE.
+        after a DELETE or TRUNCATE. While the table has the same file, there was no TRUNCATE.
         """
         kept = self._rules.keeps_deleted or (self._rules.keeps_truncated and self._new_file)
         return self._on_postgres and (kept or not self._rules.keyed)
@@ -417,7 +418,7 @@ class _Diff:
         return column.parts[min(young)] if young else None
 
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-        """Yield a change if a column that was added and dropped can have had ``new``'s name."""
+        """Yield a change if another column, added and dropped meanwhile, can have had this name."""
         later = range(self._before.attributes + 1, self._now.attributes + 1)
         gone = any(number not in self._now.columns for number in later)
         if gone and old.name == new.name and old.written != new.written:
@@ -430,7 +431,7 @@ class _Diff:
             )
 
     def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether a rewrite of the table can have changed the column's values, as USING does."""
+        """Whether a rewrite of the table, like one by USING, can have changed column values."""
         if not (self._new_file and self._on_postgres and old.written != new.written):
             return False
         if new.moved_only(old):

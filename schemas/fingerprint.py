@@ -81,5 +81,5 @@ class Fingerprint:
         return Fingerprint({**self.facts, READ_AT: earlier.facts[READ_AT]})
 
     def diff(self, other: Fingerprint) -> list[str]:
-        """Return the differences between the compared entries of both, one line each."""
+        """Return the differences between both fingerprints' compared entries, one line each."""
         return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]

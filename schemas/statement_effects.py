@@ -99,7 +99,7 @@ class StatementEffects:
         return Verdict.FILL, f"old rows get its default, {column.default[:60]}", column.default
 
     def and_then(self, later: StatementEffects) -> StatementEffects:
-        """Return the total effect of these DDL statements, followed by the later statements."""
+        """Return the total effect of these DDL statements and the statements that follow them."""
         return StatementEffects(
             count=self.count + later.count,
             added={**self.added, **later.added},
@@ -113,7 +113,7 @@ class StatementEffects:
         )
 
     def without_events_of_cascades(self) -> StatementEffects:
-        """Return the effects for a binlog that lacks events of cascading foreign-key actions.
+        """Return these effects as judged if the binlog lacks events of cascading actions.
 
         Each statement in ``cascades`` is then also in ``grave``, so the table needs a new copy.
         """

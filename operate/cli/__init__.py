@@ -93,7 +93,7 @@ def main() -> None:
 def _stop(number: int, frame: FrameType | None) -> None:
     """End the command by an exception.
 
-    If the command still waits for Spark then, a timer kills Spark's JVM after a grace period, which
+    If the command then still waits for Spark, a timer kills Spark's JVM after a grace period. That
     ends the wait.
     """
     leave_terminal(number)

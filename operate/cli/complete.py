@@ -58,8 +58,9 @@ def complete(
 ) -> None:
     """Say whether an hour or a day of a table is complete, by the exit code; or wait for it.
 
-    Exit code 0: it is complete. 1: not yet. 4: it cannot become complete, since the table needs a
-    bootstrap. Runs announce the periods of tables with the setting completeness.
+    Exit code 0: the period is complete. 1: it is not complete yet. 4: it cannot become complete,
+    since the table needs a bootstrap. Runs announce the periods of tables with the setting
+    completeness.
     """
     from cdc.store.completeness import UnknownPeriodError
     from operate.context import services

@@ -29,7 +29,7 @@ def conditions(texts: Iterable[str]) -> frozenset[Condition]:
     """Return the conditions that the option names.
 
     Raises:
-        typer.BadParameter: There is no such condition.
+        typer.BadParameter: The option names something that is not a condition.
     """
     try:
         return parse(texts)

@@ -34,7 +34,7 @@ def list_(
 ) -> None:
     """List all generations of a table: serving, being built, former, abandoned or other.
 
-    A generation that is listed as `other` is of another installation, and is not removed.
+    A generation that is listed as `other` belongs to another installation, and `remove` keeps it.
     """
     from operate.context import services
     from operate.generations import look

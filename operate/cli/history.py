@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from operate.history import Event
 
 _SHOWN_ID = 8
-"""Characters of a run's identity that the text has; JSON has all."""
+"""Number of characters of a run's identity in the text output; JSON output has all characters."""
 
 
 class KindOption(str, Enum):
@@ -64,9 +64,9 @@ def history(
 ) -> None:
     """Show runs, schema changes and changes of states, oldest first, and who made them.
 
-    Who is the user, the machine and the command; the run's identity is also in the lake's commits.
-    Of a table's runs before the newest 100, those of an hour are one line if they ended alike.
-    state.keep_history says for how long events are kept.
+    Each line names the user, the machine and the command, and the run's identity, which the lake's
+    commits have, too. A table's newest 100 runs have a line each; older runs of one hour share a
+    line if they ended alike. state.keep_history sets how long events are kept.
     """
     from operate.context import services
     from operate.discover import selected

@@ -151,7 +151,7 @@ def run(
 
 
 def _repeat(renderer: Renderer, runs: Runs, interval_s: float) -> None:
-    """Repeat the run until it is stopped; print what each round and each look finds."""
+    """Repeat the run until the command is stopped; print what each round and each look finds."""
     runs.repeat(
         interval_s,
         partial(_show_runs, renderer, shown=set()),
@@ -185,8 +185,9 @@ def _show_end(renderer: Renderer, held: int, ended: bool, failed_checks: list[An
 def _require_read(renderer: Renderer, files: Sequence[str]) -> None:
     """End the command if files with secrets have changed since the command has read them.
 
-    Otherwise the command would next read the state store, to print what waits for an operator. If
-    the store's secret has changed, too, the store may be out of reach.
+    If it went on, the command would next read the state store, to print what waits for an operator.
+    The secret of the state store can be among those that have changed, and the store then refuses
+    the command.
     """
     if files:
         renderer.line(
@@ -201,7 +202,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
     """Execute one run and print its results.
 
     Returns:
-        The tables that wait for an operator, without those whose error was printed.
+        The tables that wait for an operator, except tables whose error was already printed.
     """
     results = runs.once()
     if runs.empty:
@@ -280,7 +281,7 @@ def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
 
 
 def _show_changed(renderer: Renderer, key: str, found: Sequence[Any]) -> None:
-    """Print findings that differ from those of the look before."""
+    """Print findings that have changed since the look before, or that no finding is left."""
     if key == "failed_checks" and not found and not renderer.json:
         renderer.line("All checks are possible again.", style="green")
     _show_found(renderer, key, found)

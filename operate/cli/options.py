@@ -42,7 +42,8 @@ class SourceKindOption(str, Enum):
 class Commands(TyperGroup):
     """The group of all commands.
 
-    It prints errors with their remedy, and with ``-v`` also with a traceback.
+    If a command fails, the group prints the error with its remedy, and with ``-v`` also the
+    traceback.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -127,8 +128,8 @@ def configure_logging(verbosity: int) -> None:
 class _Stderr(logging.Handler):
     """Writes log messages without secrets to the current ``sys.stderr``.
 
-    It looks up ``sys.stderr`` for each message, since a progress bar replaces ``sys.stderr`` while
-    it is on the terminal.
+    The handler looks up ``sys.stderr`` for each message, since a progress bar replaces
+    ``sys.stderr`` while the bar is on the terminal.
     """
 
     def __init__(self) -> None:

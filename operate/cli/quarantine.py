@@ -103,7 +103,7 @@ def replay(
 ) -> None:
     """Apply the quarantined records that can be read now, and all later changes of their rows.
 
-    If the topic no longer has all changes after the first of these records, the command fails.
+    If the topic no longer has all changes from the first of these records on, the command fails.
     """
     from operate.context import services
     from operate.quarantined import replay as bring_back

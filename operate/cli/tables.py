@@ -181,7 +181,7 @@ def onboard(
 
 
 def _listed(file: Path | None) -> list[str]:
-    """Return the names and wildcards in a list of tables; empty without a file."""
+    """Return the names and wildcards in a file that lists tables; an empty list without a file."""
     from operate.table_list import read_list
 
     if file is None:

@@ -49,7 +49,7 @@ class Wanted:
     names: frozenset[str] = frozenset()
 
     def chosen(self, known: Iterable[CheckStatus]) -> dict[str, CheckSettings]:
-        """Return those of a table's checks that the command executes, by name."""
+        """Return, by name, the checks of a table that the command executes."""
         if self.names:
             return {one.name: one.settings for one in known if one.name in self.names}
         return {one.name: one.settings for one in known if self.everything or one.due}
@@ -69,7 +69,7 @@ class Executed:
 
     @property
     def failed(self) -> bool:
-        """Whether a check that is more than a report failed, or a check did not work."""
+        """Whether a check with another policy than to report failed, or a check did not work."""
         return any(outcome.failed for outcome in self.outcomes) or any(
             one.outcome == "error" or (one.outcome == "failed" and one.policy != "report")
             for one in self.results
@@ -133,9 +133,9 @@ class Ages:
 def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) -> Executed:
     """Execute checks of tables, ``spark.parallel_tables`` tables at a time; keep the results.
 
-    A table that an earlier failure must still pause is paused, even if no check is due. Spark is
-    started only if a check needs it. A table whose checks another process executes now is left to
-    that process.
+    If an earlier failure should have paused a table and has not, the table is paused now, even if
+    no check is due. Spark is started only if a check needs it. If another process is executing the
+    checks of a table, this command leaves the table to it.
 
     Raises:
         ConfigError: A table's settings cannot work, or no table has a check of a given name.
@@ -201,7 +201,8 @@ class _TableChecks:
     def execute(self, planned: Mapping[str, CheckSettings], wanted: Wanted) -> Outcome:
         """Execute checks, keep their results, and pause the table if a failure asks for it.
 
-        A check that another process has executed meanwhile is no longer due.
+        A check that another process has executed since the command chose it is no longer due, and
+        is left out.
         """
         store, table = self._services.store, self._table
         record = require(self._services, table)
@@ -289,7 +290,7 @@ class _TableChecks:
         finding: Finding,
         began: tuple[datetime, int],
     ) -> None:
-        """Store a result; ``began`` is when the check began, and after how many commits."""
+        """Store a check's result; ``began`` is the time and the number of commits when it began."""
         store = self._services.store
         result = CheckResult(
             table=self._table,
@@ -312,7 +313,8 @@ class _TableChecks:
 
 
 _REPEATED = 4
-"""How many results of one period a volume check may have before its history becomes shorter."""
+"""Number of results of the same period that a volume check can have before its history becomes
+shorter."""
 
 
 def _has(checks: Mapping[str, CheckSettings], kind: str) -> bool:

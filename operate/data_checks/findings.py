@@ -25,7 +25,7 @@ class Finding:
     """What one execution of a check has found.
 
     Args:
-        outcome: How it ended.
+        outcome: How the execution ended.
         detail: The result in words, without values of rows.
         counts: What was counted.
         reach: Which rows a check of kind ``verify`` has compared.
@@ -72,8 +72,8 @@ def freshness(check: CheckSettings, age_s: float | None, target_s: int) -> Findi
 def last_period(check: CheckSettings, now: datetime) -> tuple[datetime, datetime] | None:
     """Return the beginning and the end of the period whose rows a volume check counts.
 
-    The result is None if all rows count. Otherwise, it is the last whole period, counted from 1970
-    in UTC, that ended before the time that `settle` leaves out.
+    The result is None if the check counts all rows. Otherwise, it is the last whole period that
+    ended at least ``settle`` ago. Periods are counted from 1970 in UTC.
     """
     if check.period_s is None:
         return None
@@ -88,8 +88,8 @@ def last_period(check: CheckSettings, now: datetime) -> tuple[datetime, datetime
 def volume(check: CheckSettings, counts: Mapping[str, int], past: Sequence[CheckResult]) -> Finding:
     """Return the finding of a check of kind ``volume``.
 
-    A failed result counts as history, too. So a number of rows that stays at another level fails
-    until most of the history has that level.
+    A failed result counts as history, too. So if the number of rows stays at a new level, the check
+    fails until most of its history has that level.
 
     Args:
         check: The check.

@@ -40,7 +40,7 @@ _CLAUSE = re.compile(
     )
     + r")(?!\S)"
 )
-"""Matches such a clause among the words of a statement; names in quotes are ``?``."""
+"""Matches such a clause in a statement's words, in which ``?`` replaces each quoted name."""
 
 
 def unreadable_clause(text: str) -> str | None:

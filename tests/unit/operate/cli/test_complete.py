@@ -126,7 +126,7 @@ def test_the_answer_for_programs(record: TableRecord) -> None:
         app, ["complete", "public.orders", "2026-11-23T12", "--output", "json"]
     )
     answer: dict[str, Any] = json.loads(result.output)
-    assert answer["verdict"] == "complete"
+    assert answer["completion"] == "complete"
     assert answer["start"] == "2026-11-23T11:00:00+00:00"
     assert answer["announcement"]["revision"] == 1
 
