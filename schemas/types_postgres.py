@@ -58,11 +58,7 @@ ZONED: Mapping[str, str] = {"DateStyle": "ISO", "TimeZone": "UTC"}
 
 In the connector's session, the connector's driver sets both settings: ``DateStyle`` to ISO, and
 ``TimeZone`` to the zone of the worker. The connector reads the offset from UTC that is printed with
-<<<<<<< HEAD
 each time, so the zone does not matter.
-=======
-each time.
->>>>>>> strict26d
 """
 
 TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]
