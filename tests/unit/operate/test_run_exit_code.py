@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import stamina
 import typer
 import yaml
 
@@ -38,6 +39,13 @@ if TYPE_CHECKING:
     from cdc.run import RunContext
 
 TABLE = TableId("shop", "public", "orders")
+
+
+@pytest.fixture(autouse=True)
+def repetitions_do_not_wait() -> Iterator[None]:
+    """Requests to a Connect that is not there are repeated as often as in production, at once."""
+    with stamina.set_testing(True, attempts=100, cap=True):
+        yield
 
 
 @pytest.fixture
