@@ -133,6 +133,8 @@ def _paused(services: Services, record: TableRecord, failure: CheckResult) -> Ou
 def pause_due(services: Services, records: Iterable[TableRecord]) -> None:
     """Pause the tables that failed checks must still pause; runs do this between their rounds.
 
+    A table whose checks another process executes now is left to that process.
+
     Raises:
         LeaseHeldError: The lease of a table is held. The next call tries again.
         TributaryError: The state store cannot be used, or the settings of a table cannot work.
@@ -146,7 +148,10 @@ def pause_due(services: Services, records: Iterable[TableRecord]) -> None:
             continue
         try:
             with ExitStack() as held:
-                held.enter_context(services.leases.hold(lease_of_checks(record.table)))
+                try:
+                    held.enter_context(services.leases.hold(lease_of_checks(record.table)))
+                except LeaseHeldError:
+                    continue  # the process that executes the checks pauses the table itself
                 outcome = pause_failed(services, record.table, wait_s=_RUN_WAITS_S)
         except TributaryError as error:
             failed = error

@@ -217,6 +217,24 @@ def test_a_pause_that_a_lease_held_up_comes_as_soon_as_it_can(
     assert state_of(services) is State.INCREMENTAL, "it was resumed, and is not paused again"
 
 
+def test_a_run_leaves_a_due_pause_to_the_process_that_executes_the_checks(
+    services: Services, aged: AGED, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aged(3601.0)
+    monkeypatch.setattr(pausing, "LEASE_WAIT_S", 0.1)
+    other = Lease(services.store, ORDERS, "another process")
+    other.acquire()
+    run_checks(services, [ORDERS], Wanted(names=frozenset({"strict"})))
+    other.release()
+    checking = Lease(services.store, pausing.lease_of_checks(ORDERS), "a process that checks")
+    checking.acquire()
+    pausing.pause_due(services, services.store.tables())
+    assert state_of(services) is State.INCREMENTAL
+    checking.release()
+    pausing.pause_due(services, services.store.tables())
+    assert state_of(services) is State.PAUSED
+
+
 def test_a_pause_is_not_due_any_more_once_the_check_passes(
     services: Services, aged: AGED, monkeypatch: pytest.MonkeyPatch
 ) -> None:
