@@ -28,12 +28,13 @@ from tests.unit.cdc.configuration import minimal
 
 ORDERS = TableId("shop", "public", "orders")
 BEFORE = CommitRecord(kind="run", table=ORDERS, attempt="a")
-NOW = datetime.now(timezone.utc).replace(microsecond=0)
+NOW = datetime(2026, 11, 24, 10, 30, tzinfo=timezone.utc)
+"""In the middle of an hour: near its end, clocks that differ can already have announced it."""
 LATE = NOW - timedelta(hours=3)
 
 
 class Stopped(datetime):
-    """A clock that stands at `NOW`: the tests may be loaded in another hour than they run in."""
+    """A clock that stands at `NOW`."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:
