@@ -81,11 +81,18 @@ class Entry:
         }
 
 
-def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
+def discover(
+    services: Services, sources: Sequence[str] = (), *, only_new: bool = False
+) -> list[Entry]:
     """List the tables of the given sources, or of all sources; partitions are left out.
 
     Only the catalogs are read, since reading the rows of thousands of tables would take hours.
     Tables on the plan are not judged here, since ``check`` examines them.
+
+    Args:
+        services: The services of the command.
+        sources: Names of sources; all sources if there are none.
+        only_new: Whether tables on the plan are left out.
     """
     states = {
         record.table: record.state
@@ -93,8 +100,8 @@ def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
         if record.state is not State.RETIRED
     }
     found = _tables(services, sources or sorted(services.config.sources))
-    strangers = [stats.table for stats in found if stats.table not in states]
-    examined = examine_all(services, strangers, with_rows=False)
+    strangers = [stats for stats in found if stats.table not in states]
+    examined = examine_all(services, [stats.table for stats in strangers], with_rows=False)
     return [
         Entry(
             stats,
@@ -102,7 +109,7 @@ def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
             tuple(examined.notes.get(stats.table, ())),
             states.get(stats.table),
         )
-        for stats in found
+        for stats in (strangers if only_new else found)
     ]
 
 

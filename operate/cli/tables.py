@@ -81,6 +81,9 @@ def discover(
     sources: Annotated[
         list[str] | None, typer.Argument(metavar="[SOURCE]...", show_default=False)
     ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="List only tables that are not on the plan.")
+    ] = False,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -96,7 +99,7 @@ def discover(
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        entries = look(opened, sources or ())
+        entries = look(opened, sources or (), only_new=new)
     renderer.document({"tables": [entry.to_json() for entry in entries]})
     renderer.table(
         ("table", "rows", "size", "key", "identity", "verdict"),

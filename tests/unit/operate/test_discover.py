@@ -103,6 +103,8 @@ def test_discover_reads_no_rows_and_looks_at_no_table_that_is_on_the_plan(
         ("ready", True),
     ]
     assert asked == [("table", new), ("missing_rights", new)]
+    assert [entry.stats.table for entry in discover(services, only_new=True)] == [new]
+    del asked[2:]
     # What onboards, and a dry run of it, read rows, too.
     assert examine_all(services, [new]).replicable == [new]
     assert asked[2:] == [(name, new) for name in ("table", "missing_rights", *ROWS)]

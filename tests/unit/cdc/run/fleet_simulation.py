@@ -112,6 +112,8 @@ class Outcome:
     """Longest wait of a table with work for its start, in relation to its target."""
     runs: int = 0
     giant_events: int = 0
+    ages: dict[TableId, list[float]] = field(default_factory=dict)
+    """At each commit of a table, the age of its oldest event, in targets of the table."""
 
 
 def fleet(seed: int, tables: int, workers: int, duration: float) -> list[Table]:
@@ -302,11 +304,14 @@ class _Run:
         self.outcome.longest_wait = max(self.outcome.longest_wait, wait)
 
     def judge(self, one: Table, now: float) -> None:
-        """Count a deadline of the oldest event that is missed by more than a round.
+        """Note the age of the oldest event, and count a deadline missed by more than a round.
 
         Failures and the giant have no deadline.
         """
-        late = now - one.oldest - one.target_s
+        age = now - one.oldest
+        if age > 0.0:
+            self.outcome.ages.setdefault(one.id, []).append(age / one.target_s)
+        late = age - one.target_s
         if late > ROUND_S and not (one.giant or one.fails_until):
             self.outcome.missed[one.id] = max(late, self.outcome.missed.get(one.id, 0.0))
 

@@ -1,0 +1,80 @@
+"""A tier that fails or lags leaves another tier as fresh as it was, in simulated fleets."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from cdc.run.schedule import Rules, Schedule
+from tests.unit.cdc.run.fleet_simulation import Table, fleet, simulate
+
+SEEDS = range(12)
+WORKERS = 8
+TABLES = 120
+DURATION = 600.0
+SHARE = 0.35
+"""About what the critical tables need of the workers."""
+
+
+class Freshness(NamedTuple):
+    """The ages of a tier's oldest events at its commits, in targets, over all seeds."""
+
+    mean: float
+    p95: float
+    missed: int
+
+
+def poisoned(table: Table) -> None:
+    """Let each run of a table fail."""
+    table.fails_until = DURATION
+
+
+def lagging(table: Table) -> None:
+    """Give a table a backlog of two minutes of work; together, more than the workers ever do."""
+    table.arrivals = [(0.0, int(120.0 / table.event_s)), *table.arrivals]
+
+
+def healthy(table: Table) -> None:
+    """Leave a table as it is."""
+
+
+def of_critical(fault: Callable[[Table], None], rules: Rules) -> Freshness:
+    """The freshness of the critical tier while all tables of the other tiers have a fault."""
+    ages, missed = list[float](), 0
+    for seed in SEEDS:
+        tables = fleet(seed, TABLES, WORKERS, DURATION)
+        for one in tables:
+            if one.tier == "critical":
+                one.fails_until = 0.0
+            else:
+                fault(one)
+        critical = {one.id for one in tables if one.tier == "critical"}
+        found = simulate(tables, Schedule(rules), workers=WORKERS, duration=DURATION)
+        ages += [age for table in critical for age in found.ages.get(table, ())]
+        missed += len(critical & found.missed.keys())
+    return Freshness(statistics.mean(ages), statistics.quantiles(ages, n=20)[-1], missed)
+
+
+@pytest.fixture(scope="module")
+def usual() -> Freshness:
+    return of_critical(healthy, Rules(WORKERS, {"critical": SHARE}))
+
+
+@pytest.mark.parametrize("fault", [poisoned, lagging])
+def test_a_tier_with_a_share_is_as_fresh_beside_a_tier_that_fails_or_lags(
+    usual: Freshness, fault: Callable[[Table], None]
+) -> None:
+    found = of_critical(fault, Rules(WORKERS, {"critical": SHARE}))
+    assert found.mean <= 1.1 * usual.mean
+    assert found.p95 <= 1.1 * usual.p95
+    assert found.missed == usual.missed == 0
+
+
+def test_without_a_share_a_lagging_tier_makes_the_critical_tables_late(usual: Freshness) -> None:
+    """So the share is what isolates the tiers, and the test above can fail."""
+    found = of_critical(lagging, Rules(WORKERS))
+    assert found.p95 > 1.1 * usual.p95
+    assert found.missed > 0
