@@ -16,6 +16,7 @@ from cdc.capture.position_check import TopicFacts
 from cdc.run import plan
 from cdc.run.predictions import Predictions
 from cdc.run.schedule import TURN_S, Entry, Rules, Schedule
+from operate.capture_load import CaptureLoad, capture_loads
 from operate.targets import PLANNED, Need, Shortfall, load_of, need_of, shortfalls
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -34,12 +35,14 @@ class Forecast:
         needs: For each table, the predicted work to keep the table's freshness target.
         order: The tables that would run next, each with the seconds until its run starts.
         problems: Tables whose need cannot be predicted, each with the reason.
+        captures: The predicted load of each capture.
     """
 
     rules: Rules
     needs: tuple[Need, ...]
     order: tuple[tuple[TableId, float], ...] = ()
     problems: tuple[tuple[TableId, str], ...] = ()
+    captures: tuple[CaptureLoad, ...] = ()
 
     @property
     def workers(self) -> int:
@@ -84,6 +87,7 @@ class Forecast:
             "tables": [need.to_json() for need in self.needs],
             "targets": [one.to_json() for one in self.short],
             "advice": self.advice(),
+            "captures": [one.to_json() for one in self.captures],
             "problems": {str(table): reason for table, reason in self.problems},
         }
 
@@ -120,7 +124,8 @@ def order_of(
 def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) -> Forecast:
     """Return the forecast that ``plan`` shows for the given tables; if none is given, for all.
 
-    Tables that runs do not follow now are left out, for example paused tables.
+    Tables that runs do not follow now are left out, for example paused tables. The load of captures
+    is that of all their tables.
 
     Args:
         services: The services of the command.
@@ -131,11 +136,8 @@ def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) 
         KafkaError: The ends of topics cannot be read.
     """
     wanted, now = set(tables), services.store.now()
-    records = [
-        record
-        for record in services.store.tables()
-        if plan.runnable(record, now) and (not wanted or record.table in wanted)
-    ]
+    on_plan = [one for one in services.store.tables() if plan.runnable(one, now)]
+    records = [one for one in on_plan if not wanted or one.table in wanted]
     topics = [one.topic for one in records]
     ends = services.kafka.ends_now(topics, committed=True) if topics else {}
     predictions = Predictions(services.store)
@@ -151,7 +153,13 @@ def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) 
             entries.append(entry)
     rules = Rules(services.config.spark.parallel_tables, services.config.pool_shares)
     order = order_of(entries, rules, now.timestamp(), count)
-    return Forecast(rules, tuple(needs), tuple(order), tuple(problems))
+    captures = capture_loads(
+        on_plan,
+        lambda record: services.capture_of(record).connector,
+        predictions.rate,
+        services.config.connect.events_per_s,
+    )
+    return Forecast(rules, tuple(needs), tuple(order), tuple(problems), captures)
 
 
 def _look(

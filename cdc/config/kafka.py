@@ -275,6 +275,8 @@ class ConnectConfig(Section):
     """Require exactly-once source support, which the workers must enable."""
     timeout_s: Positive = 60
     """The longest wait for a connector to run, in seconds."""
+    events_per_s: Positive = 10_000
+    """Number of events per second that one connector can send; `plan` warns above 70 % of it."""
     converter: Literal["apicurio", "confluent"] = "apicurio"
     """The Avro converter that the worker has."""
     registry_url: HttpUrl | None = None

@@ -53,5 +53,9 @@ def show_forecast(renderer: Renderer, found: Forecast) -> None:
         renderer.line(f"  {short.reason}")
         for change in short.remedies:
             renderer.line(f"    What to do: {change}")
+    for capture in found.captures:
+        if capture.near:
+            renderer.line(capture.warning, style="yellow")
+            renderer.line(f"    What to do: {capture.remedy}")
     for table, reason in found.problems:
         renderer.line(f"{table}: {reason}", style="yellow")

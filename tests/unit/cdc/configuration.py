@@ -158,6 +158,7 @@ _CONNECT: dict[str, Any] = {
     "connector": {"max.batch.size": 4096},
     "exactly_once": False,
     "timeout_s": 5,
+    "events_per_s": 20_000,
     "converter": "confluent",
     "registry_url": "https://registry.internal",
 }

@@ -19,9 +19,12 @@ from cdc.run.cost import Estimate
 from cdc.run.predictions import Predictions
 from cdc.run.schedule import Entry, Rules
 from cdc.runtime.progress import NullProgress
-from cdc.store.table_state import CommitSummary, State
+from cdc.store.table_state import CommitSummary, State, TableRecord
+from operate.capture_load import capture_loads
+from operate.cli.forecast import show_forecast
 from operate.context import Services
 from operate.forecast import Forecast, forecast, order_of
+from operate.render import Renderer
 from operate.targets import Need, need_of
 from schemas.table import TableId
 from tests.records import table_record
@@ -137,4 +140,35 @@ def test_the_plan_is_made_of_the_state_store_and_the_ends_of_topics(
     assert [table.name for table, _ in found.order] == ["busy"]
     shown = found.to_json()
     assert (shown["kept"], shown["workers"], len(shown["tables"])) == (True, 8, 2)
-    assert forecast(services, [TableId("shop", "public", "idle")]).order == ()
+    assert shown["captures"] == [
+        {
+            "connector": "tributary_shop_default",
+            "events_per_s": pytest.approx(2.0),
+            "most_per_s": 10_000,
+            "load": pytest.approx(0.0002),
+            "near": False,
+            "heaviest": ["shop:public.busy", "shop:public.idle"],
+        }
+    ]
+    idle = forecast(services, [TableId("shop", "public", "idle")])
+    assert idle.order == ()
+    assert idle.captures == found.captures, "other tables need the same connector"
+
+
+def test_a_capture_near_its_limit_is_named_with_the_tables_to_move(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rates = {"a": 5000.0, "b": 1500.0, "c": 10.0, "d": 600.0, "other": 1.0}
+    records = [table_record(TableId("shop", "public", name)) for name in rates]
+
+    def connector(record: TableRecord) -> str:
+        return "second" if record.table.name == "other" else "first"
+
+    first, second = capture_loads(records, connector, lambda table: rates[table.name], 10_000)
+    assert (first.load, first.near, second.near) == (0.711, True, False)
+    assert [table.name for table in first.heaviest] == ["a", "b", "d"]
+    show_forecast(Renderer(), Forecast(Rules(2), (), captures=(first, second)))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "connector first gets about 7,110 events a second, 71% of what one" in shown
+    assert "most events: shop:public.a, shop:public.b, shop:public.d" in shown
+    assert "connector second" not in shown
