@@ -34,6 +34,7 @@ COMMANDS: dict[str, list[str]] = {
     "fleet": ["benchmarks.fleet"],
     "cold_start": ["benchmarks.cold_start"],
     "freshness": ["benchmarks.freshness"],
+    "endurance": ["benchmarks.endurance"],
     "capture": ["benchmarks.capture"],
     "mariadb_readers": ["benchmarks.mysql_readers", "--kind", "mariadb"],
     "mysql_readers": ["benchmarks.mysql_readers", "--kind", "mysql"],
