@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cdc.capture.server_queries import ServerOpeners
 from operate.bounded import BoundedCalls, result
+from operate.first_events import FirstEvents
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -46,10 +47,12 @@ class Answers:
 
     Args:
         services: The services of the command.
+        first_events: The changes that wait, as far as earlier looks have read them.
     """
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, first_events: FirstEvents | None = None) -> None:
         self.services = services
+        self.first_events = FirstEvents() if first_events is None else first_events
 
     def source(self, name: str) -> Source:
         """Return the source with this name."""
@@ -106,16 +109,19 @@ class Answers:
         kafka = self.kafka()
         return self.within("the ends of topics", lambda: kafka.ends_now(wanted, committed=False))
 
-    def within(self, what: str, work: Callable[[], T]) -> T:
+    def within(self, what: str, work: Callable[[], T], *, at_most_s: float | None = None) -> T:
         """Call ``work``, which asks servers; return its result.
-
-        Only the servers' clients limit the wait.
 
         Args:
             what: What is asked for, in words for errors.
             work: Asks the servers.
+            at_most_s: Limit for the wait, in seconds. By default, only the servers' clients limit
+                it.
 
         Raises:
+            Overdue: The answer is later than ``at_most_s``.
             TributaryError: A server does not answer.
         """
-        return work()
+        if at_most_s is None:
+            return work()
+        return result(BoundedCalls().start(what, work), what, time.monotonic() + at_most_s)

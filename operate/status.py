@@ -29,6 +29,7 @@ from operate.capture_status import CaptureStatus, capture_status
 from operate.check_status import CheckStatus, statuses
 from operate.conditions import BY_STATE, Condition, half_copied, joined, of_targets, to_json
 from operate.empty_store import EmptyStore, empty_store
+from operate.first_events import first_events
 from operate.forgotten_tables import also_captured
 from operate.periods import table_periods
 from operate.readers import readers_within
@@ -288,13 +289,15 @@ def status(
     scopes = (loss_scopes(one.names, *(it.table for it in one.followed)) for one in captured)
     losses = Losses(services.store).seen(*chain.from_iterable(scopes))
     tasks = KeptLooks(services.store).all(one.names.connector for one in evidence.values())
+    now = datetime.now(timezone.utc)
     look = _SharedFacts(
-        *(datetime.now(timezone.utc), ends, trouble, lacking, evidence, beats, losses, tasks),
+        *(now, ends, trouble, lacking, evidence, beats, losses, tasks),
         held=held_leases(services.store),
         verified=Verifications(services.store).all(),
         checks=Checks(services.store).all(),
         commits=commit_counts(services.store),
         periods=table_periods(services, records),
+        waiting=first_events(answers, records, ends, lacking, now),
         brief=brief,
     )
     found = _tables(services, look, records, with_runs=bool(wanted))
@@ -389,6 +392,7 @@ class _SharedFacts:
         checks: The newest results of checks, by table and name.
         commits: Number of commits of runs, by table.
         periods: The newest complete period of each table that has complete periods.
+        waiting: A time before which a table lacks no change, by table, if events wait.
         brief: Whether to leave out the notes that take time for each table.
     """
 
@@ -405,6 +409,7 @@ class _SharedFacts:
     checks: Mapping[TableId, Mapping[str, CheckRecord]] = field(default_factory=dict)
     commits: Mapping[TableId, int] = field(default_factory=dict)
     periods: Mapping[TableId, TablePeriods] = field(default_factory=dict)
+    waiting: Mapping[TableId, datetime] = field(default_factory=dict)
     brief: bool = False
 
     def statuses(self, record: TableRecord, settings: TableSettings) -> tuple[CheckStatus, ...]:
@@ -456,13 +461,16 @@ def _table(
         behind = sum(max(0, offset - done.get(one, 0)) for one, offset in end.items())
     quarantined = 0 if record.attempt is None else look.lacking.get(str(record.attempt.id), 0)
     watermark = None if commit is None else commit.watermark
-    whole = record.state is State.INCREMENTAL and behind == 0 and not quarantined
-    # Without Kafka transactions, a heartbeat can be in Kafka before earlier events are. Behind the
-    # end of a task that is not judged, events can be missing.
-    whole = whole and unjudged is None and services.config.connect.exactly_once
-    if whole and beat_at is not None:
-        watermark = plan.watermark(watermark, {0: beat_at}, lateness, now=now)
-    fresh_at = _complete_at_least(record, behind) if watermark is None else watermark
+    proven = None
+    # Behind the end of a task that is not judged, events can be missing.
+    if record.state is State.INCREMENTAL and not quarantined and unjudged is None:
+        # Without Kafka transactions, a heartbeat can be in Kafka before earlier events are.
+        beat = beat_at if services.config.connect.exactly_once else None
+        first = None if lost else look.waiting.get(record.table)
+        proven = beat if behind == 0 else first
+    if proven is not None:
+        watermark = plan.watermark(watermark, {0: proven}, lateness, now=now)
+    fresh_at = commit.committed_at if watermark is None and commit and behind else watermark
     # A watermark is earlier by the allowed lateness, also that of a table that lacks nothing.
     allowed = 0 if watermark is None else lateness
     freshness = None if fresh_at is None else max(0.0, (now - fresh_at).total_seconds() - allowed)
@@ -481,14 +489,6 @@ def _table(
 def _verified(record: TableRecord, newest: VerifyRecord | None) -> VerifyRecord | None:
     """Return the newest result of ``verify`` if it is about the table's present copy, else None."""
     return newest if newest is not None and newest.attempt == str(record.attempt_id) else None
-
-
-def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | None:
-    """Return the time that replaces a missing watermark when ``freshness_s`` is calculated.
-
-    The result is the time of the last commit if events wait in the topic, otherwise None.
-    """
-    return record.last_commit.committed_at if record.last_commit is not None and behind else None
 
 
 @contextmanager

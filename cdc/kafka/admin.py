@@ -12,7 +12,7 @@ import confluent_kafka as ck
 from confluent_kafka import admin as ck_admin
 
 from cdc.errors import KafkaError
-from cdc.kafka import known_records, records, topic_creation, topic_looks
+from cdc.kafka import first_records, known_records, records, topic_creation, topic_looks
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
 from cdc.kafka.reader import RecordReader
 from cdc.kafka.records import KafkaRecord
@@ -257,6 +257,20 @@ class KafkaAdmin:
         """
         deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
         return known_records.replaced(self._client, self._admin, known, deadline=deadline)
+
+    def first_records(
+        self, ranges: Mapping[str, tuple[int, int]], *, timeout_s: float
+    ) -> dict[str, KafkaRecord]:
+        """Return the first record of a range in partition 0 of each topic, committed or not.
+
+        Topics without a record there, and topics that cannot be read in time, are left out.
+
+        Args:
+            ranges: By topic, the first offset and the offset after the last one.
+            timeout_s: Limit for all topics together, in seconds.
+        """
+        deadline = time.monotonic() + timeout_s
+        return first_records.first_records(self._client, ranges, deadline=deadline)
 
     def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """Return first offsets of many topics at once; missing topics are left out."""

@@ -15,6 +15,7 @@ from cdc.errors import KafkaError, StateError
 from cdc.store.newest_runs import NewestRuns
 from operate.answers import Answers, CaptureAnswer, T
 from operate.bounded import BoundedCalls, Overdue, answer, result
+from operate.first_events import FirstEvents
 from operate.forecast import Forecast, forecast
 from operate.status import Status, status
 from schemas.errors import TributaryError
@@ -73,10 +74,17 @@ class BoundedAnswers(Answers):
         services: The services.
         calls: Makes the calls to the servers. All scrapes share it.
         bound_s: The bound of the whole scrape, in seconds.
+        first_events: The changes that wait, as far as earlier scrapes have read them.
     """
 
-    def __init__(self, services: Services, calls: BoundedCalls, bound_s: float) -> None:
-        super().__init__(services)
+    def __init__(
+        self,
+        services: Services,
+        calls: BoundedCalls,
+        bound_s: float,
+        first_events: FirstEvents | None = None,
+    ) -> None:
+        super().__init__(services, first_events)
         self._calls = calls
         now = time.monotonic()
         self._until = now + bound_s * _CAPTURE_PART
@@ -132,19 +140,23 @@ class BoundedAnswers(Answers):
         ]
         return [self._answer(names, call) for names, call in asked]
 
-    def within(self, what: str, work: Callable[[], T]) -> T:
+    def within(self, what: str, work: Callable[[], T], *, at_most_s: float | None = None) -> T:
         """Call ``work``, which asks servers; return its result if it is in time for the scrape.
 
         Args:
             what: What is asked for, for errors.
             work: Asks the servers.
+            at_most_s: A shorter limit for the wait than the scrape's, in seconds.
 
         Raises:
             Overdue: The answer is late, or the call of an earlier scrape has not returned yet.
             TributaryError: A server does not answer.
         """
         # An earlier answer must not be taken: a commit before a heartbeat could be above it.
-        return result(self._calls.start_anew(what, work), what, self._topics_until)
+        call, until = self._calls.start_anew(what, work), self._topics_until
+        if at_most_s is not None:
+            until = min(until, time.monotonic() + at_most_s)
+        return result(call, what, until)
 
     def _answer(self, names: CaptureNames, call: Future[CaptureAnswer]) -> CaptureAnswer:
         found = answer(call, names.resource, self._until)
@@ -189,6 +201,7 @@ class FactReader:
         self._services = services
         self._bound_s = bound_s
         self._calls = BoundedCalls()
+        self._first_events = FirstEvents()
         self._runs: NewestRuns | None = None
 
     def read(self) -> Facts:
@@ -197,7 +210,9 @@ class FactReader:
         try:
             self._runs = self._runs or NewestRuns(self._services.store)
             runs = self._runs.read()
-            answers = BoundedAnswers(self._services, self._calls, self._bound_s)
+            answers = BoundedAnswers(
+                self._services, self._calls, self._bound_s, self._first_events
+            )
             found = status(self._services, (), answers=answers, brief=True)
             up = {("state_store", ""): True, **answers.up}
             plan = self._forecast(answers) if up["kafka", ""] else None

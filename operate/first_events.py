@@ -1,0 +1,175 @@
+"""When the first change that waits in a table's topic was made: the lake has all earlier ones."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from cdc.debezium.event_reader import EventReader
+from cdc.errors import DecodeError
+from cdc.store.table_state import State
+from schemas.errors import TributaryError, UnknownSchemaError
+
+if TYPE_CHECKING:
+    from cdc.config import Config
+    from cdc.kafka import KafkaAdmin, KafkaRecord
+    from cdc.store.table_state import TableRecord
+    from operate.answers import Answers
+    from schemas.registry import SchemaRegistry
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+MOST = 200
+"""Number of topics that are read in one look. Later looks read the others."""
+_READ_S = 2.0
+"""Limit for the read from Kafka, in seconds."""
+_LOOK_S = 3.0
+"""Limit for one look, in seconds: the client of the registry tries for longer."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_JUST_BEFORE = timedelta(milliseconds=1)
+"""The precision of source times: another change of the same moment may lack, too."""
+
+Place = tuple[str, int]
+"""A topic, and an offset of its partition."""
+
+
+class FirstEvents:
+    """The times of changes that wait. Each is read once, since a record never changes.
+
+    A time is that of the change at the source, and not later than when Connect sent it. Connect can
+    send a change hours after it was made. None stands for a record that has no time of a change.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Place, datetime | None] = {}
+        self._events: EventReader | None = None
+
+    def keep(self, places: Iterable[Place]) -> None:
+        """Forget all other places."""
+        for gone in {*self._known} - {*places}:
+            self._known.pop(gone, None)
+
+    def unknown(self, places: Iterable[Place]) -> list[Place]:
+        """Return the places of which nothing is known yet."""
+        return [one for one in places if one not in self._known]
+
+    def at(self, place: Place) -> datetime | None:
+        """Return the time of the first change from a place on; None if it is not known."""
+        return self._known.get(place)
+
+    def read(
+        self, kafka: KafkaAdmin, registry: SchemaRegistry, ranges: Mapping[str, tuple[int, int]]
+    ) -> None:
+        """Read the first record of ranges of offsets.
+
+        Records of open Kafka transactions count, as in `cdc.run.overdue`. A record that could not
+        be read in time is not known afterwards.
+
+        Args:
+            kafka: The cluster.
+            registry: The schemas of the records.
+            ranges: By topic, the first offset, and the offset after the last one.
+
+        Raises:
+            TributaryError: The registry does not answer. Later records are not known afterwards.
+        """
+        until = time.monotonic() + _LOOK_S
+        events = self._events = self._events or EventReader(registry)
+        for topic, record in kafka.first_records(ranges, timeout_s=_READ_S).items():
+            if time.monotonic() > until:
+                return
+            try:
+                self._known[topic, ranges[topic][0]] = _time_of(events, record)
+            except UnknownSchemaError as error:  # the table's run fails by it, others go on
+                _log.debug("%s", error)
+
+
+def _time_of(events: EventReader, record: KafkaRecord) -> datetime | None:
+    """Return the time of the change in a record; None if the record has no such time.
+
+    A change can be dated ahead. So it is not later than when Connect sent it.
+    """
+    try:
+        made = events.read(record, "a change", _made_at)
+    except DecodeError:
+        return None
+    return made if record.timestamp is None else min(made, record.timestamp)
+
+
+def _made_at(event: Any) -> datetime:
+    try:
+        return _EPOCH + timedelta(milliseconds=int(event["source"]["ts_ms"]))
+    except OverflowError as error:
+        raise ValueError(f"no time: {error}") from error
+
+
+def first_events(
+    answers: Answers,
+    records: Iterable[TableRecord],
+    ends: Mapping[str, Mapping[int, int] | TributaryError],
+    lacking: Mapping[str, int],
+    now: datetime,
+) -> dict[TableId, datetime]:
+    """Return, by table, a time before which the table lacks no change.
+
+    This is just before the first change that waits in its topic. Only tables are asked whose last
+    commit is so old that they would be late by it. Tables without a result are as old as their last
+    commit. These are tables with quarantined records, tables whose first record cannot be read, and
+    tables above the limits of one look, which a later look reads.
+
+    Args:
+        answers: Asks the servers.
+        records: The tables.
+        ends: End offsets by topic and partition, or why the topic cannot be read.
+        lacking: Number of a table's quarantined records, by the id of the table's attempt.
+        now: The time, in UTC.
+    """
+    known, config = answers.first_events, answers.services.config
+    wanted: dict[TableId, tuple[str, int, int]] = {}
+    for record in records:
+        end, commit = ends.get(record.topic), record.last_commit
+        # A topic has one partition, and runs refuse another number.
+        if commit is None or not isinstance(end, Mapping) or set(end) != {0}:
+            continue
+        start = commit.offsets.get(0, 0)
+        if start < end[0] and not lacking.get(str(record.attempt_id)) and _old(config, record, now):
+            wanted[record.table] = (record.topic, start, end[0])
+    places = {table: (topic, start) for table, (topic, start, _) in wanted.items()}
+    known.keep(places.values())
+    unknown = known.unknown(places.values())[:MOST]
+    if unknown:
+        ranges = {topic: (start, end) for topic, start, end in wanted.values()}
+        _look(answers, {topic: ranges[topic] for topic, _ in unknown})
+    times = {table: known.at(place) for table, place in places.items()}
+    return {table: at - _JUST_BEFORE for table, at in times.items() if at is not None}
+
+
+def _look(answers: Answers, ranges: Mapping[str, tuple[int, int]]) -> None:
+    """Read the first records of ranges within a limited time."""
+    known = answers.first_events
+    try:
+        kafka, registry = answers.kafka(), answers.services.registry
+        answers.within(
+            "the first events that wait",
+            lambda: known.read(kafka, registry, ranges),
+            at_most_s=_LOOK_S,
+        )
+    except TributaryError as error:
+        _log.warning("the first events that wait could not be read: %s", error)
+
+
+def _old(config: Config, record: TableRecord, now: datetime) -> bool:
+    """Whether an INCREMENTAL table would be late if it were as old as its last commit."""
+    commit = record.last_commit
+    if record.state is not State.INCREMENTAL or commit is None:
+        return False
+    try:
+        settings = config.table_settings(record.table)
+    except TributaryError:
+        return False
+    allowed = settings.freshness_target_s
+    allowed += 0 if commit.watermark is None else settings.allowed_lateness_s
+    return (now - (commit.watermark or commit.committed_at)).total_seconds() > allowed
