@@ -70,7 +70,8 @@ class TableStatus:
             or if Kafka did not answer.
         watermark: Event time up to which the table is complete; None if this time is not known. It
             can be later than the last commit's watermark: the newest heartbeat counts, too, if the
-            lake has all events of the topic and Connect writes in Kafka transactions.
+            lake has all events of the topic and Connect writes in Kafka transactions. If events
+            wait, the time just before the first of them counts (`operate.first_events`).
         freshness_s: Seconds since the watermark, less ``allowed_lateness_s``. Without a watermark:
             seconds since the last commit if events wait in the topic, otherwise None.
         target_s: The freshness target, in seconds.
@@ -289,9 +290,17 @@ def status(
     scopes = (loss_scopes(one.names, *(it.table for it in one.followed)) for one in captured)
     losses = Losses(services.store).seen(*chain.from_iterable(scopes))
     tasks = KeptLooks(services.store).all(one.names.connector for one in evidence.values())
-    now = datetime.now(timezone.utc)
     look = _SharedFacts(
-        *(now, ends, trouble, lacking, evidence, beats, losses, tasks),
+        *(
+            now := datetime.now(timezone.utc),
+            ends,
+            trouble,
+            lacking,
+            evidence,
+            beats,
+            losses,
+            tasks,
+        ),
         held=held_leases(services.store),
         verified=Verifications(services.store).all(),
         checks=Checks(services.store).all(),

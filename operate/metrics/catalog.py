@@ -87,7 +87,8 @@ WATERMARK = _of_table(
 COMPLETE = _of_table(
     "complete_timestamp_seconds",
     "Event time up to which the table is complete. It is later than the commit's watermark if the"
-    " table lacks no event and a newer heartbeat proves it.",
+    " table lacks no event and a newer heartbeat proves it, or if the first event that waits is"
+    " newer.",
     *(_MOMENT, "state store, Kafka"),
 )
 COMMIT = _of_table("commit_timestamp_seconds", "Time of the newest commit.", _MOMENT, _STORE)

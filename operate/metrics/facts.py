@@ -210,9 +210,7 @@ class FactReader:
         try:
             self._runs = self._runs or NewestRuns(self._services.store)
             runs = self._runs.read()
-            answers = BoundedAnswers(
-                self._services, self._calls, self._bound_s, self._first_events
-            )
+            answers = BoundedAnswers(self._services, self._calls, self._bound_s, self._first_events)
             found = status(self._services, (), answers=answers, brief=True)
             up = {("state_store", ""): True, **answers.up}
             plan = self._forecast(answers) if up["kafka", ""] else None

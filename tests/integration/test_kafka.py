@@ -204,12 +204,14 @@ def test_an_open_transaction_holds_the_stable_offset_but_not_the_high_watermark(
     last = kafka.latest_record(name)
     assert last is not None
     assert last.value == b"b"
+    assert kafka.first_records({name: (2, 5)}, timeout_s=30)[name].value == b"c"
     writer.commit_transaction(30)
     wait_until(lambda: kafka.stable_offsets(name) == {0: 6}, "the marker", 30)
     assert kafka.high_watermarks(name) == {0: 6}
     last = kafka.latest_record(name)
     assert last is not None
     assert (last.offset, last.key, last.value) == (4, b"k", b"e"), "the marker is no record"
+    assert kafka.first_records({name: (5, 6)}, timeout_s=30) == {}
     assert last.timestamp is not None
     assert abs((datetime.now(timezone.utc) - last.timestamp).total_seconds()) < 120
 
