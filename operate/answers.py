@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from cdc.capture.server_queries import ServerOpeners
+from cdc.store.table_state import State
 from operate.bounded import BoundedCalls, result
 from operate.first_events import FirstEvents
 from schemas.errors import TributaryError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
     from cdc.kafka import KafkaAdmin
     from cdc.sources.base import Source
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
 
 T = TypeVar("T")
@@ -125,3 +127,18 @@ class Answers:
         if at_most_s is None:
             return work()
         return result(BoundedCalls().start(what, work), what, time.monotonic() + at_most_s)
+
+
+def end_offsets(
+    answers: Answers, records: Sequence[TableRecord]
+) -> tuple[Mapping[str, Mapping[int, int] | TributaryError], str | None]:
+    """Return the end offsets of tables' topics, by topic and partition, or why they are unknown.
+
+    Returns:
+        The end offsets and None, with an error for each topic that cannot be read; or an empty
+        mapping and the message of the error.
+    """
+    try:
+        return answers.ends(one.topic for one in records if one.state is not State.RETIRED), None
+    except TributaryError as error:
+        return {}, error.message

@@ -24,7 +24,7 @@ from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
 from cdc.store.task_looks import KeptLooks
 from cdc.store.verifications import Verifications
-from operate.answers import Answers
+from operate.answers import Answers, end_offsets
 from operate.capture_status import CaptureStatus, capture_status
 from operate.check_status import CheckStatus, statuses
 from operate.conditions import BY_STATE, Condition, half_copied, joined, of_targets, to_json
@@ -284,23 +284,15 @@ def status(
     evidence = {
         (one.source, one.tier): it.evidence for one, it in zip(captures, answered, strict=True)
     }
-    ends, trouble = _end_offsets(answers, records)
+    ends, trouble = end_offsets(answers, records)
     lacking = Quarantine(services.store).counts()
     beats = {(one.source, one.tier): one.beat_at for one in captures}
     scopes = (loss_scopes(one.names, *(it.table for it in one.followed)) for one in captured)
     losses = Losses(services.store).seen(*chain.from_iterable(scopes))
     tasks = KeptLooks(services.store).all(one.names.connector for one in evidence.values())
+    now = datetime.now(timezone.utc)
     look = _SharedFacts(
-        *(
-            now := datetime.now(timezone.utc),
-            ends,
-            trouble,
-            lacking,
-            evidence,
-            beats,
-            losses,
-            tasks,
-        ),
+        *(now, ends, trouble, lacking, evidence, beats, losses, tasks),
         held=held_leases(services.store),
         verified=Verifications(services.store).all(),
         checks=Checks(services.store).all(),
@@ -354,21 +346,6 @@ def _targets(
     except TributaryError as error:
         _log.warning("freshness targets could not be checked: %s", error)
         return []
-
-
-def _end_offsets(
-    answers: Answers, records: Sequence[TableRecord]
-) -> tuple[Mapping[str, Mapping[int, int] | TributaryError], str | None]:
-    """Return the end offsets of tables' topics, by topic and partition, or why they are unknown.
-
-    Returns:
-        The end offsets and None, with an error for each topic that cannot be read; or an empty
-        mapping and the message of the error.
-    """
-    try:
-        return answers.ends(one.topic for one in records if one.state is not State.RETIRED), None
-    except TributaryError as error:
-        return {}, error.message
 
 
 def _next_generation_json(build: TableRecord) -> dict[str, Any]:
@@ -470,14 +447,12 @@ def _table(
         behind = sum(max(0, offset - done.get(one, 0)) for one, offset in end.items())
     quarantined = 0 if record.attempt is None else look.lacking.get(str(record.attempt.id), 0)
     watermark = None if commit is None else commit.watermark
-    proven = None
     # Behind the end of a task that is not judged, events can be missing.
-    if record.state is State.INCREMENTAL and not quarantined and unjudged is None:
-        # Without Kafka transactions, a heartbeat can be in Kafka before earlier events are.
-        beat = beat_at if services.config.connect.exactly_once else None
-        first = None if lost else look.waiting.get(record.table)
-        proven = beat if behind == 0 else first
-    if proven is not None:
+    whole = record.state is State.INCREMENTAL and not quarantined and unjudged is None
+    # Without Kafka transactions, a heartbeat can be in Kafka before earlier events are.
+    beat = beat_at if services.config.connect.exactly_once else None
+    proven = beat if behind == 0 else None if lost else look.waiting.get(record.table)
+    if whole and proven is not None:
         watermark = plan.watermark(watermark, {0: proven}, lateness, now=now)
     fresh_at = commit.committed_at if watermark is None and commit and behind else watermark
     # A watermark is earlier by the allowed lateness, also that of a table that lacks nothing.

@@ -106,7 +106,7 @@ class Kafka:
         return found
 
     def put(self, topic: str, at: datetime, sent: datetime | None = None) -> None:
-        """Put an event of ``at`` into a topic; Connect has sent it a second later, or at ``sent``."""
+        """Put an event of ``at`` into a topic. Connect sends it at ``sent``, or a second later."""
         sent = at + timedelta(seconds=1) if sent is None else sent
         self.records[topic] = KafkaRecord(topic, 0, 7, b"k", event(at), sent)
 

@@ -89,7 +89,7 @@ def test_the_first_record_of_a_range(
     messages: list[Message], found: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Consumer, "messages", [*messages, Message("other", 3)])
-    monkeypatch.setattr(module.ck, "Consumer", Consumer)
+    monkeypatch.setattr(ck, "Consumer", Consumer)
     client = cast("KafkaClient", type("Client", (), {"settings": {}})())
     seen = module.first_records(
         client, {"t": (7, 12), "other": (3, 4), "none": (5, 5)}, deadline=time.monotonic() + 0.2
