@@ -436,10 +436,9 @@ def _table(
                 notes += [one for one in (doubt, unjudged) if one is not None]
                 lost = next(chain(stream, remembered), None)
     else:
-        name = record.table.source
         notes.append(
-            f"source {name} is not in the configuration, so nothing follows the table; put"
-            f" sources.{name} back, also to offboard it"
+            f"source {place[0]} is not in the configuration, so nothing follows the table; put"
+            f" sources.{place[0]} back, also to offboard it"
         )
     behind = None
     if commit is not None and isinstance(end, Mapping):
