@@ -23,6 +23,7 @@ from cdc.debezium import latest_heartbeat
 from cdc.lake.write import LakeTable
 from cdc.rows.columns import OP
 from cdc.store.completeness import Calendar
+from operate.metrics.dashboard import dashboard
 from operate.run import Runs
 from stack.ports import choose
 from tests.integration.rigs.captured import wait_until
@@ -32,11 +33,12 @@ from tests.integration.rigs.prometheus import Prometheus, watching
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, run_without_error, succeeded
 from tests.integration.rigs.shop import shop as shop
+from tests.integration.test_dashboard import filled
 
 NONE: set[str] = set()
 HOURS = Calendar("hour")
 _WAIT_S = 120.0
-_TARGET_S = 10
+_TARGET_S = 20
 """The freshness target of tables that a phase of the drill lets be late."""
 _DUE_S = 30
 """From when on the hour is overdue: after the scrape that shows that nothing is wrong yet."""
@@ -155,6 +157,7 @@ def test_each_fault_raises_exactly_its_alarms_within_one_scrape(
             a_slot_grows(drill)
             the_lake_drifts(drill, spark)
             the_broker_is_away(drill)
+            every_panel_has_series(drill)
 
 
 def an_hour_stays_incomplete(drill: Drill, due: datetime) -> None:
@@ -167,15 +170,20 @@ def an_hour_stays_incomplete(drill: Drill, due: datetime) -> None:
 
 
 def a_table_gets_no_runs(drill: Drill) -> None:
-    """Its last commit is of the drill's time: an older one would be four times as late at once."""
-    drill.shop.database.execute("UPDATE slow SET v = 1")
-    drill.shop.settle("slow")
-    run_without_error(drill.shop)
+    """The first event of an idle table is on time at first, although the last commit is old."""
+    commit = drill.shop.record("slow").last_commit
+    assert commit is not None
+    old = commit.committed_at + timedelta(seconds=4 * _TARGET_S + 1)
+    wait_until(lambda: now() > old, "an old commit", _WAIT_S)
     drill.shop.database.execute("UPDATE slow SET v = 2", "UPDATE orders SET v = 2")
-    late = now() + timedelta(seconds=_TARGET_S + 1)
+    changed = now()
     drill.shop.settle("slow")
-    wait_until(lambda: now() > late, "the time at which the table is late")
-    drill.expect(drill.of_table("Stale", "slow"))
+    drill.expect()
+    assert now() < changed + timedelta(seconds=_TARGET_S), "the scrape came too late"
+    for targets, alarms in ((1, ["Stale"]), (4, ["Stale", "StaleCritical"])):
+        late = changed + timedelta(seconds=targets * _TARGET_S + 1)
+        wait_until(lambda late=late: now() > late, f"{targets} targets", _WAIT_S)  # type: ignore[misc]
+        drill.expect(*(drill.of_table(one, "slow") for one in alarms))
     run_without_error(drill.shop)
     drill.expect()
 
@@ -248,3 +256,14 @@ def the_broker_is_away(drill: Drill) -> None:
     stack.up()
     drill.wait_for_beat()
     drill.expect()
+
+
+def every_panel_has_series(drill: Drill) -> None:
+    """Prometheus takes each expression of the dashboard, and finds what the drill has shown."""
+    empty = {
+        panel["title"]
+        for panel in dashboard()["panels"]
+        for target in panel.get("targets", ())
+        if not drill.seen.series(filled(target["expr"]))
+    }
+    assert empty == set()

@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,6 +63,12 @@ class Prometheus:
         alarms = self._get("alerts")["alerts"]
         assert {one["state"] for one in alarms} <= {"firing"}
         return {_shown(one["labels"]) for one in alarms}
+
+    def series(self, expression: str) -> list[Any]:
+        """The series of an expression now, over all that was scraped."""
+        found = self._get("query?" + urllib.parse.urlencode({"query": expression}))["result"]
+        assert isinstance(found, list)
+        return found
 
     def answers(self) -> bool:
         """Whether it has started."""
