@@ -22,6 +22,7 @@ from cdc.connect import ConnectClient, ConnectorOwner
 from cdc.debezium import CaptureNames, Definitions, names
 from cdc.kafka import KafkaAdmin
 from cdc.runtime.progress import Interruptible
+from cdc.runtime.rounds import Rounds
 from cdc.sources import open_source
 from cdc.sources.base import Source
 from cdc.sources.replay_pause import resume_left_paused
@@ -65,6 +66,8 @@ class Services:
         """The files with secrets that the command's clients read once."""
         self.most_sessions: int | None = None
         """Maximum number of sessions for the copies of a source; None for ``copy_sessions``."""
+        self.rounds = Rounds()
+        """The newest round of ``run --continuous``, which metrics show."""
         self.take_over = False
         """Whether ``onboard`` takes over what another installation has made."""
         self.captured_looks: dict[TableId, str] = {}
@@ -274,6 +277,7 @@ class Services:
             published_settings=published_settings,
             secret_files=self.secret_files,
             most_sessions=self.most_sessions,
+            rounds=self.rounds,
         )
 
     def close(self) -> None:

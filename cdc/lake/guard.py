@@ -11,7 +11,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 
 from cdc.errors import FencedError, LakeError
 from cdc.lake.late_files import delete_refused, merged_files, require_named
-from cdc.lake.timeline import Timeline
+from cdc.lake.timeline import Timeline, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,6 +87,7 @@ class CommitGuard:
             self._require_newest(timeline)
             self._require_whole(int(metadata.fetchTotalWriteErrors()))
             require_named(self._spark, timeline, lambda: merged_files(metadata))
+            timeline.writes = Written.of(metadata)
             self._check(timeline)
             if self._passed is not None:
                 self._passed()

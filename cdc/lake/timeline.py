@@ -51,6 +51,33 @@ class Committed:
         return time_of(self.instant)
 
 
+@dataclass(frozen=True)
+class Written:
+    """What a commit writes, by the figures that Hudi has collected of its files.
+
+    Args:
+        bytes: Size of the data files.
+        inserts: Number of rows with a new key.
+        updates: Number of rows that are replaced.
+        deletes: Number of rows that are removed.
+    """
+
+    bytes: int
+    inserts: int
+    updates: int
+    deletes: int
+
+    @classmethod
+    def of(cls, metadata: Any) -> Written:
+        """Return the figures in Hudi's metadata of a commit, which are in the JVM's memory."""
+        return cls(
+            bytes=int(metadata.fetchTotalBytesWritten()),
+            inserts=int(metadata.fetchTotalInsertRecordsWritten()),
+            updates=int(metadata.fetchTotalUpdateRecordsWritten()),
+            deletes=int(metadata.getTotalRecordsDeleted()),
+        )
+
+
 class Timeline:
     """The commits of one lake table, read through Hudi's meta client without a Spark job.
 
@@ -67,6 +94,9 @@ class Timeline:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self.path = path
+        self.writes: Written | None = None
+        """What the commit that is about to complete writes; None except in the guard of a commit.
+        """
         self.reload()
 
     @property

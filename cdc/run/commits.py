@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -14,14 +14,14 @@ from cdc.lake.space import measure
 from cdc.run import plan
 from cdc.runtime.step_times import step
 from cdc.store.history import RunEntry
-from cdc.store.table_state import CommitSummary, LastRecord
+from cdc.store.table_state import CommitSummary, CommitWrites, LastRecord
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc.lake.commit import CommitRecord
-    from cdc.lake.timeline import Committed, Timeline
+    from cdc.lake.timeline import Committed, Timeline, Written
     from cdc.rows.fold import Summary
     from cdc.run.context import RunResult
     from cdc.store.lease import Lease
@@ -32,27 +32,46 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
-    """Return a run's guard: it refuses a commit if the lease is lost or another run has committed.
+class RunGuard:
+    """A run's guard: it refuses a commit if the lease is lost or another run has committed.
 
     Another run has committed if the lake's newest commit has another instant than ``newest``. A
     comparison of offsets would miss a commit that follows a schema change, since such a commit does
     not change the offsets.
+
+    Args:
+        table: The table.
+        lease: The table's lease.
+        newest: The lake's newest commit when the run began the commit.
     """
 
-    def guard(timeline: Timeline) -> None:
+    def __init__(self, table: TableId, lease: Lease, newest: Committed) -> None:
+        self._table = table
+        self._lease = lease
+        self._newest = newest
+        self._began = time.monotonic()
+        self._written: Written | None = None
+
+    def __call__(self, timeline: Timeline) -> None:
+        """Check the commit right before it completes."""
         latest = timeline.latest_offsets()
-        if latest is None or latest.instant != newest.instant:
+        if latest is None or latest.instant != self._newest.instant:
             found = "no commit" if latest is None else f"commit {latest.instant}"
             raise FencedError(
-                f"table {table} was at commit {newest.instant} when this run began and is at"
-                f" {found} now: another run has committed",
+                f"table {self._table} was at commit {self._newest.instant} when this run began and"
+                f" is at {found} now: another run has committed",
                 remedy="Nothing was committed. Run again; it starts from the newest commit.",
-                table=table,
+                table=self._table,
             )
-        lease.check()
+        self._lease.check()
+        self._written = timeline.writes
 
-    return guard
+    def writes(self) -> CommitWrites | None:
+        """Return what the commit wrote, right after its end; None if this is not known."""
+        if (found := self._written) is None:
+            return None
+        seconds = time.monotonic() - self._began
+        return CommitWrites(seconds, found.bytes, found.inserts, found.updates, found.deletes)
 
 
 def commit_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
@@ -72,9 +91,19 @@ def _behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
     )
 
 
-def commit_summary(committed: Committed) -> CommitSummary:
-    """Return the part of a commit's record that the state store caches."""
+def commit_summary(
+    committed: Committed, known: CommitSummary | None = None, writes: CommitWrites | None = None
+) -> CommitSummary:
+    """Return the part of a commit's record that the state store caches.
+
+    Args:
+        committed: The commit.
+        known: The cached summary, which may be of the same commit.
+        writes: What the commit wrote; None if the process has not written it.
+    """
     record = committed.record
+    if writes is None and known is not None and known.instant == committed.instant:
+        writes = known.writes
     return CommitSummary(
         offsets=dict(record.offsets),
         epochs=dict(record.epochs),
@@ -83,6 +112,7 @@ def commit_summary(committed: Committed) -> CommitSummary:
         watermark=record.watermark,
         instant=committed.instant,
         committed_at=committed.at,
+        writes=writes,
     )
 
 

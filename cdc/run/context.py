@@ -25,6 +25,7 @@ from cdc.run.published_generation import Served
 from cdc.run.published_settings import PublishedSettings
 from cdc.runtime.copy_sessions import CopySessions
 from cdc.runtime.jvm_guard import was_killed
+from cdc.runtime.rounds import Rounds
 from cdc.runtime.spark import in_this_thread
 from cdc.store.table_state import State
 from schemas.table import TableId
@@ -76,6 +77,7 @@ class RunContext:
         secret_files: The files with secrets that the clients have read.
         most_sessions: The largest number of sessions that the copies of one source use at the same
             time; None for the source's setting ``copy_sessions``.
+        rounds: The newest round of `run --continuous`, for metrics.
     """
 
     config: Config
@@ -93,6 +95,7 @@ class RunContext:
     published_settings: PublishedSettings = field(default_factory=PublishedSettings)
     secret_files: SecretFiles = field(default_factory=SecretFiles)
     most_sessions: int | None = None
+    rounds: Rounds = field(default_factory=Rounds)
     topic_ends: dict[CaptureNames, dict[str, int]] = field(
         default_factory=dict, init=False, repr=False
     )

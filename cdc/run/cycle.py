@@ -433,13 +433,15 @@ def run_continuously(
             started = time.monotonic()
             clock.look()
             look = started - looked >= _IDLE_LOOK_S
-            if _try_round(context, workers, records, look=look):
+            if done := _try_round(context, workers, records, look=look):
                 looked = started if look else looked
                 told()
             if watch is not None and started - watched >= _IDLE_LOOK_S:
                 watched = started
                 watch()
             took = time.monotonic() - started
+            if done:
+                context.rounds.note(took)
             while not _ends(context, stop):
                 told()
                 passed = time.monotonic() - started

@@ -22,7 +22,7 @@ from cdc.errors import LostHistoryError, StateError, copy_again
 from cdc.lake.timeline import Committed
 from cdc.rows.kafka_records import Range
 from cdc.run.batch import BatchWriter, Replayed
-from cdc.run.commits import commit_guard, commit_summary
+from cdc.run.commits import RunGuard, commit_summary
 from cdc.run.comparison import compare
 from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import follow
@@ -97,7 +97,7 @@ class _QuarantineReplay:
         piece = Range(start, dict(latest.record.offsets))
         self._require_history(attempt, latest, start)
         shape, latest = self._shape(latest)
-        guard = commit_guard(self._table, self._lease, latest)
+        guard = RunGuard(self._table, self._lease, latest)
         writer = BatchWriter(
             self._context,
             source_table=shape.source_table,
@@ -109,7 +109,7 @@ class _QuarantineReplay:
         replayed = writer.replay(piece, latest.record, guard)
         applied = replayed.applied
         committed = Committed(applied.instant, "commit", applied.record)
-        summary = commit_summary(committed)
+        summary = commit_summary(committed, writes=guard.writes())
         self._record = self._context.store.put(with_commit(self._record, summary, at=_now()))
         note_late(self._context.store, self._record, committed, self._settings)
         _log.info(
@@ -190,7 +190,7 @@ class _QuarantineReplay:
                 remedy=f"Let a run look at it first: `tributary run {self._table}`.",
                 table=self._table,
             )
-        guard = commit_guard(self._table, self._lease, latest)
+        guard = RunGuard(self._table, self._lease, latest)
         return follow(self._context, self._record, latest, compared, guard)
 
     def _replay_refused(self, reason: str) -> StateError:

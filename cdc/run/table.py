@@ -29,13 +29,7 @@ from cdc.errors import (
 from cdc.lake.timeline import Committed
 from cdc.run import plan
 from cdc.run.batch import Applied, BatchWriter
-from cdc.run.commits import (
-    commit_guard,
-    commit_summary,
-    commit_warnings,
-    keep_size,
-    run_entry,
-)
+from cdc.run.commits import RunGuard, commit_summary, commit_warnings, keep_size, run_entry
 from cdc.run.comparison import Comparison, SettingsDigests, compare
 from cdc.run.context import RunResult, Turn
 from cdc.run.ddl_events import statement_effects
@@ -63,6 +57,7 @@ if TYPE_CHECKING:
     from cdc.lake.handoff import Handoff
     from cdc.run.context import RunContext
     from cdc.store.lease import Lease
+    from cdc.store.table_state import CommitWrites
 
 _log = logging.getLogger(__name__)
 
@@ -247,7 +242,7 @@ class _TableRun:
         self._keep_history(latest)
         compared = self._compared(latest.record, handoff)
         self._captures.require_own_types(self._record, compared.wanted)
-        guard = commit_guard(self._table, self._lease, latest)
+        guard = RunGuard(self._table, self._lease, latest)
         shape, followed = follow(self._context, self._record, latest, compared, guard, self._turn)
         if followed is not latest:
             self.result = replace(self.result, commits=self.result.commits + 1)
@@ -277,7 +272,7 @@ class _TableRun:
         try:
             while at != end:
                 piece = next(plan.ranges(at, end, most))
-                guard = commit_guard(self._table, self._lease, newest)
+                guard = RunGuard(self._table, self._lease, newest)
                 applied = writer.apply(piece, newest.record, guard, still_open=self._still_open)
                 crash("run.after_commit")
                 newest = Committed(applied.instant, "commit", applied.record)
@@ -285,7 +280,7 @@ class _TableRun:
                 at = dict(applied.record.offsets)
                 self._count_applied(applied)
                 crash("run.before_state")
-                self._remember(newest)
+                self._remember(newest, guard.writes())
                 if self._state not in RUN_STATES:
                     return  # the table was paused or retired: what is committed is recorded
                 if self._leaves_to_waiter(at != end):
@@ -414,17 +409,20 @@ class _TableRun:
             counts=dict(self._counts),
         )
 
-    def _remember(self, committed: Committed, *, recovered: bool = True) -> None:
+    def _remember(
+        self, committed: Committed, writes: CommitWrites | None = None, *, recovered: bool = True
+    ) -> None:
         """Cache the lake's newest commit in the state store, and count its late rows there.
 
         Args:
             committed: The newest commit.
+            writes: What the commit wrote; None if this run has not written it.
             recovered: Whether all records up to the run's end offsets are applied. If so, a FAILED
                 table returns to its former state. If not, it does so only after a new commit.
         """
-        record, summary = committed.record, commit_summary(committed)
+        record, known = committed.record, self._record.last_commit
+        summary = commit_summary(committed, known, writes)
         self.result = replace(self.result, offsets=dict(record.offsets), watermark=record.watermark)
-        known = self._record.last_commit
         healthy = self._record.state in RUN_STATES and not self._record.failures
         same = known is not None and (known.instant, known.epochs) == (
             *(committed.instant, summary.epochs),

@@ -68,14 +68,8 @@ class Lease:
         """
         clock, row = self._store.clock, leases.c.resource == self.resource
         free = sa.or_(leases.c.owner.is_(None), leases.c.expires_at <= clock)
-        take = (
-            sa.update(leases)
-            .where(row, free)
-            .values(owner=self.owner, token=leases.c.token + 1, expires_at=clock + self.ttl_s)
-        )
-        first = sa.insert(leases).values(
-            resource=self.resource, owner=self.owner, token=1, expires_at=clock + self.ttl_s
-        )
+        take = sa.update(leases).where(row, free).values(token=leases.c.token + 1, **self._taken())
+        first = sa.insert(leases).values(resource=self.resource, token=1, **self._taken())
         try:
             with self._store.transaction() as connection:
                 if connection.execute(take).rowcount == 1:
@@ -141,6 +135,11 @@ class Lease:
         with self._store.transaction() as connection:
             connection.execute(free)
 
+    def _taken(self) -> dict[str, Any]:
+        """Return the values of the lease's row from now on, as SQL expressions."""
+        clock = self._store.clock
+        return {"owner": self.owner, "taken_at": clock, "expires_at": clock + self.ttl_s}
+
     def _held_by_this(self) -> sa.ColumnElement[bool]:
         return sa.and_(
             leases.c.resource == self.resource,
@@ -165,11 +164,7 @@ class Lease:
             take = (
                 sa.update(leases)
                 .where(row, leases.c.token == found.token, leases.c.owner == found.owner)
-                .values(
-                    owner=self.owner,
-                    token=found.token + 1,
-                    expires_at=self._store.clock + self.ttl_s,
-                )
+                .values(token=found.token + 1, **self._taken())
             )
             with self._store.transaction() as connection:
                 taken = connection.execute(take).rowcount == 1
@@ -186,7 +181,7 @@ class Lease:
             owner, until, expires = "a process that began or ended at the same moment", "", None
         else:
             owner = holder.shown if holder else row.owner
-            expires = datetime.fromtimestamp(row.expires_at, timezone.utc)
+            expires = _utc(row.expires_at)
             until = f"; its lease runs until {expires:%Y-%m-%d %H:%M:%S} UTC unless renewed"
         return LeaseHeldError(
             f"{self.what} is held by {owner}{until}",
@@ -296,10 +291,12 @@ class HeldLease:
     Args:
         owner: The holder's name.
         expires_at: When the lease expires unless it is renewed, by the state store's clock.
+        taken_at: When the process took the lease, by the same clock.
     """
 
     owner: str
     expires_at: datetime
+    taken_at: datetime
 
     @property
     def abandoned(self) -> bool:
@@ -317,9 +314,13 @@ def held_leases(store: Store) -> dict[str, HeldLease]:
     held = sa.and_(leases.c.owner.is_not(None), leases.c.expires_at > store.clock)
     with store.transaction() as connection:
         return {
-            row.resource: HeldLease(row.owner, datetime.fromtimestamp(row.expires_at, timezone.utc))
+            row.resource: HeldLease(row.owner, _utc(row.expires_at), _utc(row.taken_at))
             for row in connection.execute(sa.select(leases).where(held))
         }
+
+
+def _utc(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, timezone.utc)
 
 
 def _keep(lease: Lease, stop: threading.Event) -> None:

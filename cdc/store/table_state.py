@@ -88,6 +88,31 @@ class LastRecord(Part):
 
 
 @dataclass(frozen=True)
+class CommitWrites(Part):
+    """What one commit of a run wrote to the lake, by Hudi's own figures.
+
+    Args:
+        seconds: How long the commit took, from the read of the topic on.
+        bytes: Size of the data files that the commit wrote.
+        inserts: Number of rows with a new key.
+        updates: Number of rows that were replaced. In soft delete mode, deleted rows count here.
+        deletes: Number of rows that were removed.
+    """
+
+    seconds: float
+    bytes: int
+    inserts: int
+    updates: int
+    deletes: int
+
+    @property
+    def bytes_per_row(self) -> float | None:
+        """Written bytes per changed row; None if the commit changed no row."""
+        changed = self.inserts + self.updates + self.deletes
+        return self.bytes / changed if changed else None
+
+
+@dataclass(frozen=True)
 class CommitSummary(Part):
     """The metadata of a table's last lake commit, as the state store caches it.
 
@@ -105,6 +130,8 @@ class CommitSummary(Part):
         committed_at: The time in the instant, aware UTC.
         last_records: Per partition, the last record below ``offsets`` that a run has read. Empty
             until a run has read a record.
+        writes: What the commit wrote. None for a commit that changes no data, for a commit of
+            shards, and if the process died before it had stored the summary.
     """
 
     offsets: Mapping[int, int]
@@ -114,6 +141,7 @@ class CommitSummary(Part):
     committed_at: datetime
     epochs: Mapping[int, int] = field(default_factory=dict)
     last_records: Mapping[int, LastRecord] = field(default_factory=dict)
+    writes: CommitWrites | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sqlalchemy.types import TypeEngine
 if TYPE_CHECKING:
     from schemas.table import TableId
 
-FORMAT = 2
+FORMAT = 3
 """Version of the SQL tables in this module. A state store of any other version is refused."""
 
 MYSQL = ("mysql", "mariadb")
@@ -325,6 +325,7 @@ leases = sa.Table(
     sa.Column("owner", sa.String(256), nullable=True),
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
+    sa.Column("taken_at", sa.Double, nullable=False),
 )
 """One row per resource that was ever leased: the lease. No row is ever deleted, so a token never
 falls."""

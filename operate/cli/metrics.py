@@ -16,7 +16,7 @@ from operate.metrics import CACHE_S, LOOPBACK, PORT
 from operate.render import Output, Renderer
 
 if TYPE_CHECKING:
-    from cdc.config import Config
+    from operate.context import Services
 
 app = typer.Typer(
     name="metrics",
@@ -45,7 +45,7 @@ def register(parent: typer.Typer) -> None:
 
 
 @contextmanager
-def metrics_of_run(config: Config, host: str, port: int | None) -> Iterator[None]:
+def metrics_of_run(run: Services, host: str, port: int | None) -> Iterator[None]:
     """Serve metrics beside a run for a ``with`` block; without a port, do nothing.
 
     Raises:
@@ -56,7 +56,7 @@ def metrics_of_run(config: Config, host: str, port: int | None) -> Iterator[None
         return
     from operate.metrics.exposing import serving
 
-    with serving(config, host=host, port=port):
+    with serving(run.config, host=host, port=port, rounds=run.rounds):
         yield
 
 

@@ -128,7 +128,7 @@ def run(
         records = followed(opened, tables or (), tiers=tier or (), unmatched=unmatched)
         runs = Runs(opened, records, wanted)
         if continuous:
-            at_end.enter_context(metrics_of_run(opened.config, metrics_host, metrics_port))
+            at_end.enter_context(metrics_of_run(opened, metrics_host, metrics_port))
             _repeat(renderer, runs, interval)
             _require_read(renderer, opened.secret_files.changed)
             if (store := runs.empty_store) is not None and store.lost:

@@ -86,12 +86,35 @@ WATERMARK = _of_table(
 )
 COMPLETE = _of_table(
     "complete_timestamp_seconds",
-    "Event time up to which the table is complete. It is later than the commit's watermark if the"
-    " table lacks no event and a newer heartbeat proves it, or if the first event that waits is"
-    " newer.",
+    "Event time up to which the table is complete, by the newest look that proved that nothing is"
+    " missing. It is later than the commit's watermark if the table lacks no event and a newer"
+    " heartbeat proves it, or if the first event that waits is newer.",
     *(_MOMENT, "state store, Kafka"),
 )
 COMMIT = _of_table("commit_timestamp_seconds", "Time of the newest commit.", _MOMENT, _STORE)
+COMMIT_SECONDS = _of_table(
+    "commit_duration_seconds",
+    "How long the newest commit took, from the read of the topic to the end of the commit. This and"
+    " the other figures of the newest commit are absent if no run has written it: after a copy, a"
+    " change of columns or the death of a process, and for shards.",
+    *(_SECONDS, _STORE),
+)
+COMMIT_BYTES = _of_table(
+    "commit_written_bytes",
+    "Size of the data files that the newest commit wrote. Hudi rewrites each file in which a row"
+    " changes.",
+    *(_BYTES, _STORE),
+)
+COMMIT_ROWS = _of_table(
+    "commit_rows",
+    "Rows of the newest commit by what Hudi did: `insert`, `update` or `delete`.",
+    *("rows", _STORE, "operation"),
+)
+COMMIT_BYTES_PER_ROW = _of_table(
+    "commit_written_bytes_per_row",
+    "Written bytes of the newest commit per changed row; absent if no row changed.",
+    *("bytes per row", _STORE),
+)
 FRESHNESS = _of_table(
     "freshness_seconds",
     "Seconds since the time up to which the table is complete, less `allowed_lateness_s`; without"
@@ -131,6 +154,11 @@ LEASE = _of_table(
     "lease_expiry_timestamp_seconds",
     "When the lease of the process that works on the table expires, unless it is renewed. Without"
     " such a process there is no series.",
+    *(_MOMENT, _STORE),
+)
+LEASE_TAKEN = _of_table(
+    "lease_taken_timestamp_seconds",
+    "When that process took the lease. A run holds it for its turn, a copy until its end.",
     *(_MOMENT, _STORE),
 )
 RUN_AT = _of_table(
@@ -333,6 +361,18 @@ TIER_LOAD = Metric(
     ("tier",),
 )
 WORKERS = Metric("workers", "`spark.parallel_tables`.", "workers", "tributary.yaml")
+ROUND_AT = Metric(
+    "round_timestamp_seconds",
+    "When the newest round of `run --continuous` ended: it looks for tables with work while workers"
+    " run others. Only the process that runs the tables has it, and only rounds that could reach"
+    " Kafka and the state store count.",
+    *(_MOMENT, "this process"),
+)
+ROUND_SECONDS = Metric(
+    "round_duration_seconds",
+    "How long that round took. A new table, or new events, wait for the next round.",
+    *(_SECONDS, "this process"),
+)
 SHORTFALL = Metric(
     "freshness_shortfall_tables",
     'Tables whose freshness target is missed (`missed="true"`) or cannot be kept by prediction,'
@@ -347,7 +387,8 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
         "Tables",
         (
             *(STATE, WATERMARK, COMPLETE, COMMIT, FRESHNESS, TARGET, LATE, BEHIND),
-            *(QUARANTINED, ERROR, FAILURES, LOST, ABANDONED, LEASE),
+            *(COMMIT_SECONDS, COMMIT_BYTES, COMMIT_ROWS, COMMIT_BYTES_PER_ROW),
+            *(QUARANTINED, ERROR, FAILURES, LOST, ABANDONED, LEASE, LEASE_TAKEN),
             *(RUN_AT, RUN_SECONDS, RUN_COMMITS, RUN_RECORDS, LAKE),
             *(PERIOD_END, PERIOD_DUE, LATE_ROWS),
             *(VERIFY_AT, VERIFY_EQUAL_AT, VERIFY_SECONDS, DRIFT, SHARED_FRESHNESS),
@@ -363,7 +404,10 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
             *(LOG_BYTES, LOG_LIMIT, LOG_DANGER, SLOT_ACTIVE, SLOT_SAFE),
         ),
     ),
-    ("Tiers and workers", (TIER_BEHIND, TIER_BACKLOG, TIER_LOAD, WORKERS, SHORTFALL)),
+    (
+        "Tiers and workers",
+        (TIER_BEHIND, TIER_BACKLOG, TIER_LOAD, WORKERS, ROUND_AT, ROUND_SECONDS, SHORTFALL),
+    ),
 )
 """All metrics, by the sections of the page."""
 METRICS = tuple(metric for _, metrics in SECTIONS for metric in metrics)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client.registry import Collector
 
 from cdc.errors import ConfigError
@@ -19,11 +19,14 @@ from operate.context import Services
 from operate.metrics import CACHE_S, LOOPBACK, PORT
 from operate.metrics.facts import FactReader
 from operate.metrics.families import families
+from operate.metrics.http import listening
+from operate.metrics.text import as_text
 
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily
 
     from cdc.config import Config
+    from cdc.runtime.rounds import Rounds
     from operate.metrics.facts import Facts
 
 BOUND_S = 8.0
@@ -115,7 +118,12 @@ class Scrapes(Collector):
 
 @contextmanager
 def serving(
-    config: Config, *, host: str = LOOPBACK, port: int = PORT, cache_s: float = CACHE_S
+    config: Config,
+    *,
+    host: str = LOOPBACK,
+    port: int = PORT,
+    cache_s: float = CACHE_S,
+    rounds: Rounds | None = None,
 ) -> Iterator[int]:
     """Answer scrapes over HTTP in the background for a ``with`` block.
 
@@ -126,6 +134,7 @@ def serving(
         host: The address to listen at.
         port: The port; 0 chooses a free one.
         cache_s: How long scrapes show the facts of one read, in seconds.
+        rounds: The rounds of this process; None if it runs no tables.
 
     Yields:
         The port.
@@ -134,25 +143,20 @@ def serving(
         ConfigError: The address or port cannot be used.
     """
     services = Services(config, NullProgress())
-    try:
-        registry = CollectorRegistry()
-        registry.register(_scrapes(services, cache_s))
-        server, thread = start_http_server(port, host, registry)
-    except OSError as error:
-        services.close()
-        raise ConfigError(
-            f"metrics cannot be served at {host}:{port}: {error.strerror or error}",
-            remedy="Choose another port with --port, or with --metrics-port for `tributary run`; or"
-            " end the process that uses it.",
-            field="port",
-        ) from None
-    try:
-        yield int(server.server_port)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-        services.close()
+    reader = FactReader(services, BOUND_S, rounds)
+    scrapes = Scrapes(config, reader, cache_s=cache_s, bound_s=BOUND_S)
+    with ExitStack() as at_end:
+        at_end.callback(services.close)
+        try:
+            used = at_end.enter_context(listening(host, port, lambda: as_text(scrapes.collect())))
+        except OSError as error:
+            raise ConfigError(
+                f"metrics cannot be served at {host}:{port}: {error.strerror or error}",
+                remedy="Choose another port with --port, or with --metrics-port for"
+                " `tributary run`; or end the process that uses it.",
+                field="port",
+            ) from None
+        yield used
 
 
 def write_file(services: Services, path: Path) -> bool:
@@ -168,7 +172,9 @@ def write_file(services: Services, path: Path) -> bool:
     Raises:
         ConfigError: The file cannot be written.
     """
-    facts = _scrapes(services, CACHE_S, _FILE_BOUND_S).facts()
+    reader = FactReader(services, BOUND_S)
+    scrapes = Scrapes(services.config, reader, cache_s=CACHE_S, bound_s=_FILE_BOUND_S)
+    facts = scrapes.facts()
     registry = CollectorRegistry()
     registry.register(_Shown(services.config, facts))
     try:
@@ -180,8 +186,3 @@ def write_file(services: Services, path: Path) -> bool:
             field="textfile",
         ) from None
     return facts is not None and facts.status is not None
-
-
-def _scrapes(services: Services, cache_s: float, bound_s: float = BOUND_S) -> Scrapes:
-    reader = FactReader(services, BOUND_S)
-    return Scrapes(services.config, reader, cache_s=cache_s, bound_s=bound_s)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
     from cdc.kafka import KafkaAdmin
+    from cdc.runtime.rounds import Round, Rounds
     from cdc.sources.base import Source
     from cdc.store.history import RunEntry
     from operate.context import Services
@@ -54,6 +55,7 @@ class Facts:
         status: What `status` shows; None if the state store did not answer.
         forecast: What `plan` shows; None if Kafka did not answer.
         runs: The newest run of each table.
+        newest_round: The newest round of this process; None without one.
     """
 
     up: Mapping[Service, bool]
@@ -62,6 +64,7 @@ class Facts:
     status: Status | None = None
     forecast: Forecast | None = None
     runs: Mapping[TableId, RunEntry] | None = None
+    newest_round: Round | None = None
 
 
 class BoundedAnswers(Answers):
@@ -195,10 +198,12 @@ class FactReader:
     Args:
         services: The services. No Spark session is started.
         bound_s: The bound of one scrape, in seconds.
+        rounds: The rounds of this process; None if it runs no tables.
     """
 
-    def __init__(self, services: Services, bound_s: float) -> None:
+    def __init__(self, services: Services, bound_s: float, rounds: Rounds | None = None) -> None:
         self._services = services
+        self._rounds = rounds
         self._bound_s = bound_s
         self._calls = BoundedCalls()
         self._first_events = FirstEvents()
@@ -217,7 +222,8 @@ class FactReader:
         except StateError as error:
             _log.warning("metrics: %s", error)
             return Facts({("state_store", ""): False}, now, time.monotonic() - began)
-        return Facts(up, now, time.monotonic() - began, found, plan, runs)
+        newest = None if self._rounds is None else self._rounds.newest
+        return Facts(up, now, time.monotonic() - began, found, plan, runs, newest)
 
     def _forecast(self, answers: BoundedAnswers) -> Forecast | None:
         try:

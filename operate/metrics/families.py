@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.samples import Sample
 
 from cdc.config.tables import configured_tier
 from cdc.debezium import silence_bound_s
@@ -18,6 +19,7 @@ from operate.readers import Progress
 if TYPE_CHECKING:
     from cdc.config import Config
     from cdc.store.history import RunEntry
+    from cdc.store.table_state import CommitWrites
     from operate.capture_status import CaptureStatus
     from operate.check_status import CheckStatus
     from operate.metrics.facts import Facts
@@ -35,15 +37,19 @@ class _Families:
             one.name: GaugeMetricFamily(one.full_name, one.help, labels=one.labels)
             for one in m.METRICS
         }
+        self._labels: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, str]] = {}
 
     def add(self, metric: m.Metric, value: float | datetime | None, *labels: str) -> None:
         """Add a value; a value that is not known adds nothing."""
         if value is None:
             return
-        if len(labels) != len(metric.labels):
-            raise ValueError(f"{metric.name} has the labels {metric.labels}, not {labels}")
         number = value.timestamp() if isinstance(value, datetime) else float(value)
-        self._found[metric.name].add_metric(labels, number)
+        # Most series of a table have the same labels, which are one object: it is written once.
+        key = (metric.labels, labels)
+        if (named := self._labels.get(key)) is None:
+            named = self._labels[key] = dict(zip(metric.labels, labels, strict=True))
+        family = self._found[metric.name]
+        family.samples.append(Sample(family.name, named, number))
 
     def __iter__(self) -> Iterator[GaugeMetricFamily]:
         return (family for family in self._found.values() if family.samples)
@@ -89,6 +95,9 @@ def _add_all(found: _Families, config: Config, facts: Facts, status: Status) -> 
     for capture in status.captures:
         _add_capture(found, config, capture)
     found.add(m.WORKERS, config.spark.parallel_tables)
+    if facts.newest_round is not None:
+        found.add(m.ROUND_AT, facts.newest_round.ended_at)
+        found.add(m.ROUND_SECONDS, facts.newest_round.seconds)
     for tier, events in behind.items():
         found.add(m.TIER_BEHIND, events, tier)
     if facts.forecast is not None:
@@ -115,6 +124,8 @@ def _add_table(found: _Families, table: TableStatus, run: RunEntry | None) -> No
     if commit is not None:
         found.add(m.WATERMARK, commit.watermark, *labels)
         found.add(m.COMMIT, commit.committed_at, *labels)
+        if commit.writes is not None:
+            _add_writes(found, commit.writes, labels)
     found.add(m.FRESHNESS, table.freshness_s, *labels)
     found.add(m.TARGET, table.target_s or None, *labels)
     found.add(m.LATE, table.late, *labels)
@@ -125,7 +136,9 @@ def _add_table(found: _Families, table: TableStatus, run: RunEntry | None) -> No
     found.add(m.FAILURES, record.failures or None, *labels)
     found.add(m.LOST, 1 if table.lost is not None else None, *labels)
     found.add(m.ABANDONED, 1 if table.abandoned else None, *labels)
-    found.add(m.LEASE, None if table.lease is None else table.lease.expires_at, *labels)
+    if table.lease is not None:
+        found.add(m.LEASE, table.lease.expires_at, *labels)
+        found.add(m.LEASE_TAKEN, table.lease.taken_at, *labels)
     if run is not None:
         _add_run(found, run, labels)
     if (size := record.size) is not None:
@@ -144,6 +157,15 @@ def _add_table(found: _Families, table: TableStatus, run: RunEntry | None) -> No
             found.add(m.DRIFT, rows, *labels, kind)
     for check in table.checks:
         _add_check(found, check, labels)
+
+
+def _add_writes(found: _Families, writes: CommitWrites, labels: tuple[str, str, str]) -> None:
+    found.add(m.COMMIT_SECONDS, writes.seconds, *labels)
+    found.add(m.COMMIT_BYTES, writes.bytes, *labels)
+    found.add(m.COMMIT_ROWS, writes.inserts, *labels, "insert")
+    found.add(m.COMMIT_ROWS, writes.updates, *labels, "update")
+    found.add(m.COMMIT_ROWS, writes.deletes, *labels, "delete")
+    found.add(m.COMMIT_BYTES_PER_ROW, writes.bytes_per_row, *labels)
 
 
 def _add_check(found: _Families, check: CheckStatus, labels: tuple[str, str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operate.metrics import catalog as m
 from operate.metrics.check_panels import CHECKS
+from operate.metrics.commit_panels import COMMITS, ROUNDS
 from operate.metrics.panel import GREEN as _GREEN
 from operate.metrics.panel import ONE as _ONE
 from operate.metrics.panel import PLAIN as _PLAIN
@@ -296,6 +297,12 @@ _TABLES = (
         steps=((None, "red"), (0, "green")),
         signed=True,
     ),
+    _worst(
+        "Age of leases",
+        f"time() - {_of(m.LEASE_TAKEN)}",
+        "s",
+        "How long the process that works on the table has held its lease.",
+    ),
     Panel(
         "Verification",
         "timeseries",
@@ -439,8 +446,8 @@ _SOURCES = (
 )
 ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     ("Fleet", _FLEET),
-    ("Tiers", _TIER),
-    ("Tables", (*_TABLES, *CHECKS)),
+    ("Tiers", (*_TIER, *ROUNDS)),
+    ("Tables", (*_TABLES, *COMMITS, *CHECKS)),
     ("Readers", READERS),
     ("Sources", _SOURCES),
 )

@@ -108,6 +108,13 @@ def follows_a_table(project: Project, port: int) -> None:
     assert found.get("table_state", state=table["state"], **labels) == 1
     assert found.get("table_state", state="failed", **labels) == 0
     assert found.get("table_commit_timestamp_seconds", **labels) == moment(table["last_commit"])
+    assert found.get("table_commit_rows", operation="update", **labels) == 3
+    written = found.get("table_commit_written_bytes", **labels)
+    assert written is not None
+    assert written > 0
+    assert found.get("table_commit_written_bytes_per_row", **labels) == pytest.approx(written / 3)
+    assert found.get("table_commit_duration_seconds", **labels) is not None
+    assert found.get("round_duration_seconds") is not None
     assert found.get("table_events_behind", **labels) == table["events_behind"] == 0
     assert found.get("table_freshness_target_seconds", **labels) == table["freshness_target_s"]
     assert found.get("table_late", **labels) == int(table["late"])

@@ -14,6 +14,7 @@ from cdc.run import cycle, run_continuously
 from cdc.run.context import RunResult
 from cdc.run.published_settings import PublishedSettings
 from cdc.run.workers import Work, Workers
+from cdc.runtime.rounds import Rounds
 from cdc.store.table_state import State
 from tests.unit.cdc.run.test_workers import WAIT_S, work
 
@@ -32,6 +33,7 @@ class Gone:
         )
         self.published_settings = PublishedSettings()
         self.secret_files = SecretFiles()
+        self.rounds = Rounds()
 
     @property
     def spark(self) -> Any:

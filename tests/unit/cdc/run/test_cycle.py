@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
 from cdc.log.position import LogPosition, Lsn
 from cdc.run import cycle
 from cdc.run.published_settings import PublishedSettings
+from cdc.runtime.rounds import Rounds
 from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.table_state import CommitSummary, State, TableRecord
@@ -206,9 +208,16 @@ def test_captures_are_watched_although_no_round_is_possible(
     monkeypatch.setattr(cycle, "_try_round", lambda *_, **__: False)
     monkeypatch.setattr(cycle, "_ends", lambda _, asked: asked.is_set())
     settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=1))
-    context = cast("Any", SimpleNamespace(config=settings))
+    context = cast("Any", SimpleNamespace(config=settings, rounds=Rounds()))
     cycle.run_continuously(context, list, stop, min_interval_s=0.01, watch=watch)
     assert watched == [True]
+    assert context.rounds.newest is None, "the metrics show no round that found nothing out"
+    stop.clear()
+    monkeypatch.setattr(cycle, "_try_round", lambda *_, **__: not time.sleep(0.05))
+    cycle.run_continuously(context, list, stop, min_interval_s=0.01, watch=watch)
+    newest = cast("Rounds", context.rounds).newest
+    assert newest is not None
+    assert 0.05 <= newest.seconds < 5
 
 
 def test_fair_pools_are_as_many_as_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cdc.errors import FencedError, LeaseHeldError, StateError
-from cdc.store.lease import Lease, Leases
+from cdc.store.lease import Lease, Leases, held_leases
 from cdc.store.lease_owner import Owner
 from cdc.store.state_store import Store
 from cdc.store.tables import leases
@@ -54,6 +54,22 @@ def test_a_held_lease_is_refused_with_its_owner_and_expiry(store: Store) -> None
     expires = datetime.fromisoformat(caught.value.context["expires_at"])
     assert 50 < (expires - datetime.now(timezone.utc)).total_seconds() < 65
     assert Lease(store, OTHER, "bob:2").acquire() == 1
+
+
+def test_the_age_of_a_lease_counts_from_its_acquisition_and_not_from_its_renewal(
+    store: Store,
+) -> None:
+    lease = Lease(store, TABLE, "alice:1")
+    lease.acquire()
+    first = held_leases(store)[str(TABLE)].taken_at
+    assert abs((first - datetime.now(timezone.utc)).total_seconds()) < 5
+    with store.transaction() as connection:
+        connection.execute(sa.update(leases).values(taken_at=store.clock - 100))
+    lease.renew()
+    assert (first - held_leases(store)[str(TABLE)].taken_at).total_seconds() > 90
+    expire(store)
+    Lease(store, TABLE, "bob:2").acquire()
+    assert held_leases(store)[str(TABLE)].taken_at >= first
 
 
 def test_a_lease_that_is_let_go_at_the_same_moment_is_refused_once(

@@ -231,7 +231,9 @@ def test_sqlite_writes_ahead_and_waits_for_others(store: Store, file: Path) -> N
 def test_transactions_that_read_before_they_write_wait_for_each_other(store: Store) -> None:
     counter = store_tables.leases
     with store.transaction() as connection:
-        connection.execute(sa.insert(counter).values(resource="x", token=0, expires_at=0))
+        connection.execute(
+            sa.insert(counter).values(resource="x", token=0, expires_at=0, taken_at=0)
+        )
 
     def count(_: int) -> None:
         for _ in range(20):
@@ -246,7 +248,7 @@ def test_transactions_that_read_before_they_write_wait_for_each_other(store: Sto
 
 
 def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
-    row = sa.insert(store_tables.leases).values(resource="x", token=1, expires_at=0)
+    row = sa.insert(store_tables.leases).values(resource="x", token=1, expires_at=0, taken_at=0)
 
     def fail_half_way() -> None:
         with store.transaction() as connection:

@@ -1,0 +1,31 @@
+"""When the newest round of `run --continuous` ended, and how long it took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: it has looked for tables with work, and offered them to the workers.
+
+    Args:
+        ended_at: When the round ended.
+        seconds: How long the round took, with the looks at captures that are due in it.
+    """
+
+    ended_at: datetime
+    seconds: float
+
+
+class Rounds:
+    """The newest round of this process; another thread may read it at any time."""
+
+    def __init__(self) -> None:
+        self.newest: Round | None = None
+        """The newest round that could reach Kafka and the state store; None before the first."""
+
+    def note(self, seconds: float) -> None:
+        """Note a round that ends now."""
+        self.newest = Round(datetime.now(timezone.utc), seconds)
