@@ -36,6 +36,7 @@ COMMANDS: dict[str, list[str]] = {
     "freshness": ["benchmarks.freshness"],
     "endurance": ["benchmarks.endurance"],
     "capture": ["benchmarks.capture"],
+    "scrape": ["benchmarks.scrape"],
     "mariadb_readers": ["benchmarks.mysql_readers", "--kind", "mariadb"],
     "mysql_readers": ["benchmarks.mysql_readers", "--kind", "mysql"],
 }
