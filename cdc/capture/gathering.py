@@ -81,8 +81,9 @@ def gather(
     Args:
         names: The capture.
         servers: The servers.
-        sent: Reads what the connector has sent to Kafka. If the connector must write to Kafka in
-            transactions and does not, the evidence lists this as a wrong setting.
+        sent: Reads what the connector has sent to Kafka. Its ``exactly_once`` says whether the
+            connector must write to Kafka in transactions. If the connector must and does not, the
+            evidence lists this as a wrong setting.
         definitions: Returns the reader of the DDL statements that connectors report; None leaves
             the statements out of the evidence.
         life: Finds out whether the connector sends changes; None leaves this fact out of the
@@ -157,7 +158,7 @@ class Captures:
         call also counts the loss in the state store.
 
         If Connect does not answer, the evidence has Connect's error, and nothing is raised. The
-        records in Kafka are correct without Connect, and the source retains the later changes.
+        records that Kafka has are correct nevertheless, and the source retains the later changes.
 
         Raises:
             TributaryError: The primary, Kafka or the registry does not answer. Later calls raise
@@ -222,10 +223,11 @@ class Captures:
         context.unneeded[name] = texts
 
     def look_at_all(self, records: Collection[TableRecord]) -> None:
-        """Gather the evidence of all captures of tables, so that a loss is counted for each table.
+        """Gather the evidence of all captures of the tables, so that each loss is counted.
 
-        A loss can begin and end while all tables of a capture are being copied, PAUSED or FAILED,
-        or before a table has moved to the capture. Without this look, no run would notice it.
+        The signs of a loss can appear and vanish while all tables of a capture are being copied,
+        PAUSED or FAILED, or before a table has moved to the capture. Without this call, no run
+        would notice such a loss.
 
         Raises:
             StateError: The state store cannot be used.
@@ -272,7 +274,7 @@ class Captures:
         return self._plan
 
     def _follow_tasks(self, capture: CaptureEvidence, records: Sequence[TableRecord]) -> None:
-        """Search for ends of the connector's tasks, and count changes that were lost there.
+        """Search for ends of the connector's tasks, and count the losses of changes at these ends.
 
         If a server does not answer, a later run repeats this search.
         """
@@ -355,7 +357,7 @@ class Captures:
     def unjudged(self, record: TableRecord) -> str | None:
         """Return why a table may lack changes that no look at tasks has judged; None if it cannot.
 
-        A table in doubt is judged: no look can say more about it.
+        A table in doubt counts as judged, since no later look can say more about the table.
         """
         name = self.evidence(record).names.connector
         look = self._tasks[name]

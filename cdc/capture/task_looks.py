@@ -15,8 +15,8 @@ On MySQL without GTIDs, the next task can also decode rows by a later definition
 
 In an append table of PostgreSQL, the next task can also skip too little:
 
-- The stored number for a transaction's first record includes the transaction's begin. Then the next
-  task sends the last row of the earlier task again.
+- In a transaction's first record, the stored number includes the transaction's begin. If the
+  earlier task ended within this record, the next task sends the earlier task's last row again.
 - A task can be without a stored position, for example after a move to another Connect cluster. It
   starts at the position that the slot has confirmed, and sends all rows after it a second time.
 

@@ -242,7 +242,7 @@ class _Watch:
             return error
 
     def _signs_of_life(self, capture: CaptureNames) -> SignsOfLife:
-        """Return the age of a connector's newest heartbeat, and whether it sends changes.
+        """Return the newest heartbeat's age, and whether the capture's connector sends changes.
 
         Raises:
             KafkaError: A topic of the capture cannot be read, and no other topic shows the answer.

@@ -39,7 +39,7 @@ Settings = Mapping[str, Mapping[str, str]]
 
 
 class ThrottledError(KafkaError):
-    """A quota of the cluster for changes of topics lets no further topic be created."""
+    """A quota of the cluster for changes of topics has let no further topic be created in time."""
 
 
 def ensure(
