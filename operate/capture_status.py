@@ -106,7 +106,7 @@ def capture_status(
         before: The records of all tables, as they were read before the servers were asked.
     """
     evidence = answer.evidence
-    findings = [of.told(finding) for finding in of_capture(evidence)]
+    findings = [of.attributed(finding) for finding in of_capture(evidence)]
     problems = [finding.message for finding in findings]
     problems += [] if answer.trouble is None else [answer.trouble]
     unneeded = of_unneeded(store, evidence, before)

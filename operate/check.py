@@ -329,7 +329,7 @@ def _capture(
             gathered.
     """
     capture = evidence.names
-    findings = [of.told(finding) for finding in of_capture(evidence)]
+    findings = [of.attributed(finding) for finding in of_capture(evidence)]
     lines = [Check(one.subject, "error", one.message, one.remedy) for one in findings]
     unneeded = of_unneeded(services.store, evidence, before)
     if (lost := unneeded.forgotten) is not None:

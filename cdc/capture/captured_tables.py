@@ -57,8 +57,8 @@ class CapturedTables:
             if one.tier == self.names.tier
         ]
 
-    def told(self, finding: Finding) -> Finding:
-        """Return a finding about the capture, worded for the tables that use the capture.
+    def attributed(self, finding: Finding) -> Finding:
+        """Return a finding about the capture, attributed to the tables that use the capture.
 
         If a table follows the capture, the finding is returned unchanged. Otherwise only unfinished
         moves use the capture. Then the result names the tables that move, and its remedy includes

@@ -166,15 +166,15 @@ class _Watch:
             except TributaryError as error:
                 silences = _unknown(capture, error)
             if silences is not None:
-                told = one.told(silences)
+                finding = one.attributed(silences)
                 tables, moving = _sorted(one.followed), _sorted(one.moving)
-                unknown = told.severity is Severity.UNKNOWN
-                remedy = told.remedy
+                unknown = finding.severity is Severity.UNKNOWN
+                remedy = finding.remedy
                 if one.followed and not unknown and _unread(one):
                     # `retry` is refused for them: only a copy begins with the changes from now on.
                     names = " ".join(map(str, tables))
                     remedy = f"Run `tributary bootstrap {names}`, which repairs the capture first."
-                silent = Silence(capture, tables, told.message, remedy, moving, unknown)
+                silent = Silence(capture, tables, finding.message, remedy, moving, unknown)
                 _log.warning("%s", silent.message)
                 yield silent
 
@@ -207,7 +207,7 @@ class _Watch:
         return Finding(Severity.WAITING, f"connector {name}", failed.reason, failed.remedy)
 
     def _lost(self, capture: CaptureNames) -> str | None:
-        """Return why the connector must not be restarted; None if it may be."""
+        """Return why the connector must not be restarted; None if a restart is safe."""
         return lost_before_restart(
             self._context.sources[capture.source].capture(capture),
             self._context.connected(),

@@ -53,14 +53,14 @@ def test_a_finding_about_what_only_a_move_uses_names_its_tables_and_the_move(
 ) -> None:
     default, fast = captures_of(CONFIG, [record(other=FAST), record(LINES, other=FAST)])
     finding = Finding(severity, "connector c", "connector c is PAUSED", "Resume it.")
-    assert default.told(finding) == finding
-    told = fast.told(finding)
-    assert (told.severity, told.subject) == (severity, finding.subject)
-    assert told.message.startswith("connector c is PAUSED; it concerns the move of ")
-    assert f"{LINES}, {ORDERS}" in told.message
-    assert f"`tributary move {LINES} {ORDERS}`" in told.remedy
+    assert default.attributed(finding) == finding
+    attributed = fast.attributed(finding)
+    assert (attributed.severity, attributed.subject) == (severity, finding.subject)
+    assert attributed.message.startswith("connector c is PAUSED; it concerns the move of ")
+    assert f"{LINES}, {ORDERS}" in attributed.message
+    assert f"`tributary move {LINES} {ORDERS}`" in attributed.remedy
     waits = severity in (Severity.WAITING, Severity.UNKNOWN)
-    assert told.remedy.startswith("Resume it. Then run `tributary move") is waits, (
+    assert attributed.remedy.startswith("Resume it. Then run `tributary move") is waits, (
         "a capture that lost changes, or alters them, is made anew by the move"
     )
 
@@ -68,4 +68,4 @@ def test_a_finding_about_what_only_a_move_uses_names_its_tables_and_the_move(
 def test_a_finding_about_what_a_table_follows_is_not_changed() -> None:
     there = record(LINES, tier="fast", capture=FAST.capture)
     _, fast = captures_of(CONFIG, [record(other=FAST), there])
-    assert fast.told(FINDING) is FINDING
+    assert fast.attributed(FINDING) is FINDING
