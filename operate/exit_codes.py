@@ -93,8 +93,8 @@ MEANINGS = (
         "all tables went on",
         some_failed="a table failed or was paused by a setting, a capture is silent, has tables"
         " that the state store has lost, or is over `wal_limit.alarm`, a target is missed or cannot"
-        " be kept, a check of these failed, the state store has lost its tables, or only a new"
-        " process can go on",
+        " be kept, a check with `policy: alarm` or `pause` has failed, the state store has lost"
+        " its tables, or only a new process can go on",
         needs_bootstrap="a table needs a bootstrap, or a table with readers waits for a copy that"
         " no process works on",
     ),
