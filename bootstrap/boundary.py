@@ -191,7 +191,7 @@ def first_beyond(
 
     Args:
         start: First offset of the search.
-        end: End of the search.
+        end: The offset after the last one to search.
         first: Returns the first record at or after its first argument and before its second; None
             if that range has no record. Some offsets have no record, since Kafka uses them for the
             control records of its transactions.

@@ -427,9 +427,11 @@ class Copying:
         return self.context.spark.sparkContext.defaultParallelism
 
     def _most_tasks(self, chunks: int, sessions: int) -> int | None:
-        """Return the maximum number of tasks that read a wave; None if chunks or cores limit it.
+        """Return the maximum number of tasks that read a wave; None for no maximum.
 
-        If there are fewer tasks than chunks, a task reads several chunks, one after the other.
+        The maximum is the number of sessions if this is less than the chunks and the cores, and
+        the setting ``parallel_chunks`` otherwise. If there are fewer tasks than chunks, a task
+        reads several chunks, one after the other.
         """
         return sessions if sessions < min(chunks, self._cores) else self.settings.parallel_chunks
 

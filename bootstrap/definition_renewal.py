@@ -2,10 +2,10 @@
 
 The connector uses a table's definition until the server describes the table again in the WAL. When
 the server does so, the connector reads the NOT NULL constraints and the key from the catalog. A
-change of these whose transaction is already in the WAL can still be invisible in the catalog. The
-connector then reads the former definition again. After ALTER DOMAIN, the server does not describe
-the table again. A new session of the connector begins with a description of each table, so a
-restart renews the definitions.
+change of a constraint or of the key can already be in the WAL while the catalog does not show it
+yet. The connector then reads the former definition again. After ALTER DOMAIN, the server does not
+describe the table again. A new session of the connector begins with a description of each table, so
+a restart renews the definitions.
 
 When an enum has a new label, the connector reads the table's definition from the catalog. That
 definition includes generated columns, which the WAL does not carry. The connector then assigns

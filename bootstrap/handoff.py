@@ -171,7 +171,12 @@ class _Bootstrap:
         return BootstrapResult(self._record, self._rows, self._attempts, took, self._warnings)
 
     def _advance(self) -> Step:
-        """Take steps under the lease until CATCH_UP or DONE is the next step; return that step."""
+        """Take steps under the lease until CATCH_UP or DONE is the next step; return that step.
+
+        Raises:
+            TributaryError: A step failed. The table is then FAILED, as `_fail` describes, unless
+                another process has taken the table over, or the state store cannot be used.
+        """
         wait_s = self._limits.lease_s
         with self._context.leases.hold(self._record.resource, wait_s=wait_s) as lease:
             self._held = lease
@@ -475,7 +480,10 @@ class _Bootstrap:
         return self._record
 
     def _fail(self, error: TributaryError) -> None:
-        """Set a BOOTSTRAPPING or CATCHING_UP table to FAILED; the caller raises the error."""
+        """Set a BOOTSTRAPPING or CATCHING_UP table to FAILED, unless the command was asked to end.
+
+        The caller raises the error.
+        """
         if self._context.ending:
             return  # the command ends; the copy has no error
         current = self._context.store.newest(self._record)

@@ -81,8 +81,8 @@ class LaterDecoding:
         """Return a message if a task decoded changes of a table by a later definition, else None.
 
         Raises:
-            DecodeError: A record in the table's topic is not a change event, or one in the schema
-                history is malformed.
+            DecodeError: A record in the table's topic is not a change event, or a record in the
+                schema history's topic is not one of a schema history.
             KafkaError: The topics cannot be read in time.
         """
         attempt = record.attempt

@@ -46,7 +46,7 @@ def to_search(
 def to_await(
     known: TaskLook, now: TaskLook, searched: Collection[str], unread: Collection[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the topics of `TaskLook.awaited` that have grown since, and those that have not.
+    """Return the awaited topics in two groups: those that have grown, and those that have not.
 
     If the connector has another task than at the previous look, the present task has sent nothing
     to the topics that are not searched. These topics are awaited from now on.
@@ -90,7 +90,7 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
 
 
 def postponed(known: TaskLook, topics: Iterable[str], beat_at: datetime) -> TaskLook:
-    """Return the previous look, with the topics noted in which ends of tasks are not judged yet.
+    """Return the previous look, plus the topics in which ends of tasks are not judged yet.
 
     Args:
         known: The previous look.

@@ -190,7 +190,7 @@ class SentRecords:
     def _committed(
         self, names: CaptureNames, log: LogHealth, stored: LogPosition | None
     ) -> tuple[LogPosition | None, bool]:
-        """Return the position up to which changes count as captured, with Kafka transactions.
+        """With Kafka transactions, return the position up to which changes count as captured.
 
         Returns:
             The position, and whether a commit up to it can be late. If changes are lost, the
@@ -229,7 +229,7 @@ class SentRecords:
 
         Args:
             names: The capture.
-            here: The primary, or its error if it does not answer.
+            here: The identity of the primary, or its error if it does not answer.
 
         Raises:
             StateError: The state store cannot be used.

@@ -16,7 +16,7 @@ On MySQL without GTIDs, the next task can also decode rows by a later definition
 In an append table of PostgreSQL, the next task can also skip too little:
 
 - In a transaction's first record, the stored number includes the transaction's begin. If the
-  earlier task ended within this record, the next task sends the earlier task's last row again.
+  earlier task has sent two or more rows of this record, the next task sends the last of them again.
 - A task can be without a stored position, for example after a move to another Connect cluster. It
   starts at the position that the slot has confirmed, and sends all rows after it a second time.
 
@@ -161,7 +161,7 @@ class TaskLooks:
         topics: Iterable[str],
         beat_at: datetime,
     ) -> TaskLook:
-        """Store that ends of tasks in some topics are not judged yet; return the look with this."""
+        """Note in the stored look which topics have unjudged ends of tasks; return the look."""
         known = _NO_LOOK if earlier is None else earlier.look
         look = postponed(known, topics, beat_at)
         if look != known and self._looks.move(names.connector, earlier, NextLook(look)):

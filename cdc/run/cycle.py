@@ -274,8 +274,8 @@ def _differs_in_catalog(
 ) -> set[TableId]:
     """Return the tables of one capture whose fingerprint differs from their record's fingerprint.
 
-    A table without a fingerprint is also returned: the table does not exist, or it changed at each
-        try to read its fingerprint. The table's run reports which of the two is true.
+    A table whose fingerprint cannot be read is also returned: the table does not exist, or it
+    changed at each try to read the fingerprint. The table's run reports which of the two is true.
     """
     source = context.sources[records[0].table.source]
     capture = source.capture(context.capture(records[0]))

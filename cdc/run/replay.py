@@ -118,7 +118,11 @@ class _QuarantineReplay:
         return replayed
 
     def _attempt(self) -> Attempt:
-        """Return the attempt of a table that is INCREMENTAL, or was so before it FAILED."""
+        """Return the attempt of a table that is INCREMENTAL, or was so before it FAILED.
+
+        Raises:
+            StateError: The table is in another state, or has no attempt.
+        """
         record = self._record
         state = record.resume_to if record.state is State.FAILED else record.state
         if state is not State.INCREMENTAL or record.attempt is None:

@@ -7,10 +7,12 @@ The rules, in this order:
    comes first. If no table of a lane may start, other lanes use the lane's workers. The lane does
    not get that work back later.
 2. **Long runs.** Runs of more than `LONG_S`, and runs of failing tables, never hold all workers, so
-   that a worker is soon free for short runs. There is one exception: a run that is long by
-   prediction, and would otherwise miss its deadline.
+   that a worker is soon free for short runs. A single worker takes long runs, too. There are two
+   exceptions. If the command ends once these tables have run (`Rules.ends`), long runs may hold all
+   workers while no short run waits. Otherwise, a run that is long by prediction may take one more
+   worker if its table would miss the deadline by waiting, unless the table's last run failed.
 3. **Deadlines.** A table's deadline is the time at which its freshness target is exceeded, unless
-   the table commits before. A table's slack is the time until the deadline, less the predicted
+   the table commits earlier. A table's slack is the time until the deadline, less the predicted
    seconds of the table's work. A table's age is the time since the lake table had all events,
    divided by the freshness target. The oldest table comes first, so that all tables commit equally
    early in relation to their targets. If the oldest table's run would make another table late, the
@@ -120,7 +122,7 @@ class Rules:
 
     Args:
         workers: Number of tables that run at a time.
-        shares: By tier that has a share of the workers, this share, between 0 and 1.
+        shares: The share of the workers, between 0 and 1, of each tier that has one, by tier.
         ends: Whether the tables are offered only once, and the command ends with their last run.
         turn_s: Seconds after which a run leaves its remaining work to the table's next run.
     """
@@ -264,7 +266,7 @@ class Schedule:
             lane.fill(sorted_out[name])
 
     def take(self, now: float) -> Entry | None:
-        """Start the run of the next table, and return it; None if none may start now.
+        """Note that the next table's run starts; return this table, or None if none may start now.
 
         Args:
             now: The time, in seconds on the clock of the deadlines.
@@ -334,7 +336,8 @@ class Schedule:
     def _long_first(self, lane: _Lane, now: float) -> Entry | None:
         """Return the table of the lane's longest long run; None if that run may not come first.
 
-        It may come first only if the lane's tables can keep their deadlines with one worker less.
+        It may come first only if the lane's tables can keep their deadlines without this run's
+        worker and the workers of the long runs in progress.
         """
         allowed = [one for one in lane.by_start if one.long and self._may_start(one, now)]
         if not allowed:

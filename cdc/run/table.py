@@ -145,7 +145,8 @@ class _TableRun:
     def work(self, until: Mapping[int, int] | None, turn: Turn | None = None) -> None:
         """Run one table.
 
-        An error that stops the run goes into the table's state and the result.
+        A FencedError goes into the result, and a LeaseHeldError becomes a warning in the result:
+        both mean that another process works on the table. `_stop` handles any other error.
         """
         self._turn = turn
         if self._state not in RUN_STATES:
@@ -205,7 +206,7 @@ class _TableRun:
             self._apply_all(self._end)
 
     def _apply_all(self, until: Mapping[int, int] | None) -> None:
-        """Check the table, follow its schema changes, and apply the records up to the end."""
+        """Check the table, follow its schema changes, and apply records up to the end offsets."""
         attempt, facts = self._record.attempt, self._topic
         if isinstance(facts, KafkaError):
             raise facts
@@ -417,8 +418,8 @@ class _TableRun:
         Args:
             committed: The newest commit.
             writes: What the commit wrote; None if this run has not written it.
-            recovered: Whether all records up to the run's end offsets are applied. If so, a FAILED
-                table returns to its former state. If not, it does so only after a new commit.
+            recovered: False if the run has records left to apply and has applied none. Then a
+                FAILED table stays FAILED, unless the state store lacks the newest commit.
         """
         record, known = committed.record, self._record.last_commit
         summary = commit_summary(committed, known, writes)
@@ -439,7 +440,11 @@ class _TableRun:
         note_late(self._context.store, self._record, committed, self._settings)
 
     def _stop(self, error: TributaryError) -> None:
-        """Move the table to the state that the error requires."""
+        """Add the error to the result, and move the table to the state that the error requires.
+
+        If the error counts as a loss, the loss is counted, too. If the command was asked to end,
+        the error is only added to the result.
+        """
         if self._context.ending:
             # The command was asked to end, so the error does not show a fault of the table.
             self.result = replace(self.result, error=ErrorRecord.of(error))

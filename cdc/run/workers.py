@@ -165,7 +165,7 @@ class Workers:
             return bool(self._schedule.running or self._waiting)
 
     def untouched(self, records: Iterable[TableRecord]) -> list[TableRecord]:
-        """Return the records of the tables that did not run since the round began."""
+        """Return the records of the tables that have not run since the round began."""
         with self._changed:
             return [record for record in records if record.table not in self._touched]
 
@@ -243,7 +243,11 @@ class Workers:
         )
 
     def _judged(self, work: Work, result: RunResult) -> RunResult:
-        """Return the result of a run. If it was deferred, let all shards of its lake table wait."""
+        """Return a run's result. If the run was deferred, let all shards of its lake table wait.
+
+        If the command ends once the tables have run, the waits end after `DEFERRED_S`. Each shard
+        then has its last try without a further wait.
+        """
         lake = work.entry.lake
         if lake is None or self._closed:
             return result

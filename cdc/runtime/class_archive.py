@@ -64,8 +64,8 @@ def class_path(jars: Sequence[Path], given: str = "") -> str:
     """Return the value of ``spark.driver.extraClassPath`` for these jars.
 
     Only classes of the class path can be in an archive. Spark's own jars come before the other
-    jars, since the Hudi bundle has other versions of some of Spark's classes. An archive stays
-    valid if folders are appended to the class path, as Spark does with folders of configuration.
+    jars, since the Hudi bundle has other versions of some of Spark's classes. Spark appends
+    folders of configuration to the class path, and an archive stays valid nevertheless.
 
     Args:
         jars: The jars of the lock file that the session needs.
@@ -75,7 +75,7 @@ def class_path(jars: Sequence[Path], given: str = "") -> str:
 
 
 def archive_prefix(java: JavaInstallation, jars: Sequence[Path]) -> Path:
-    """Return the path of an archive without the size and the suffix in its file name.
+    """Return an archive's path, without the size and the suffix that end the file name.
 
     The path differs for each Java and for each class path.
 
@@ -146,7 +146,7 @@ def record(prefix: Path, module: str, progress: Progress, *, timeout_s: float) -
     Args:
         prefix: The result of `archive_prefix`.
         module: The Python module that the child runs, with two arguments: the archive to write, and
-            a folder for data. The child ends after its JVM.
+            a folder for data. The child ends only after its JVM has ended.
         progress: Shows that the child process is running.
         timeout_s: Longest duration of the child, in seconds.
 

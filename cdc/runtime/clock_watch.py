@@ -12,10 +12,10 @@ LEAST_S = 5.0
 
 
 class ClockWatch:
-    """Compares this machine's clock with one that is never set.
+    """Compares this machine's clock with a second clock, which is never set.
 
-    The second clock stands while the machine sleeps, which looks like a clock that is set ahead. So
-    only a clock that is set back causes a warning.
+    The second clock does not run while the machine sleeps. After a sleep, the machine's clock then
+    seems to have been set ahead. So a warning is logged only if the machine's clock was set back.
     """
 
     def __init__(self) -> None:

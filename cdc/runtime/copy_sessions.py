@@ -15,7 +15,7 @@ def share(free: int, wanted: int, waiting: int) -> int:
     """Return how many sessions a copy gets now.
 
     A copy leaves one session to each other copy that has none. So the copy of a giant table does
-    not hold up the copies of small ones, and takes all sessions once it is alone.
+    not hold up the copies of small tables. It takes all sessions once no other copy needs one.
 
     Args:
         free: Number of free sessions, at least one.
@@ -29,7 +29,7 @@ class CopySessions:
     """The sessions of the copies of one source. Safe to share among threads.
 
     Args:
-        most: The largest number of sessions at the same time.
+        most: The largest number of sessions that may be open at the same time.
     """
 
     def __init__(self, most: int) -> None:

@@ -110,6 +110,9 @@ def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
     """Run one task per core in one Spark job, and return the executors that ran a task.
 
     If all cores are free, each executor gets a task.
+
+    Raises:
+        ClusterError: No executor started in time, or tasks cannot run.
     """
     context = spark.sparkContext
     tasks = context.defaultParallelism

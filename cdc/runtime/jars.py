@@ -158,14 +158,16 @@ def fetch(
 ) -> Path:
     """Return the folder of a bundle's jars; fetch the jars if they are neither packed nor cached.
 
-    Packed jars are a part of this installation (`tributary package`); each call verifies them.
+    Packed jars are a part of this installation (`tributary package`). Each call of this function
+    verifies the packed jars, but not the cached ones, which were verified after their fetch.
 
     Args:
         bundle: Name of the set, for progress and the folder's name.
         artifacts: All files of the set.
         cache: Cache folder; by default ``cache_folder()``.
         report: Called with each message of progress, for example ``fetched spark``.
-        prepare: Unpacks the verified files. It is called once with their folder.
+        prepare: Unpacks the files. After a fetch, it is called once with the folder of the verified
+            files. It is not called for packed or cached jars.
 
     Raises:
         ArtifactError: A file cannot be fetched, or its checksum is not the pinned one.
@@ -284,6 +286,9 @@ def _retrieve(
     """Let Ivy download jars into a folder.
 
     Ivy's default settings are not used: with them, Ivy would also take jars from ``~/.m2``.
+
+    Raises:
+        ArtifactError: Ivy did not fetch every jar.
     """
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="tributary-ivy-") as work:
@@ -336,7 +341,11 @@ def _lines(command: Sequence[str | Path]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def locked(path: Path, report: Report) -> Iterator[None]:
-    """Hold a lock in the block, so that only one process fetches a bundle of jars at a time."""
+    """Hold a lock in the block, so that only one process fetches a bundle of jars at a time.
+
+    Raises:
+        ArtifactError: Another process held the lock for too long.
+    """
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)

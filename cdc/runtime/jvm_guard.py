@@ -42,7 +42,7 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
 
     Args:
         jvm: A child of this process.
-        after_s: How long the JVM may take to end by itself, in seconds.
+        after_s: How long the JVM may run on after this process has ended, in seconds.
     """
     ours, theirs = os.pipe()
     nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)]
@@ -63,7 +63,7 @@ def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
     Killing the JVM is safe, since a commit is complete or has no effect.
 
     Args:
-        grace_s: How long running work may take to end, in seconds.
+        grace_s: Time for the work in progress to end, in seconds.
 
     Returns:
         The timer, for the caller to cancel if the work has ended in time.

@@ -112,7 +112,7 @@ def session(config: Config, app_name: str = "tributary", *, tables: int = 0) -> 
         config: The configuration; only its ``spark`` and ``lake`` sections are used. If a session
             already runs, the call returns that session and ignores the configuration.
         app_name: Name in Spark's own UI and logs.
-        tables: Number of tables that are known, for the size of the cache of generated code.
+        tables: Number of known tables. It determines the size of the cache of generated code.
 
     Raises:
         LakeError: A local Spark does not start, or ``spark.conf`` changes a setting on which the
@@ -147,7 +147,13 @@ def session(config: Config, app_name: str = "tributary", *, tables: int = 0) -> 
 
 
 def _started(builder: SparkSession.Builder, config: Config) -> SparkSession:
-    """Start and return the session. On a cluster, fail after ``spark.start_timeout_s``."""
+    """Start and return the session.
+
+    Raises:
+        LakeError: A local Spark does not start.
+        ClusterError: Spark does not start on the cluster, or takes longer than
+            ``spark.start_timeout_s``.
+    """
     master, limit_s = config.spark.master, config.spark.start_timeout_s
     late, over = threading.Event(), threading.Event()
 
@@ -399,7 +405,7 @@ def java_reason(error: Py4JError | PySparkException) -> str:
 
 
 def has_ended() -> bool:
-    """Return whether this process's JVM or Spark application has ended without being stopped."""
+    """Return whether Spark has ended, although this process has neither stopped nor killed it."""
     active = SparkSession._instantiatedSession
     if active is None or active.sparkContext._jsc is None or jvm_guard.was_killed():
         return False

@@ -67,7 +67,7 @@ _measured: ContextVar[StepTimes | None] = ContextVar("steps of a run", default=N
 
 
 def begin_steps() -> StepTimes:
-    """Start to measure the steps of this thread; an earlier measurement of the thread ends."""
+    """Start and return a measurement of this thread's steps; an earlier measurement ends."""
     times = StepTimes()
     _measured.set(times)
     return times
