@@ -69,7 +69,7 @@ class Unattended:
         return [outcome for outcome in outcomes if outcome.table not in held]
 
     def _require_newest_settings(self, record: TableRecord) -> None:
-        """Raise an error if another process has copied the table with newer settings than these."""
+        """Raise an error if another process has copied the table with newer settings."""
         config = self._services.config
         settings = config.settings_on_plan(record.table, record.tier)
         digests = settings_digests(settings, config.lake)

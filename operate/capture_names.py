@@ -76,14 +76,14 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 
 
 def refuse_equal_numbers(config: Config, captures: Sequence[CaptureNames]) -> None:
-    """Check that ``connect.connector`` does not give two tiers of a source one number.
+    """Check that ``connect.connector`` does not give two tiers of a source the same number.
 
-    With one number, the primary would end the connector of the first tier when the connector of the
-    second tier starts.
+    With the same number, the primary would end the connector of the first tier when the connector
+    of the second tier starts.
 
     Raises:
-        CaptureError: A source of MySQL or MariaDB has several tiers, and the settings give its
-            connectors one number.
+        CaptureError: A source of MySQL or MariaDB has several tiers, and the settings give all its
+            connectors the same number.
     """
     if (number := config.connect.connector.get(SERVER_ID)) is None:
         return
@@ -196,7 +196,7 @@ def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: Capt
 
 
 def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
-    """Check that no other installation reads the slot of a capture that has no connector here.
+    """Check that no other installation reads the slot of a capture that has no connector yet.
 
     Two installations with the same names would share the slot. Each would move the slot past
     changes that the other one lacks. While the other installation's worker restarts, nothing reads

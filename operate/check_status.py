@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moment:
-    """The facts by which the checks of a table are due or not.
+    """The facts that decide which checks of a table are due.
 
     Args:
         now: The time by the state store's clock.

@@ -65,17 +65,17 @@ class Services:
         self.secret_files = SecretFiles(files_of(config.kafka, config.connect, config.state))
         """The files with secrets that the command's clients read once."""
         self.most_sessions: int | None = None
-        """Maximum number of sessions for the copies of a source; None for ``copy_sessions``."""
+        """Maximum number of sessions for the copies of a source; None takes ``copy_sessions``."""
         self.rounds = Rounds()
         """The newest round of ``run --continuous``, which metrics show."""
         self.take_over = False
         """Whether ``onboard`` takes over what another installation has made."""
         self.captured_looks: dict[TableId, str] = {}
-        """By table, a fingerprint's digest; all changes from before its reading are captured."""
+        """By table, a fingerprint's digest: changes before that fingerprint are all captured."""
         self.without_readers: dict[str, float] = {}
         """By a table's folder, the time of the last search that found no registered readers."""
         self.left_behind: dict[str, str] = {}
-        """By capture, a note for the command's outcome: what remains of it on a former server."""
+        """By capture, what a former server still has of it: a note for the command's outcome."""
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()

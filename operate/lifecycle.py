@@ -267,7 +267,8 @@ def offboard(
         table: The table.
         delete_data: Whether to delete the lake table with all of this installation's generations,
             its name in the catalog, and the table's topic. If the table is the last one, the
-            capture's own topics, too. If the lake table has other shards, only this shard's rows.
+            capture's own topics are deleted, too. If the lake table has other shards, only this
+            shard's rows are deleted.
         absent: The error if the table's source does not answer. The source is then not queried, and
             a note names what remains on the source. None if the source is to be queried.
     """
@@ -313,7 +314,7 @@ def offboard(
 
 
 def _forget_shown(services: Services, table: TableId) -> None:
-    """Delete what the state store has of an offboarded table for people who look at it."""
+    """Delete what the state store has about an offboarded table only for people to read."""
     Announcements(services.store).drop(table)
     CopyReports(services.store).forget(table, beside=False)
 

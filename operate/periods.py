@@ -36,9 +36,9 @@ class TablePeriods:
         zone: The time zone.
         newest: Name of the newest announced period; None if none was announced.
         newest_end: End of that period.
-        due_at: When the next period is overdue: after its end, the lateness of ``event_time``,
-            ``allowed_lateness_s`` and the freshness target have passed. None if the table is not
-            INCREMENTAL.
+        due_at: When the next period becomes overdue: at its end plus the lateness of
+            ``event_time``, ``allowed_lateness_s`` and the freshness target. None if the table is
+            not INCREMENTAL.
         late_rows: Number of late rows that were counted for the table.
     """
 

@@ -1,4 +1,4 @@
-"""``readers``: the registered readers of tables, and how far each is behind.
+"""``readers``: the registered readers of tables, and the lag of each.
 
 A reader writes a file beside the table, which says what the reader has read. On this machine, each
 look reads the files. In other lakes, only runs read the files, since runs have a Spark session.
@@ -47,7 +47,7 @@ _KNOWN = timedelta(hours=1)
 
 
 class Progress(str, Enum):
-    """How a reader stands: up to date, behind, without a record, lost, or not to be judged."""
+    """A reader's progress: up to date, behind, without a record, lost, or not to be judged."""
 
     CURRENT = "current"
     BEHIND = "behind"
@@ -74,7 +74,7 @@ class ReaderStatus:
 
     @property
     def progress(self) -> Progress:
-        """How the reader stands, as a word."""
+        """The reader's progress, as a word."""
         if self.state.problem is not None:
             return Progress.UNREADABLE
         if self.state.lost:
@@ -133,7 +133,7 @@ class _LakeTable:
 
     Args:
         name: The name of the table, or of the lake table that shards share.
-        folder: Its folder, which has the pointer.
+        folder: The table's folder, which has the pointer.
         here: Whether the folder is on this machine.
         targets: The limits for readers in seconds, by the reader's name; ``*`` for all others.
     """

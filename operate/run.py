@@ -448,12 +448,12 @@ class Runs:
     def exit_code(self) -> ExitCode:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
-        These count as failures, too: a setting has paused a table, a capture sends no changes, has
-        tables that the store has lost, or holds back too much log, a freshness target is missed or
-        cannot be kept, one of these checks failed, the state store lacks tables that it must have,
-        hung tasks occupy cores, or Spark has ended. The code for a needed bootstrap also applies if
-        a published table waits for a copy that no process works on. The state of a table that was
-        never published does not count, since the table has no readers yet.
+        These count as failures, too: a setting has paused a table; a capture sends no changes,
+        sends tables that the store has lost, or holds back too much log; a freshness target is
+        missed or cannot be kept; one of these checks failed; the state store lacks tables that it
+        must have; hung tasks occupy cores; Spark has ended. The code for a needed bootstrap also
+        applies if a published table waits for a copy that no process works on. The state of a table
+        that was never published does not count, since the table has no readers yet.
 
         With ``--fail-on``, only the conditions that it names count, also those of tables that were
         never published. A lost state store, a failed check, and what only a new process can repair,

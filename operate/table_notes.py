@@ -26,7 +26,7 @@ def generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator
         build: The record of the next generation, about which there is a note; None if there is no
             next generation.
 
-    Another note says if the newest commit's instant is later than this machine's clock.
+    There is another note if the newest commit's instant is later than this machine's clock.
     """
     if build is not None:
         why = build.error.message if build.error is not None else build.reason

@@ -35,7 +35,8 @@ class Outcome:
             by a wildcard, not named by an argument. This is no failure.
         counted_as: The words for this outcome in the summary of many tables, for example
             ``copied``. Not used if there is an error.
-        unchanged: Whether there was nothing to do, so that a list of many tables leaves it out.
+        unchanged: Whether there was nothing to do, so that a list of many tables leaves this table
+            out.
     """
 
     table: TableId

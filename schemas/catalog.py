@@ -169,7 +169,7 @@ class Partition:
 
     @property
     def compared(self) -> dict[str, Any]:
-        """The attributes of which each change loses events, by their names in the fingerprint."""
+        """The attributes whose changes lose events, by their names in the fingerprint."""
         return {
             "oid": self.number,
             "kind": self.kind,

@@ -105,7 +105,7 @@ def diff(
 
     On PostgreSQL, a new column's value in old rows is known while the table still has the same
     file: the catalog stores the value, or the value is NULL. In a new file, old rows can have any
-        value.
+    value.
 
     Args:
         before: The catalog that the lake follows.

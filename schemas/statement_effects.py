@@ -150,6 +150,7 @@ class StatementEffects:
     def is_another(self, column: str) -> bool:
         """Whether a DDL statement has dropped or renamed a column of this name.
 
-        If so, the column that has this name now can be another column than the one before.
+        If so, the column that has this name now can be another column than the one that had it
+        before.
         """
         return column.lower() in self.gone

@@ -22,7 +22,7 @@ class Browser:
 
     Args:
         program: The program.
-        environment: The variables that it needs beside those of this process.
+        environment: Environment variables that the program needs besides those of this process.
     """
 
     program: Path

@@ -38,8 +38,8 @@ class Package:
         sha256: By architecture, the checksum of the only accepted file of the package; empty to
             accept every file.
         also: Further packages to fetch.
-        without: Beginnings of the names of the dependencies that are not fetched, since the program
-            does not need them.
+        without: Prefixes of the names of dependencies that are not fetched, since the program does
+            not need them.
     """
 
     name: str

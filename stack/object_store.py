@@ -42,7 +42,7 @@ class StoreLogin:
     secret: Callable[[], str]
 
     def hadoop_settings(self) -> dict[str, str]:
-        """Return the settings of Hadoop's S3A, which the Hive Metastore needs; with the secret."""
+        """Return the settings of Hadoop's S3A for the Hive Metastore, including the secret key."""
         return {
             "fs.s3a.endpoint": self.endpoint,
             "fs.s3a.path.style.access": "true",
@@ -51,7 +51,7 @@ class StoreLogin:
         }
 
     def trino_settings(self) -> dict[str, str]:
-        """Return the settings of Trino's own file system for S3; with the secret."""
+        """Return the settings of Trino's own file system for S3, including the secret key."""
         return {
             "fs.native-s3.enabled": "true",
             "s3.endpoint": self.endpoint,

@@ -224,7 +224,7 @@ class RowLookup(Protocol):
 
 
 class Replay(Protocol):
-    """The replay of the log on a source's replica; paused while an exact view is opened."""
+    """The replay of the log on a source's replica; a copy pauses it to open an exact view."""
 
     @property
     def name(self) -> str:
@@ -280,7 +280,8 @@ class SnapshotReader(KeyRanges, Protocol):
         """Open a view that contains the marker, on the replica if the source has one.
 
         A primary can log a commit before queries see it. On such a primary, the method first waits
-        until older transactions have ended. With ``one_moment``, all sessions see the same rows.
+        until each transaction that is open at the call has ended. With ``one_moment``, all sessions
+        see the same rows.
 
         Raises:
             ReplicaError: A session reached the wrong server, or the replica's views lack changes.
@@ -297,7 +298,7 @@ class SnapshotReader(KeyRanges, Protocol):
         timeout_s: float,
         progress: Progress,
     ) -> AbstractContextManager[View]:
-        """Open an exact view of the source, which contains the marker and has a known position.
+        """Open an exact view of the source: it contains the marker, and its position is known.
 
         Args:
             marker: The marker that the view must contain.
@@ -344,7 +345,7 @@ class SnapshotReader(KeyRanges, Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return Spark's query for a table's ranges; without a view, for their current rows."""
+        """Return Spark's query for a table's ranges; without a view, it reads the current rows."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Convert Spark's error message for a failed read of the source to a typed error.

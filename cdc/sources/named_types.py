@@ -15,8 +15,8 @@ class TypedColumn(NamedTuple):
         table_schema: Schema of the column's table.
         table_name: Name of the column's table.
         column: The column's name.
-        oid: The type's object id.
-        array: Whether the column's type is an array of this type.
+        oid: Object id of the user-defined type.
+        array: Whether the column has an array of the user-defined type.
     """
 
     table_schema: str

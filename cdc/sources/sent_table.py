@@ -14,7 +14,8 @@ class SentTable:
 
     Args:
         removal: The statement that removes the table from the list.
-        is_of: Returns whether this is the table of a fingerprint, whatever its name was then.
+        is_of: Returns whether a fingerprint is of this table, even if the table had another name
+            when the fingerprint was read.
     """
 
     removal: str

@@ -85,7 +85,7 @@ class Servers(Generic[C, E]):
             text: The driver's message, in one line.
             role: The login.
             on_replica: Whether the session was for the replica.
-            is_away: Whether no server answered. If not, the server refused the login.
+            is_away: Whether no server answered; False if a server answered and refused the login.
             to_check: The settings that the remedy asks the operator to check.
         """
         return (UnreachableError if is_away else SourceError)(

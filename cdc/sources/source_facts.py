@@ -104,14 +104,14 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A partition of a source table that is not partitioned itself, and so contains rows.
+    """A partition that contains rows of a source table, since it has no partitions of its own.
 
     Args:
         table: The partition.
         kind: The partition's kind.
         replica_identity: The partition's own replica identity. For its rows, PostgreSQL ignores the
             replica identity of the root.
-        identity_columns: Columns by which the log identifies an old row; empty if it has none.
+        identity_columns: Columns by which the log identifies an old row; empty if there are none.
         access_method: See `SourceTable`.
     """
 
@@ -224,9 +224,9 @@ class Look:
     Args:
         table: The table in the catalog.
         fingerprint: The table's fingerprint.
-        statements: The effects of the DDL statements since an earlier look: the one whose
-            fingerprint is recorded in the lake's newest commit. None until the statements are read.
-            Always None for PostgreSQL, whose catalog shows all effects.
+        statements: The effects of the DDL statements since the look whose fingerprint the lake's
+            newest commit records. None until the statements are read. Always None for PostgreSQL,
+            whose catalog shows all effects.
     """
 
     table: SourceTable
@@ -350,8 +350,8 @@ class TimeRange:
 
     Args:
         column: A column with times or dates.
-        begin: The first time.
-        end: The time after the last one.
+        begin: The first time in the range.
+        end: The first time after the range.
     """
 
     column: str
@@ -367,8 +367,8 @@ class KeyRange:
         lower: Values of the key columns as the source prints them, in key order; None if there is
             no lower bound.
         upper: Values of the key columns at the upper bound; None if there is no upper bound.
-        within: Only rows of this time; None if the time does not matter. All ranges of a query
-            have the same value.
+        within: Limits the range to rows of this time range; None without such a limit. All ranges
+            of a query have the same value of this field.
     """
 
     lower: tuple[str, ...] | None = None

@@ -78,7 +78,7 @@ class Announcement(Part):
         return Covered(self.attempt, self.instant, self.late_instant)
 
     def again(self, at: datetime) -> Announcement:
-        """Return the period as announced once more."""
+        """Return the period's announcement with one more revision, made at ``at``."""
         return replace(self, revision=self.revision + 1, revised_at=at)
 
     def to_json(self) -> dict[str, Any]:
@@ -112,8 +112,8 @@ class Announced:
     Args:
         newest_end: End of the newest announced period.
         late_rows: Number of late rows that were counted for the table.
-        attempt: UUID of the attempt to which all announcements apply. If they apply to several, an
-            attempt before the present one.
+        attempt: UUID of the attempt to which all announcements apply. If they apply to several
+            attempts, UUID of one from before the present attempt.
     """
 
     newest_end: datetime
@@ -232,7 +232,7 @@ class Announcements:
         Args:
             record: The table's record.
             instant: The instant of the commit.
-            slots: The commit's rows by the start of their slot, in seconds since 1970.
+            slots: Number of the commit's rows by the start of their slot, in seconds since 1970.
             reannounces: Whether late rows announce their period again.
 
         Raises:
@@ -262,7 +262,7 @@ class Announcements:
         return changed
 
     def unmarked(self, tables: Iterable[TableId]) -> list[Announcement]:
-        """Return the announcements of tables whose marker file is missing or out of date.
+        """Return these tables' announcements that have no marker file, or an outdated one.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not one.
@@ -345,7 +345,7 @@ def _newest_commit(connection: Connection, record: TableRecord) -> str | None:
 def _renewed(
     connection: Connection, proof: Proof, instant: str, at: datetime
 ) -> list[Announcement]:
-    """Move an earlier copy's announcements to the present copy, as far as the proof reaches.
+    """Move announcements of earlier copies to the present copy if the proof covers their periods.
 
     A copy can bring changes that no event has shown, for example after a loss. So the settings
     decide whether these periods are announced again.

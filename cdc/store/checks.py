@@ -34,12 +34,13 @@ class Reach(Part):
 
     Args:
         method: ``all``: all rows. ``pieces``: a part of a comparison in pieces. ``window``: the
-            rows of a time. ``sample``: random ranges of the key.
+            rows of a time range. ``sample``: random ranges of the key.
         column: The column with the time of a window; empty for other methods.
-        begin: The begin of the window, as text that sorts like its time.
+        begin: The start of the window, as text that sorts like its time.
         end: The end of the window.
-        to_end: Whether a comparison in pieces has come to the end of the table. It begins where all
-            rows before were equal, so it has then compared each piece again that was not.
+        to_end: Whether a comparison in pieces has reached the end of the table. It begins at the
+            first piece that was not found equal, so at the end it has compared all such pieces
+            again.
         primary: Whether the source's rows were those of the primary.
     """
 
@@ -51,7 +52,7 @@ class Reach(Part):
     primary: bool = False
 
     def covers(self, other: Reach) -> bool:
-        """Whether all rows of ``other`` were compared, on a server that shows its differences."""
+        """Whether a pass with this reach proves that a failure with reach ``other`` has ended."""
         if other.primary and not self.primary:
             return False
         if self.method == "all":
@@ -62,7 +63,7 @@ class Reach(Part):
         return of_time and self.begin <= other.begin and other.end <= self.end
 
     def with_earlier(self, other: Reach) -> Reach:
-        """Return a reach that is covered only by what covers both."""
+        """Return a new reach: whatever covers it also covers this reach and ``other``."""
         primary = self.primary or other.primary
         if self.method == other.method == "window" and self.column == other.column:
             begin, end = min(self.begin, other.begin), max(self.end, other.end)
@@ -91,8 +92,8 @@ class CheckResult(Part):
         instant: Hudi's instant as of which the rows were read; empty if no rows were read.
         commits: Number of commits of the table's runs before the check began.
         by: The command that executed the check.
-        reach: Which rows a check of kind ``verify`` has compared; None for all that the check is
-            about.
+        reach: Which rows a check of kind ``verify`` has compared; None if the result is about all
+            rows of the check.
         format: Version of this document.
     """
 
@@ -142,8 +143,8 @@ class CheckRecord(Part):
         newest: The newest result.
         conclusive: The newest result that says something about the data; None if there is none.
         passed_at: When the check last passed; None if it never did.
-        failure: The newest failure, until a result passes that covers it; None without one. Its
-            ``reach`` is that of all failures that no result has covered.
+        failure: The newest failure that no later passed result covers; None without one. Its
+            ``reach`` includes the rows of all such failures.
         pausing: Whether the failure has still to pause the table.
         format: Version of this document.
     """
@@ -168,7 +169,7 @@ CHECK_RECORDS = Codec(CheckRecord, error=StateError, remedy=STORE_REMEDY)
 
 
 def after(earlier: CheckRecord | None, result: CheckResult) -> CheckRecord:
-    """Return the newest results of a check after one more result."""
+    """Return a check's record with one more result taken into account."""
     known = CheckRecord(result) if earlier is None else replace(earlier, newest=result)
     if not result.conclusive:
         return known
@@ -183,9 +184,9 @@ def after(earlier: CheckRecord | None, result: CheckResult) -> CheckRecord:
 
 
 def _covers(passed: CheckResult, failure: CheckResult) -> bool:
-    """Whether a result that passed ends a failure: it is about all rows that the failure is about.
+    """Whether a passed result ends a failure: the result is about all rows of the failure.
 
-    A failure of another copy, or of a check of another kind with this name, is over.
+    It also ends a failure of another copy, or of a check of another kind with the same name.
     """
     if not _alike(passed, failure) or failure.reach is None or passed.reach is None:
         return True

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 Unit = Literal["hour", "day"]
 
 SLOT_S = 900
-"""Seconds of a slot. Offsets of zones are multiples of it, so each period consists of whole slots.
+"""Seconds of a slot, by which late rows are counted.
+
+A zone's offsets are multiples of it, so each period consists of whole slots.
 """
 _CLOCKS_DIFFER = timedelta(minutes=1)
 """How far another process's clock can be ahead of this machine's clock."""
 _BEHIND = timedelta(days=7)
-"""How far the newest heartbeat can be behind a watermark when a table is first announced: rows can
-be dated ahead."""
+"""How far the newest heartbeat can be behind the watermark at a table's first announcement. The
+times in rows can be ahead of the source's clock."""
 _SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
@@ -192,9 +194,10 @@ def _moments(zone: str, wall: datetime) -> Mapping[str, datetime]:
 
 @lru_cache(maxsize=64)
 def repeated_hours(zone: str) -> frozenset[int]:
-    """Return the hours, since 1970 by a zone's clocks, that the clocks show with two offsets.
+    """Return the hours of the years 1900 to 2099 that a zone's clocks show with two offsets.
 
-    These are the hours of the years 1900 to 2099 whose names have an offset.
+    The names of these hours have an offset. An hour is the number of hours since 1970, by the
+    zone's clocks.
     """
     if zone == "UTC":
         return frozenset()

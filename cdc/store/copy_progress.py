@@ -1,7 +1,8 @@
-"""Stores how far the copies of tables are, so that other processes can show it.
+"""Stores the progress of table copies, so that other processes can show it.
 
-The lake's timeline says which chunks are committed, and only the copying process knows how many
-rows of the others are read. A copy reports both here every few seconds. No decision needs a report.
+The lake's timeline says which chunks are committed. Only the copying process knows how many rows of
+the other chunks it has read. A copy reports both facts here every few seconds. No decision needs a
+report.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CopyProgress(Part):
-    """How far the copy of a table is, by its newest report.
+    """The progress of a table's copy, as of the copy's newest report.
 
     Args:
         table: The table.
@@ -36,7 +37,8 @@ class CopyProgress(Part):
         committed: The chunks that are committed in the lake, by their numbers.
         writing: The chunks of the commit that is being written.
         rows: Number of rows that the copying process has read since ``began_at``.
-        rows_expected: Estimated number of rows that it has to read, since ``began_at``.
+        rows_expected: Estimated number of rows that the process reads in total from ``began_at``
+            on.
         began_at: When the process began with these rows.
         at: When the process reported this.
         format: Version of this document.

@@ -153,7 +153,7 @@ def _read(
     tables: Collection[TableId] | None,
     most: int | None,
 ) -> list[sa.Row[Any]]:
-    """Return a history's wanted rows; only the newest ``most``, of each table if some are named."""
+    """Return a history's wanted rows; if ``most`` is given, only the newest ones (see `since`)."""
     query = sa.select(rows).where(wanted)
     if most is not None:
         newest = rows.c.noted_at if tables is None and "noted_at" in rows.c else rows.c.id

@@ -230,8 +230,8 @@ class StateEntry(Part):
     Args:
         table: The table.
         generation: The table's generation after the change.
-        beside: Whether the change is one of the second record, that of the next generation, which a
-            resync builds beside the serving one.
+        beside: Whether the changed record is that of the next generation, which a resync builds
+            beside the serving generation.
         former: The state before the change; None if there was no record.
         state: The state after the change; None if the record was removed.
         why: The reason or the error in the record after the change; None if it has neither.

@@ -88,10 +88,11 @@ class Scrapes(Collector):
         yield from families(self._config, self.facts())
 
     def facts(self) -> Facts | None:
-        """Return the facts, which are at most ``cache_s`` old; None if they cannot be read now.
+        """Return facts that are at most ``cache_s`` old; None if they cannot be read now.
 
-        If a read takes longer than ``bound_s``, the last facts are returned, up to ``kept_s`` old.
-        Without any facts, Prometheus would end pending alarms, and their waits would begin again.
+        If a read takes longer than ``bound_s``, the result is the last facts, which can be
+        ``kept_s`` old. Without any facts, Prometheus would end pending alarms, and their waits
+        would begin again.
         """
         if (found := self._younger_than(self._cache_s)) is not None:
             return found

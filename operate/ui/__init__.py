@@ -1,4 +1,4 @@
-"""The page of ``tributary ui`` and the report: the fleet as `status` and `history` know it."""
+"""The page of ``tributary ui`` and the report: the fleet as `status` and `history` show it."""
 
 PORT = 9466
 """The port at which ``tributary ui`` listens by default."""

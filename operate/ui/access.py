@@ -1,4 +1,4 @@
-"""Who may see the page: methods, the Host header, the token, and the headers of answers."""
+"""Decides who may see the page, by method, Host header and token; sets the answers' headers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HEADERS: Mapping[str, str] = {
 }
 """The headers of every answer."""
 SHORTEST_TOKEN = 16
-"""Shortest token that is accepted, in characters."""
+"""Minimum length of a token, in characters."""
 
 
 def is_loopback(host: str) -> bool:
@@ -76,10 +76,11 @@ def token_of(host: str, reference: str | None) -> str | None:
 
 
 def knows_host(header: str, names: Collection[str]) -> bool:
-    """Whether a Host header names this server.
+    """Whether a Host header is ``localhost``, an IP address, or a name of this server.
 
-    A page of another site can let its own name point to this machine (DNS rebinding). Then the
-    browser sends that name. Such a page cannot make it send an address or ``localhost``.
+    Another site can let its own name point to this machine (DNS rebinding). A browser with a page
+    of that site then sends the site's name. The page cannot make the browser send an address or
+    ``localhost``.
 
     Args:
         header: The value of the header.
@@ -115,7 +116,8 @@ class Guarded:
 
     Args:
         app: The page.
-        names: Names of this server that a Host header may have, beside addresses.
+        names: Names of this server that a Host header may have, besides ``localhost`` and
+            addresses.
         token: The token; None for a page that needs none.
     """
 

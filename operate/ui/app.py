@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 SPANS = {"1h": 1, "6h": 6, "24h": 24, "7d": 168}
 """The spans of the page of the history, in hours."""
 EVENTS = 200
-"""Most events of each kind on that page."""
+"""Maximum number of events of each kind on the page of the history."""
 _CALENDARS = 6
-"""Calendars of a page: each asks the state store once."""
+"""Number of calendars on a page; each takes a query of the state store."""
 
 
 class Ui:
-    """The pages.
+    """The pages of ``tributary ui``.
 
     Args:
         services: The services. No Spark session is started.
@@ -69,7 +69,7 @@ class Ui:
     def _page(
         self, path: str, page: Callable[[Request, Look, Status], tuple[str, dict[str, Any]]]
     ) -> Callable[[Request], Response]:
-        """Return an endpoint, which runs in a thread, since the state store's driver blocks."""
+        """Return a page's endpoint. It runs in a thread, since the state store's driver blocks."""
 
         def endpoint(request: Request) -> Response:
             look = self._looks.newest()

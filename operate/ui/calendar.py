@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from operate.ui.troubles import Tone
 
 _SPAN = {"hour": timedelta(days=7), "day": timedelta(weeks=8)}
-"""How far back the calendar goes, by the length of its periods."""
+"""Length of the time that a calendar shows, by the unit of its periods."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One hour or day.
+    """A cell of a calendar: one hour or day.
 
     Args:
         name: The period's name.
@@ -50,7 +50,8 @@ class CalendarView:
         newest: The newest complete period; None without one.
         late_rows: Number of late rows that were counted.
         overdue: Whether the next period is overdue.
-        rows: The cells of each day, or of each week, oldest first, with the row's name.
+        rows: For each row, oldest first, its name and its cells. A row is a day of hours or a week
+            of days.
     """
 
     table: str
@@ -109,7 +110,7 @@ def _cell(
     now: datetime,
     overdue: bool,
 ) -> tuple[str, str, Tone]:
-    """Return a period's mark, its words and its tone."""
+    """Return the mark, the words and the tone of a period's cell."""
     if newest_end is not None and period.end <= newest_end:
         late = 0 if announcement is None else announcement.late_rows
         if late:

@@ -1,4 +1,4 @@
-"""Copies in progress: by chunk, with rate and time left."""
+"""Describes unfinished copies for the page: chunks, rate and time left."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _BLOCKS = 60
-"""Most blocks of a copy's bar; with more chunks, a block stands for several."""
+"""Maximum number of blocks in a copy's bar; with more chunks, a block stands for several."""
 _SILENT = timedelta(seconds=60)
-"""Age above which a report's rate says nothing about now."""
+"""Maximum age of a report whose rate and time left are shown."""
 _STAGES = {
     State.REGISTERED: "waits for its copy",
     State.BOOTSTRAPPING: "copies rows",
@@ -30,7 +30,7 @@ _STAGES = {
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a copy's bar: one chunk, or several beside each other.
+    """A part of a copy's bar: one chunk, or several successive chunks.
 
     Args:
         place: Number of the block, from 0.
@@ -58,7 +58,7 @@ class CopyView:
         rows_per_s: Rows per second; None if not known.
         seconds_left: Predicted seconds until all rows are read; None if not known.
         began_at: When the attempt began.
-        reported_at: When the copy last reported; None if it did not.
+        reported_at: When the copy last reported its progress; None without a report.
     """
 
     name: str
@@ -77,7 +77,7 @@ class CopyView:
 
     @property
     def words(self) -> str:
-        """The bar in words."""
+        """How many of the copy's chunks are committed, in words."""
         if not self.planned:
             return "no chunks are planned yet"
         writing = sum(block.state == "writing" for block in self.blocks)
@@ -86,7 +86,7 @@ class CopyView:
 
 
 def copies(look: Look) -> list[CopyView]:
-    """Return the copies that are not complete: those with a process first, then by name."""
+    """Return the unfinished copies: those with a process first, then those with planned chunks."""
     status = look.facts.status
     found: list[CopyView] = []
     for table in () if status is None else status.tables:

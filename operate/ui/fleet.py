@@ -32,7 +32,8 @@ class Tile:
         value: The figure.
         tone: How the figure is shown.
         detail: What to know beside the figure.
-        query: The query of the list of the counted tables; None if there is no such list.
+        query: The query with which the list of tables shows those that are counted; None without
+            one.
     """
 
     label: str
@@ -48,7 +49,7 @@ class Service:
 
     Args:
         name: The service.
-        up: Whether it answered.
+        up: Whether the service answered.
     """
 
     name: str
@@ -63,7 +64,7 @@ class SourceView:
         place: Source and tier.
         connector: The state of the capture's connector in words.
         tone: How this state is shown.
-        slot: What keeps the log for the capture, by name, such as a slot; None if not known.
+        slot: Name of what keeps the log for the capture, such as a slot; None if not known.
         active: Whether a connector reads the log; None if the server does not say.
         retained_bytes: Size of the log that is kept for the capture; None if not known.
         facts: What the server says about the log, by name.
@@ -96,7 +97,7 @@ class StepView:
         name: The step.
         seconds: How long the step took.
         part: The step's share of the run's time, from 0 to 1.
-        before: The share of the steps that are listed before this one, together.
+        before: The joint share of the steps that are listed before this one.
     """
 
     name: str
@@ -132,7 +133,7 @@ class Overview:
 
     Args:
         tiles: The figures.
-        services: Which services answered.
+        services: The services, each with whether it answered.
         troubles: What is not as it should be, the gravest first.
         sources: The captures.
         slowest: The slowest among the newest runs of all tables.
@@ -251,6 +252,6 @@ def run_view(entry: RunEntry) -> RunView:
 
 
 def slowest_runs(entries: Iterable[RunEntry], most: int) -> list[RunView]:
-    """Return the slowest runs; an entry of several runs counts by their mean."""
+    """Return the slowest runs; an entry of several runs counts with their mean duration."""
     longest = sorted(entries, key=lambda one: -one.seconds / one.runs)
     return [run_view(one) for one in longest[:most]]

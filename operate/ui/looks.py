@@ -36,7 +36,8 @@ class Look:
     Args:
         facts: What `status`, `plan` and the newest runs say. Their status is None if the state
             store did not answer.
-        copies: The newest reports of copies, by table and whether its next generation is copied.
+        copies: The newest report of each copy, by table and by whether the table's next generation
+            is copied.
     """
 
     facts: Facts
@@ -57,8 +58,8 @@ def take_look(services: Services, reader: FactReader) -> Look:
 class Looks:
     """The newest look, which all viewers share.
 
-    While the newest look is not too old, viewers get it at once, and the next look is taken
-    meanwhile.
+    A viewer gets the newest look at once unless it is some minutes old. If it no longer counts as
+    new, the next look is taken meanwhile.
 
     Args:
         services: The services. No Spark session is started.

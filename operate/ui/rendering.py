@@ -74,16 +74,16 @@ class Pages:
 
     @cached_property
     def asset_version(self) -> str:
-        """A text that changes with the files of `ASSETS`, so that browsers never use old ones."""
+        """A text that changes with the files of `ASSETS`, so that browsers use no old files."""
         digest = hashlib.sha256(b"".join(asset(name) for name in ASSETS))
         return digest.hexdigest()[:12]
 
     def render(self, template: str, **values: Any) -> str:
-        """Return a page.
+        """Return a template's HTML.
 
         Args:
             template: The file in the folder ``templates``.
-            values: The values of the template's names.
+            values: The template's variables.
         """
         return self._environment.get_template(template).render(**values)
 

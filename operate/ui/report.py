@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _BOUND_S = 60.0
 """How long the servers may take to answer, in seconds."""
 _EVENTS = 200
-"""Most events of each kind in a report."""
+"""Maximum number of events of each kind in a report."""
 _CALENDARS = 50
-"""Most calendars in a report."""
+"""Maximum number of calendars in a report."""
 _DAY = timedelta(days=1)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cdc.config import Config
 
 _STARTS_S = 10.0
-"""How long the server may take to start, in seconds."""
+"""Bound of the wait for the server's end, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Place:
     Args:
         host: The address to listen at.
         port: The port; 0 chooses a free one.
-        names: Names of this server that a Host header may have, beside addresses.
+        names: Names of this server that a Host header may have, besides ``localhost`` and
+            addresses.
         token: The reference to the token; None for a page of this machine only.
     """
 
@@ -47,7 +48,7 @@ def serving(config: Config, place: Place, *, cache_s: float = CACHE_S) -> Iterat
 
     Args:
         config: The configuration.
-        place: Where and to whom.
+        place: Where the page is served, and to whom.
         cache_s: How long the page shows the facts of one read, in seconds.
 
     Yields:

@@ -38,16 +38,16 @@ class TablePage:
     """All that the page of one table shows.
 
     Args:
-        row: Its row in the list.
-        status: What `status` says.
-        troubles: What is not as it should be.
-        copies: Its copy, and that of its next generation, if they are not complete.
-        calendar: Its complete periods; None if its settings ask for none.
-        runs: Its last runs, newest first.
-        chart: The data of the chart of its runs, as JSON.
-        schemas: The changes of its schema, newest first.
-        states: The changes of its state in the last 30 days, newest first.
-        readers: Its registered readers.
+        row: The table's row in the list.
+        status: What `status` says of the table.
+        troubles: What is not as it should be with the table.
+        copies: The unfinished copies of the table and of its next generation.
+        calendar: The table's complete periods; None if the settings ask for none.
+        runs: The table's last runs, newest first.
+        chart: The data for a chart of the table's runs, as JSON.
+        schemas: The changes of the table's schema, newest first.
+        states: The changes of the table's state in the last 30 days, newest first.
+        readers: The table's registered readers.
     """
 
     row: Row
@@ -63,7 +63,7 @@ class TablePage:
 
 
 def table_page(services: Services, look: Look, name: str) -> TablePage | None:
-    """Return the page of a table; None if it is not on the plan.
+    """Return the page of a table; None if the table is not on the plan.
 
     Raises:
         TributaryError: The state store cannot be used.

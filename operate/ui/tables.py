@@ -62,7 +62,7 @@ class Row:
 
     @property
     def used(self) -> float | None:
-        """The freshness as a part of the target; None if one of them is not known."""
+        """The freshness divided by the target; None if one of them is not known."""
         if self.freshness_s is None or not self.target_s:
             return None
         return self.freshness_s / self.target_s
@@ -106,7 +106,7 @@ SORTS: Mapping[str, Callable[[Row], Any]] = {
         one.name,
     ),
 }
-"""The orders of the list, by name: in each, what needs a look comes first."""
+"""The orders of the list, by name: each returns the sort key of a row."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Wanted:
         )
 
     def query(self, **changed: Any) -> str:
-        """Return the query of a link to this list with some values changed."""
+        """Return the query of a link to this list with ``changed`` values; page 1 unless given."""
         one = replace(self, **({"page": 1} | changed))
         values = {"q": one.text, "state": one.state, "sort": one.sort, "page": one.page}
         usual = {"q": "", "state": "", "sort": Wanted.sort, "page": 1}

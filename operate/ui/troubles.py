@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from operate.status import Status, TableStatus
 
 Tone = Literal["good", "warn", "bad", "quiet"]
-"""How a state is shown; the text beside it always says the same."""
+"""The colour in which a state is shown; the text beside it always says the same."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Trouble:
         name: The table, capture or service.
         message: What is wrong.
         remedy: What to do; None if no action is known.
-        tone: How grave it is.
+        tone: How grave the trouble is.
         table: Whether ``name`` is a table that has a page.
-        since: When it began; None if that is not known.
+        since: When the trouble began; None if that is not known.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Trouble:
 
 
 def of_table(table: TableStatus) -> Iterator[Trouble]:
-    """Yield the troubles of one table, the gravest first."""
+    """Yield the troubles of one table."""
     record, name = table.record, str(table.record.table)
     why = record.reason or (record.error and record.error.message)
     if why:
@@ -93,7 +93,7 @@ def _of_targets(status: Status) -> Iterator[Trouble]:
 
 
 def of_fleet(status: Status, now: datetime) -> list[Trouble]:
-    """Return all troubles, the gravest first: of the store, captures, tables, targets, readers."""
+    """Return all troubles, grave ones first: of the store, captures, tables, targets, readers."""
     found: list[Trouble] = []
     if status.empty_store is not None and (problem := status.empty_store.problem) is not None:
         found.append(Trouble("state store", problem.message, problem.remedy, table=False))

@@ -57,7 +57,7 @@ class Gate:
         return len(self._ids(session, sign))
 
     def _ids(self, session: Session, sign: str) -> list[int]:
-        """Return the ids of a login's MySQL or MariaDB sessions that have given a signal, a lock.
+        """Return the ids of a login's MySQL or MariaDB sessions that hold the lock of a signal.
 
         A login needs no right to see its own sessions.
 

@@ -21,7 +21,7 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 WATCH_S = 20.0
-"""Seconds between two looks at the replica; two in a row must see the wait to end sessions."""
+"""Seconds between two looks at the replica. If two in a row see the wait, the sessions end."""
 
 _END_S = 60.0
 _PROBE_S = 1.0

@@ -82,7 +82,7 @@ class _Level:
     converts: bool = False
 
     def use(self, values: frozenset[str]) -> None:
-        """Add the types that a column, a literal or inner parentheses can have."""
+        """Add to `values` the types that a column, a literal or inner parentheses can have."""
         if "interval" not in self.words:
             self.values |= values
 

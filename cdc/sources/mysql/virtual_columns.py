@@ -42,7 +42,7 @@ _WORDS = {
     **dict.fromkeys(("utc_date", "utc_time", "utc_timestamp"), _CLOCK),
     **dict.fromkeys(("current_user", "current_role"), _SESSION),
 }
-"""The same for functions that need no parentheses."""
+"""Like `_FUNCTIONS`, for functions that need no parentheses."""
 _FIXED_FORMAT = re.compile(r"(?:[^%]|%[^abMWZz])*")
 """Matches a format of `date_format` without names of days and months, and without a time zone."""
 

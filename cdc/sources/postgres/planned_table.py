@@ -59,7 +59,8 @@ class Lookups:
         volatile: Takes names of functions, and returns those whose value can differ for each row.
         constraints: For each constraint, by name: whether it is the primary key, and whether its
             index is the replica identity.
-        misread: Takes the name of a type. Returns `SourceColumn.misread_as` of its columns.
+        misread: Takes the name of a type. Returns `SourceColumn.misread_as` for columns of this
+            type.
     """
 
     type: Callable[[str], PostgresType]

@@ -28,8 +28,8 @@ CHANGES = ("insert", "update", "delete", "truncate")
 LOGGED = ("insert", "truncate")
 """The operations in a publication of append tables.
 
-If it published updates or deletes, PostgreSQL would refuse the application's own updates and
-deletes on a table without a replica identity.
+If such a publication had updates or deletes, too, PostgreSQL would refuse the application's own
+updates and deletes on a table without a replica identity.
 """
 _POLL_S = 0.2
 

@@ -58,7 +58,8 @@ def snapshot_query(
     quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
     from a subquery. The server flattens it, so predicates use the key's index. A table without a
     key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of the table
-    or partition, followed by the row's ``ctid``. Under one view, no two rows have the same value.
+    or partition, followed by the row's ``ctid``. Under one view, no two rows have the same value in
+    this column.
     """
     on_replica = view is None or view.on_replica
     endpoint = connections.endpoint(on_replica=on_replica)
@@ -106,7 +107,7 @@ def snapshot_query(
 
 
 def _times(ranges: Sequence[KeyRange]) -> list[sql.Composable]:
-    """Return the time column of the ranges for the subquery, as ``w0``; empty without one."""
+    """Return the subquery's SQL for the time column of the ranges; empty without such a column."""
     timed = ranges[0].within if ranges else None
     return [] if timed is None else [sql.SQL("{} AS w0").format(sql.Identifier(timed.column))]
 

@@ -80,9 +80,9 @@ class SlotHealth:
         (`cdc.capture.sent_records`).
 
         Without exactly-once support, the stored position can become older: a worker that was
-        suspended can store its position after another worker has taken over its task. The task then
-        stores a newer position. So the two positions are compared only while no session reads the
-        slot. If Kafka shows that the connector has sent all changes between the two, the caller
+        suspended can store an old position after another worker has taken over its task. Later, the
+        task stores a newer position. So the two positions are compared only while no session reads
+        the slot. If Kafka shows that the connector has sent all changes between the two, the caller
         passes the confirmed position as ``stored`` (`cdc.capture.sent_records`).
         """
         reason = self.invalidation_reason

@@ -90,7 +90,7 @@ def recreated(earlier: LogMark, now: LogMark) -> str | None:
 
 
 def _resets(mark: LogMark) -> tuple[str, Decimal | None]:
-    """Return the reset time of the server's statistics, and that of the slot's, in seconds."""
+    """Return the times of the last resets, in seconds: the server's statistics, then the slot's."""
     shared, _, own = mark.file.partition("/")
     return shared, Decimal(own) if own else None
 

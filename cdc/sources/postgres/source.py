@@ -211,8 +211,9 @@ class PostgresSource:
         """Open a PostgreSQL view that contains the marker; the view closes at the block's end.
 
         On a primary, sessions import one snapshot. A commit is in the log of a primary before it is
-        visible, so the method first waits until older transactions have ended. On a replica, each
-        session takes a snapshot of its own; if ``one_moment``, all sessions import one snapshot.
+        visible, so the method first waits until each transaction that is open at the call has
+        ended. On a replica, each session takes a snapshot of its own; if ``one_moment``, all
+        sessions import one snapshot.
         """
         connections = self._connections
         if not self.has_replica:
