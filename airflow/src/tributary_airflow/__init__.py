@@ -1,6 +1,7 @@
 """Tributary in Airflow 3: the command `tributary` as tasks, sensors, assets and DAGs.
 
-Its JSON output and its exit codes are the only interface: nothing here imports Tributary itself.
+The command's JSON output and exit codes are the only interface: this package imports nothing of
+Tributary.
 """
 
 from __future__ import annotations

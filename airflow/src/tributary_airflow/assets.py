@@ -1,7 +1,7 @@
-"""The two assets of a table: that it changed, and its complete hours or days.
+"""The two assets of a table: one for its changes, one for its complete hours or days.
 
-An event without a partition does not start a DAG that waits for partitions, nor the reverse. So
-each table has an asset for each of the two.
+An event without a partition starts no DAG that waits for partitions, and an event with a partition
+starts no DAG that waits for plain events. So each table has two assets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DEFAULT_NAME = "tributary"
 
 
 def changed(table: str, name: str = DEFAULT_NAME) -> Asset:
-    """Return the asset of which each commit of a table is an event, for ``schedule=[asset]``.
+    """Return the asset that gets an event when a run changes a table, for ``schedule=[asset]``.
 
     Args:
         table: The table, as ``source:schema.table``.
@@ -26,10 +26,11 @@ def changed(table: str, name: str = DEFAULT_NAME) -> Asset:
 
 
 def complete(table: str, name: str = DEFAULT_NAME) -> Asset:
-    """Return the asset of which each complete hour or day of a table is a partition.
+    """Return the asset whose partitions are the complete hours or days of a table.
 
-    A DAG waits for it with ``PartitionedAssetTimetable(assets=complete("shop:public.orders"))``.
-    The key of a partition is the name of the period: 2026-11-23T10, or 2026-11-23.
+    A DAG waits for a partition with
+    ``PartitionedAssetTimetable(assets=complete("shop:public.orders"))``. The key of a partition is
+    the name of the period: 2026-11-23T10, or 2026-11-23.
 
     Args:
         table: The table, as ``source:schema.table``.
@@ -49,5 +50,5 @@ def _asset(text: str, name: str, what: str) -> Asset:
 
 
 def _ascii(text: str) -> str:
-    """Return a text with other characters escaped, since names of assets are ASCII."""
+    """Return a text with its non-ASCII characters escaped, since names of assets are ASCII."""
     return text.encode("ascii", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""How `tributary` is called: the command lines, the environment, and the process in between."""
+"""How `tributary` is called: the command lines, the environment, and the guard process."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 
 GUARD = Path(__file__).with_name("guard.py")
 STOP_S = 60.0
-"""Seconds between SIGTERM and SIGKILL. `tributary` takes up to 40 s to end Spark in peace."""
+"""Seconds between SIGTERM and SIGKILL. After SIGTERM, `tributary` takes up to 40 s to end Spark."""
 PRIVATE = ("AIRFLOW", "_AIRFLOW", "_PYTHON_OPERATOR")
-"""Beginnings of variables that have Airflow's own settings and secrets; no command needs them."""
+"""Prefixes of the variables with Airflow's own settings and secrets, which no command needs."""
 OTHER_PYTHON = frozenset({"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"})
 """Variables about Airflow's Python; the command has an environment of its own."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Where `tributary` is, and where it works. There is no secret in it.
+    """Where `tributary` is installed, and how it is called; no field has a secret.
 
     Args:
         binary: Path or name of the command.
         directory: The working directory; None for that of the worker.
-        config: Path of tributary.yaml; None leaves it to the command.
-        messages: Whether messages of errors reach Airflow. They can quote values of rows.
+        config: Path of tributary.yaml; None if the command finds the file by itself.
+        messages: Whether Airflow gets the messages of errors, which can quote values of rows.
         stop_s: Seconds between SIGTERM and SIGKILL.
     """
 
@@ -68,9 +68,10 @@ def _split(words: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def environment(of: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a command: that of the worker without what is Airflow's own.
+    """Return the environment of a command: the worker's, without Airflow's own variables.
 
-    Secrets that tributary.yaml refers to as ``${NAME}`` are in it, and nowhere else.
+    A secret that tributary.yaml references as ``${NAME}`` reaches the command only in this
+    environment.
     """
     known = os.environ if of is None else of
     return {
@@ -125,6 +126,6 @@ def of_tables(command: str, tables: Iterable[str]) -> list[str]:
 
 
 def _of(words: list[str], tables: Iterable[str]) -> list[str]:
-    """Return a command for tables, whose names can begin with a dash; for all without one."""
+    """Return the words of a command with tables, whose names can begin with a dash."""
     listed = list(tables)
     return [*words, "--", *listed] if listed else words

@@ -1,6 +1,6 @@
 """Makes the DAGs of an installation from its tributary.yaml.
 
-The file is read when DAGs are parsed, and nothing else is: no network, no database, no process.
+The parsing of DAGs reads only this file: it uses no network, database or other process.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ RUN = "run"
 
 @dataclass(frozen=True)
 class Schedules:
-    """When the DAGs run; None for only by hand.
+    """When the DAGs run; a DAG with the schedule None runs only by hand.
 
     Args:
-        tiers: By tier; a tier that is not named runs twice within its shortest freshness target.
-        onboarding: New tables, interrupted copies, and tables that need another copy.
-        checks: Checks of the data that are due.
-        maintenance: Comparison with the source, and removal of generations that no reader needs.
+        tiers: The schedules of the tiers' DAGs, by tier. The DAG of any other tier runs twice
+            within the tier's shortest freshness target.
+        onboarding: The schedule of the DAG that copies new tables, continues interrupted copies,
+            and copies tables again that need it.
+        checks: The schedule of the DAG that executes the due checks of the data.
+        maintenance: The schedule of the DAG that compares tables with the source, and removes
+            generations that no reader needs.
     """
 
     tiers: Mapping[str, Schedule] = field(default_factory=dict)
@@ -58,10 +61,10 @@ class Choices:
         tables: Tables that get tasks of their own although only a pattern of tributary.yaml matches
             them.
         onboard: Names and wildcards to onboard; the tables with tasks of their own by default.
-        copy_again: Whether onboarding copies tables again that need it.
+        copy_again: Whether the onboarding DAG copies tables again that need it.
         verify_seconds: The budget of each table's comparison, in seconds.
         retries: How often a task is tried again.
-        retry_delay: The pause before that.
+        retry_delay: The pause before each retry.
     """
 
     tables: Sequence[str] = ()
@@ -83,7 +86,7 @@ def tributary_dags(
     """Return the DAGs of an installation by their ids; a DAG file puts them into its globals.
 
     Args:
-        config: Path of tributary.yaml where DAGs are parsed.
+        config: Path of tributary.yaml on the machine that parses DAGs.
         name: The installation; ids of DAGs and names of assets begin with it.
         conn_id: The connection that names where `tributary` is on the workers.
         schedules: When the DAGs run.
@@ -112,7 +115,7 @@ class _Maker:
         return sorted({plan.tier for plan in self.plans} | set(self.schedules.tiers))
 
     def onboarding(self) -> DAG:
-        """The DAG that brings new tables, and copies tables again that need it."""
+        """The DAG that onboards new tables, and copies tables again that need it."""
         wanted = list(self.choices.onboard) or [str(plan.table) for plan in self.plans]
         with self._dag("onboarding", self.schedules.onboarding) as dag:
             if wanted:
@@ -125,7 +128,7 @@ class _Maker:
         return dag
 
     def tier(self, tier: str) -> DAG:
-        """The DAG of one tier: one run, then a task for each table, and one for its periods."""
+        """The DAG of one tier: a run, its verdict, and tasks for each table and its periods."""
         plans = [plan for plan in self.plans if plan.tier == tier]
         with self._dag(f"tier_{tier}", self._cadence(tier, plans)) as dag:
             run = TributaryRunOperator(task_id=RUN, tier=tier, hands_on=True, conn_id=self.conn_id)
@@ -160,7 +163,7 @@ class _Maker:
         return dag
 
     def maintenance(self) -> DAG:
-        """The DAG that looks after everything, compares tables, and removes former generations."""
+        """The DAG that runs `tributary check`, compares tables, and removes old generations."""
         with self._dag("maintenance", self.schedules.maintenance, max_active_tasks=1) as dag:
             TributaryCheckOperator(task_id="check", conn_id=self.conn_id)
             tables = [str(plan.table) for plan in self.plans]

@@ -1,13 +1,13 @@
-"""Runs one command, and ends it when the process that started it asks for that or is gone.
+"""Runs one command, and ends it when the guard's parent process asks for that or has ended.
 
 Airflow kills the process of a task five seconds after SIGTERM. `tributary` needs longer: it
-finishes what is under way, and ends Spark. So this process stands between the two. It forwards
-SIGTERM, waits with a bound, and kills the command and its children after that. It does the same
-once its standard input ends, which the kernel closes with the process of the task, however that
-ended.
+finishes what is under way, and ends Spark. So this process, the guard, stands between the two. It
+forwards SIGTERM, waits for a limited time, and then kills the command and the command's children.
+The guard does the same when its standard input ends: the kernel closes this input when the task's
+process ends, in whatever way.
 
-It is started as a file, ``python -I guard.py BOUND COMMAND...``, so it uses the standard library
-only.
+The guard is started as a file, ``python -I guard.py BOUND COMMAND...``, so it uses the standard
+library only.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ CHUNK = 65536
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command, and return its exit code; 128 and the number of a signal that ended it.
+    """Run a command; return its exit code, or 128 plus the number of the signal that ended it.
 
     Args:
-        arguments: The seconds that the command has between SIGTERM and SIGKILL, then the command.
+        arguments: First the seconds that the command has between SIGTERM and SIGKILL, then the
+            command's words.
     """
     bound_s, command = float(arguments[0]), arguments[1:]
     stop = threading.Event()
@@ -75,7 +76,7 @@ def _await_parent(stop: threading.Event) -> None:
 
 
 def _pump(source: int, target: int) -> None:
-    """Copy a stream; read on when nobody takes it any more, so that the command ends in peace."""
+    """Copy a stream. If the target is closed, go on reading, so that the command does not block."""
     open_end = True
     while chunk := os.read(source, CHUNK):
         while open_end and chunk:
@@ -86,7 +87,7 @@ def _pump(source: int, target: int) -> None:
 
 
 def _wait(child: subprocess.Popen[bytes], stop: threading.Event, bound_s: float) -> int:
-    """Wait for the command; when asked to stop, end it, and kill its group after the bound."""
+    """Wait for the command's end; once ``stop`` is set, end it, by SIGKILL after the bound."""
     while not stop.wait(POLL_S):
         if (code := child.poll()) is not None:
             return code

@@ -1,4 +1,4 @@
-"""The connection of Airflow that names where `tributary` is, and the calls of a task."""
+"""Reads where `tributary` is from a connection of Airflow, and runs its commands for tasks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class TributaryHook(BaseHook):
         """Return the program that the connection names.
 
         Raises:
-            AirflowFailException: The connection has something that does not belong there.
+            AirflowFailException: The connection has something that does not belong there, or a
+                value of a wrong type.
         """
         found = self.get_connection(self.conn_id)
         fields = ("host", "login", "password", "port")
@@ -62,7 +63,12 @@ class TributaryHook(BaseHook):
         return program(self.conn_id, found.extra_dejson, given)
 
     def run(self, *words: str) -> Ran:
-        """Run a command to its end; its progress goes to the log of the task."""
+        """Run a command to its end; its progress goes to the log of the task.
+
+        Raises:
+            AirflowFailException: The connection cannot be used, or names a working directory that
+                this worker lacks.
+        """
         known = self.get_conn()
         if known.directory is not None and not Path(known.directory).is_dir():
             raise AirflowFailException(
@@ -88,8 +94,8 @@ def program(conn_id: str, extra: Mapping[str, Any], given: list[str]) -> Program
         given: Other fields of the connection that are set.
 
     Raises:
-        AirflowFailException: The connection has something that does not belong there. The error
-            names it, and does not show its value.
+        AirflowFailException: The connection has something that does not belong there, or a value of
+            a wrong type. The error names the field, and does not show its value.
     """
     unknown = sorted(set(extra) - _KNOWN)
     if given or unknown:

@@ -51,7 +51,7 @@ class Table:
 
 
 def slug_of(table: str) -> str:
-    """Return a table's name as a part of a task's id; other characters make it unique by a hash."""
+    """Return a table's name as part of a task's id; a hash keeps changed names distinct."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", table)[:150]
     if re.fullmatch(r"[a-z0-9-]+:[a-z0-9_]+\.[a-z0-9_]+", table) and table.count("_") == 0:
         return plain
@@ -83,7 +83,8 @@ def read(path: str | Path, more: Iterable[str] = ()) -> tuple[TablePlan, ...]:
         more: Names of tables that only patterns of the file match.
 
     Raises:
-        LayoutError: The file is no map of sections, or ``more`` names no table.
+        LayoutError: The file cannot be read or has another form, or a name in ``more`` names no
+            table.
     """
     try:
         document = yaml.safe_load(Path(path).read_text("utf-8"))
@@ -122,7 +123,7 @@ def _plan(
     tiers: Mapping[str, Any],
     rules: list[tuple[Pattern, int, Mapping[str, Any]]],
 ) -> TablePlan:
-    """Return a table's settings: the defaults, its tier, and the sections that match, by rank."""
+    """Return a table's plan: matching sections win over the tier, and the tier over defaults."""
     matching = [rule for rule in rules if rule[0].matches(table)]
     matching.sort(key=lambda rule: (rule[0].specificity, rule[1]))
     merged = dict(base)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 class TributaryOperator(BaseOperator):
     """A task that runs commands of `tributary`.
 
-    What it hands on (its XCom) has names of tables, states and counts. SIGTERM reaches the command.
+    The task's result (its XCom) has names of tables, states and counts. If the task is killed, its
+    command gets SIGTERM.
 
     Args:
         conn_id: The connection that names where `tributary` is.
@@ -53,16 +54,16 @@ class TributaryOperator(BaseOperator):
 
     @property
     def messages(self) -> bool:
-        """Whether messages of errors are shown."""
+        """Whether the connection lets Airflow get messages of errors."""
         return self.hook.get_conn().messages
 
     def on_kill(self) -> None:
-        """Forward the end of the task to its command."""
+        """End the command of the task, since the task is killed."""
         if self._hook is not None:
             self._hook.stop()
 
     def finish(self, ran: Ran, judged: Judged | None = None) -> dict[str, Any]:
-        """Return what the task hands on; raise if the command did not succeed."""
+        """Return the task's result; raise an exception of Airflow unless the verdict is DONE."""
         settle(judge(ran, messages=self.messages) if judged is None else judged)
         found = summary(ran, messages=self.messages)
         self.log.info("%s: %d tables", ran.name, len(found["tables"]))
@@ -141,15 +142,15 @@ class TributaryResyncOperator(TributaryTablesOperator):
 
 
 class TributaryRunOperator(TributaryOperator):
-    """Applies new changes to the lake, of a tier or of tables.
+    """Applies new changes of a tier or of tables to the lake.
 
     Args:
         tier: The tier; None for all tiers.
         tables: Names and wildcards; none for all tables.
-        fail_on: The conditions of `tributary run --fail-on` that fail the task. Late tables are not
-            among them by default: the sensor of freshness and alarms are for them.
+        fail_on: The conditions of `tributary run --fail-on` that fail the task. By default, late
+            tables do not fail the task: the freshness sensor and alarms find them.
         hands_on: Whether the task succeeds although tables or captures are in these conditions,
-            since other tasks of the DAG fail for them.
+            since other tasks of the DAG then fail.
     """
 
     template_fields: Sequence[str] = ("tier", "tables")
@@ -186,7 +187,7 @@ def _of_run(ran: Ran, found: dict[str, Any]) -> Judged:
 
 
 class TributaryVerdictOperator(BaseOperator):
-    """Fails for what a run found and no other task fails for: captures, and tables without a task.
+    """Fails if a run found a problem of a capture, or of a table that has no task of its own.
 
     Args:
         run_task_id: The task that ran.
@@ -199,7 +200,7 @@ class TributaryVerdictOperator(BaseOperator):
         self.own = list(own)
 
     def execute(self, context: Context) -> None:
-        """Judge what the run handed on. Another try sees the same, so there is none."""
+        """Judge the run's result. A retry would see the same result, so a failure is final."""
         found = context["ti"].xcom_pull(task_ids=self.run_task_id)
         if found is None:
             settle(Judged(Verdict.FAIL, f"the task {self.run_task_id} handed nothing on"))
@@ -209,13 +210,14 @@ class TributaryVerdictOperator(BaseOperator):
 
 
 class TributaryVerifyOperator(TributaryTablesOperator):
-    """Compares source and lake row for row. It fails if they differ, without another try.
+    """Compares source and lake row for row. If they differ, the task fails without a retry.
 
     Args:
         tables: Names, and wildcards for tables on the plan.
-        max_seconds: A budget; the next task goes on where this one ended if ``go_on`` is true.
+        max_seconds: Time budget of the comparison. With ``go_on``, the next task continues where
+            this one ended.
         sample: The part of the rows that is compared; None for all.
-        go_on: Whether to go on where an earlier comparison with a budget ended.
+        go_on: Whether to continue where an earlier comparison with a budget ended.
     """
 
     def __init__(
@@ -241,7 +243,7 @@ class TributaryVerifyOperator(TributaryTablesOperator):
 
 
 class TributaryChecksOperator(TributaryOperator):
-    """Executes the checks of tables' data that are due; skipped if none is.
+    """Executes the due checks of tables' data; the task is skipped if no check is due.
 
     Args:
         tables: Names and wildcards; none for all tables.
@@ -285,7 +287,7 @@ class TributaryMaintenanceOperator(TributaryOperator):
         self.tables = list(tables)
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Run `tributary generations remove` for each table; then fail if it failed for one."""
+        """Remove each table's unneeded generations; at the end, fail if a removal has failed."""
         removed, failed = dict[str, int](), list[Judged]()
         for table in self.tables:
             ran = self.hook.run(*command.of_tables("generations remove", [table]))
@@ -305,7 +307,7 @@ class TributaryCheckOperator(TributaryOperator):
     """Runs `tributary check`: whether everything that onboarding and runs need is there."""
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Fail if a check fails."""
+        """Return the numbers of errors and warnings; fail if there is an error."""
         ran = self.hook.run("check")
         counts = {key: ran.document.get(key, 0) for key in ("errors", "warnings")}
         if ran.code and counts["errors"]:

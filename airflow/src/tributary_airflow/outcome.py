@@ -1,8 +1,8 @@
 """What the exit code and the JSON of a command mean for a task: done, skip, try again, or fail.
 
-The exit codes are those of docs/observe.md. No text of an error leaves this module unless it is
-asked for: messages of servers can quote values of rows. Names of tables, states, classes of errors
-and remedies are Tributary's own words.
+The exit codes are those of docs/observe.md. No message of an error leaves this module unless
+``messages`` is true: messages of servers can quote values of rows. Names of tables, states, classes
+of errors and remedies are Tributary's own words.
 """
 
 from __future__ import annotations
@@ -46,14 +46,17 @@ COPY_CONDITIONS = ("needs_bootstrap", "half_copied", "lost")
 """Conditions of a table that only a new copy ends."""
 TABLE_CONDITIONS = ("failed", *COPY_CONDITIONS)
 RUN_CONDITIONS = (*TABLE_CONDITIONS, "silent", "over_limit", "empty_store")
-"""What fails a run by default. Late tables are for the sensor of freshness and for alarms."""
+"""The conditions that fail a run by default.
+
+Late tables do not fail it: the freshness sensor and alarms find them.
+"""
 FOLLOWED, PAUSED, NEEDS_COPY = "incremental", "paused", "needs_bootstrap"
 COPYING = frozenset({"registered", "bootstrapping", "catching_up"})
-"""States of tables."""
+"""States of a table from its onboarding until its copy follows the stream."""
 
 
 class Verdict(str, Enum):
-    """What becomes of a task."""
+    """What happens to a task after its command has ended."""
 
     DONE = "done"
     SKIP = "skip"
@@ -100,7 +103,7 @@ def judge(ran: Ran, *, messages: bool) -> Judged:
 
 
 def _errors(document: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Yield the error of the command, and the error of each table, by what has it."""
+    """Yield the command's error and each table's error, each with the name of what has it."""
     if isinstance(document.get("error"), str):
         yield "error", document
     for entry in document.get("tables") or ():
@@ -110,15 +113,16 @@ def _errors(document: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any
 
 
 def _words(error: Mapping[str, Any], *, messages: bool) -> str:
-    """Return an error in words: its class and remedy; its message only if that is asked for."""
+    """Return an error in words: its class and remedy, and with ``messages`` also its message."""
     text = f"{error['message']} ({error['error']})" if messages else str(error.get("error"))
     return f"{text}. What to do: {error.get('remedy') or 'see tributary status'}"
 
 
 def summary(ran: Ran, *, messages: bool = False) -> dict[str, Any]:
-    """Return what a task hands on of a command: counts and names, and no value of a row.
+    """Return the part of a command's JSON for a task's result: counts and names, no value of a row.
 
-    It is the XCom of the operators. Keys and texts that are not named here are left out.
+    The operators' XComs have this part. Keys and texts that this function does not name are left
+    out.
     """
     document = ran.document
     tables = {}
@@ -156,7 +160,8 @@ def judge_run(found: Mapping[str, Any], own: Collection[str] = ()) -> Judged:
 
     Args:
         found: The `summary` of the run.
-        own: The tables whose own tasks fail for them.
+        own: The tables with tasks of their own. A problem of such a table fails its own task, and
+            does not count here.
     """
     code = found["exit_code"]
     if code == OK:
@@ -210,7 +215,7 @@ def judge_table(found: Mapping[str, Any], table: str) -> Judged:
 
 
 def judge_verify(ran: Ran, *, messages: bool) -> Judged:
-    """Return the verdict on a comparison. A difference stays one, so there is no other try."""
+    """Return the verdict on a comparison: FAIL for differences, which a retry would find again."""
     different = [
         f"{one.get('table')}: {one.get('difference_count', 0)} differences,"
         f" {one.get('unsettled_count', 0)} keys that never stood still"
@@ -227,7 +232,7 @@ def judge_verify(ran: Ran, *, messages: bool) -> Judged:
 
 
 def judge_checks(ran: Ran, *, messages: bool) -> Judged:
-    """Return the verdict on checks of the data: one that failed, failed; others are tried again."""
+    """Return the verdict on checks: FAIL if one failed, SKIP if none was due, else as `judge`."""
     results = [one for one in ran.document.get("results") or () if isinstance(one, Mapping)]
     failed = [
         f"{one.get('table')}: {one.get('check')}"
@@ -247,7 +252,8 @@ def judge_checks(ran: Ran, *, messages: bool) -> Judged:
 def judge_period(ran: Ran, *, messages: bool) -> tuple[Judged, str]:
     """Return the verdict on a question for one period, and the reason why it is not complete yet.
 
-    The verdict RETRY with an empty reason is an error; with one, the period is not complete yet.
+    If the verdict is RETRY, an empty reason means an error; any other reason means that the period
+    is not complete yet.
     """
     completion = ran.document.get("completion")
     if ran.code == OK and completion == "complete":
@@ -270,11 +276,11 @@ def judge_period(ran: Ran, *, messages: bool) -> tuple[Judged, str]:
 
 
 def judge_freshness(ran: Ran, max_age_s: float | None, *, messages: bool) -> tuple[Judged, str]:
-    """Return the verdict on the freshness of all tables of a `status`, and what is not fresh yet.
+    """Return the verdict on the freshness of the tables in a `status`, and what is not fresh yet.
 
     Args:
         ran: The `status`.
-        max_age_s: The most seconds that a table may be behind; None for the target of each.
+        max_age_s: Maximum ``freshness_s`` of a table, in seconds; None for each table's own target.
         messages: Whether messages of errors are shown.
     """
     tables = ran.document.get("tables")

@@ -18,12 +18,12 @@ from typing import IO, Any
 from tributary_airflow.command import Program, environment
 
 MOST_OUTPUT = 64 * 1024 * 1024
-"""Bytes of standard output that are kept. The document of 10,000 tables is about 20 MB."""
+"""Maximum kept bytes of standard output. The document of 10,000 tables is about 20 MB."""
 LONGEST_LINE = 2000
 SILENCE_S = 30.0
 """Seconds without a line of progress after which the log of the task gets a sign of life."""
 MOST_LINES = 5000
-"""Lines of one command that the log of a task gets."""
+"""Maximum number of lines of one command that the log of a task gets."""
 
 _PROGRESS = re.compile(
     r"(?P<shown>(?:copy|run|compare|wait for|restart connector|open|examine tables|checks|record"
@@ -43,7 +43,7 @@ class Ran:
 
     Args:
         words: The command with its options and tables.
-        code: The exit code; 128 and a signal's number if a signal ended it.
+        code: The exit code; 128 plus the signal's number if a signal ended the command.
         documents: The JSON documents of its standard output.
         readable: Whether all of standard output was JSON, and not more than is kept.
     """
@@ -60,20 +60,21 @@ class Ran:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The result of the command; empty if it printed none."""
+        """The last JSON object that the command printed, its result; empty without one."""
         newest = self.documents[-1] if self.documents else {}
         return newest if isinstance(newest, dict) else {}
 
 
 def shown(line: str, *, messages: bool) -> str | None:
-    """Return what the log of a task gets of a line on standard error; None for nothing.
+    """Return the part of a line of standard error that the task's log gets; None for no part.
 
-    Progress is counts and names of tables. Of other messages only the level and the place of the
-    code are shown: they can quote a server, and so values of rows.
+    A line of progress has only counts and names of tables, so the log gets it. The log gets only
+    the level and the logger of a logged message, since the message can quote a server, and so
+    values of rows. Other lines are left out.
 
     Args:
         line: The line.
-        messages: Whether the operator of this Airflow wants the messages as they are.
+        messages: Whether the log gets every line as it is.
     """
     text = line.strip()[:LONGEST_LINE]
     if not text:
@@ -88,7 +89,7 @@ def shown(line: str, *, messages: bool) -> str | None:
 
 
 def documents(output: bytes, *, whole: bool) -> tuple[tuple[Any, ...], bool]:
-    """Return the JSON documents in standard output, and whether nothing else was there."""
+    """Return the JSON documents in standard output, and whether they are all of the output."""
     found, readable = list[Any](), whole
     for line in output.splitlines():
         if not line.strip():
@@ -124,7 +125,8 @@ class Running:
     def run(self) -> Ran:
         """Run the command to its end.
 
-        Whatever ends this call, the command does not outlive it: the guard ends it.
+        However this call ends, the guard ends the command, so that the command does not outlive the
+        call.
         """
         self._began = time.monotonic()
         self._process = process = subprocess.Popen(  # noqa: S603 - a vector, without a shell
@@ -162,7 +164,7 @@ class Running:
             process.wait(self.program.stop_s + 5.0)
 
     def _follow(self) -> None:
-        """Log lines of the command until it has no more."""
+        """Report the command's lines of standard error until there are no more."""
         reported = 0
         while True:
             try:
@@ -192,7 +194,7 @@ class Running:
             self._lines.put(None)
 
     def _release(self, process: subprocess.Popen[bytes]) -> None:
-        """Let the guard know that nobody waits any more; close what is open."""
+        """Make the guard end the command if it still runs, and close the streams."""
         if process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
@@ -210,12 +212,12 @@ def _chunks(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 async def ask(program: Program, words: tuple[str, ...], *, bound_s: float) -> Ran | None:
-    """Run a command that only looks, from an event loop; None if it took too long.
+    """Run a read-only command from an event loop; return how it ended, or None if it took too long.
 
     Args:
         program: Where `tributary` is.
         words: The command with its options and tables.
-        bound_s: The most seconds that the command may take.
+        bound_s: Maximum duration of the command, in seconds.
     """
     process = await asyncio.create_subprocess_exec(
         *program.guarded(*words),
@@ -240,7 +242,7 @@ async def ask(program: Program, words: tuple[str, ...], *, bound_s: float) -> Ra
 
 
 def _let_go(process: asyncio.subprocess.Process) -> None:
-    """Let the guard end the command, also if the trigger is cancelled; nobody waits here."""
+    """Make the guard end the command, without a wait, since the trigger can be cancelled."""
     if process.stdin is not None:
         process.stdin.close()
     if process.returncode is None:
@@ -249,7 +251,7 @@ def _let_go(process: asyncio.subprocess.Process) -> None:
 
 
 async def _all_of(process: asyncio.subprocess.Process) -> tuple[bytes, int]:
-    """Return the output of a process, of which no more is kept than is read, and its exit code."""
+    """Return a process's output and exit code. Output beyond the limit is read, and not kept."""
     output = bytearray()
     assert process.stdout is not None  # noqa: S101 - it was asked for
     while chunk := await process.stdout.read(65536):

@@ -14,12 +14,12 @@ _EXCEPTIONS: dict[Verdict, type[AirflowException]] = {
 
 
 def settle(judged: Judged) -> None:
-    """Return if all is done.
+    """Raise the Airflow exception of a verdict; do nothing if the verdict is DONE.
 
     Raises:
         AirflowSkipException: There was nothing to do.
-        AirflowFailException: Another try cannot help.
-        AirflowException: Another try can help.
+        AirflowFailException: A retry cannot help.
+        AirflowException: A retry can help.
     """
     if judged.verdict is not Verdict.DONE:
         raise _EXCEPTIONS[judged.verdict](judged.message)

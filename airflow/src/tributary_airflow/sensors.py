@@ -1,4 +1,4 @@
-"""Sensors that wait for fresh tables and for complete periods; deferred, they take no worker."""
+"""Sensors for fresh tables and for complete periods; a deferred sensor occupies no worker."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class TributarySensor(BaseSensorOperator):
 
     Args:
         conn_id: The connection that names where `tributary` is.
-        deferrable: Whether the triggerer asks; otherwise a worker does, by the sensor's ``mode``.
-        question_timeout: The most seconds of one question.
+        deferrable: Whether the triggerer asks; if False, a worker asks, by the sensor's ``mode``.
+        question_timeout: Maximum duration of one question, in seconds.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class TributarySensor(BaseSensorOperator):
         """Return the trigger that asks in place of the sensor."""
 
     def execute(self, context: Context) -> None:
-        """Let the triggerer ask, or ask here."""
+        """Let the triggerer ask, or ask in this process."""
         if not self.deferrable:
             super().execute(context)
             return
@@ -63,17 +63,17 @@ class TributarySensor(BaseSensorOperator):
         )
 
     def answered(self, context: Context, event: dict[str, Any] | None = None) -> None:
-        """Take the answer of the trigger.
+        """End the sensor by the answer of the trigger.
 
         Raises:
-            AirflowFailException: What is waited for cannot come by itself.
-            AirflowException: Too many questions went wrong.
+            AirflowFailException: Waiting cannot help: a person must act first.
+            AirflowException: Too many questions in a row had errors.
         """
         found = event or {"verdict": Verdict.RETRY, "message": "the trigger gave no answer"}
         settle(Judged(Verdict(found["verdict"]), found["message"]))
 
     def poke(self, context: Context) -> bool:
-        """Ask once."""
+        """Ask once; return whether the sensor need not wait longer."""
         self._hook = TributaryHook(self.conn_id)
         asked = self.trigger(self._hook.get_conn().to_json())
         judged, waiting = asked.judge(self._hook.run(*asked.words))
@@ -84,7 +84,7 @@ class TributarySensor(BaseSensorOperator):
         return True
 
     def on_kill(self) -> None:
-        """Forward the end of the task to its command."""
+        """End the command of the task, since the task is killed."""
         if self._hook is not None:
             self._hook.stop()
 
@@ -121,7 +121,7 @@ class TributaryFreshnessSensor(TributarySensor):
     Args:
         tables: Names and wildcards; none for all tables.
         tier: Only tables of this tier.
-        max_age: The most seconds that a table may be behind; None for the freshness target of each.
+        max_age: Maximum ``freshness_s`` of a table, in seconds; None for each table's own target.
     """
 
     template_fields: Sequence[str] = ("tables", "tier")

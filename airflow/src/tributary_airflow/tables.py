@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 KNOWN_EVENTS = 200
-"""Events of an asset that are read back. A period before them is not published again."""
+"""Number of an asset's newest events that are read back. Older periods are not published again."""
 
 
 class TributaryTableOperator(TributaryOperator):
-    """Says how a run went for one table: fails for it alone, and else publishes that it changed.
+    """Judges a run for one table: fails if the table failed, or publishes that the table changed.
 
-    It is skipped, without an event, if the table had no changes or is being copied. Another try
-    runs the table itself, so a retry or a cleared task repairs the one table.
+    The task is skipped, without an event, if the table had no changes, is paused or is being
+    copied, or if another process works on it. A retry, also of a cleared task, runs the table
+    itself, and so repairs this table alone.
 
     Args:
         table: The table, as ``source:schema.table``.
@@ -41,7 +42,7 @@ class TributaryTableOperator(TributaryOperator):
         self.run_task_id = run_task_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Judge the table's result, from the run or from a run of this try."""
+        """Judge the table's result, from the tier's run or, in a retry, from a run of the table."""
         found = context["ti"].xcom_pull(task_ids=self.run_task_id)
         if context["ti"].try_number > 1 or found is None:
             found = self._run_again()
@@ -63,14 +64,15 @@ class TributaryTableOperator(TributaryOperator):
 class TributaryPeriodsOperator(TributaryOperator):
     """Publishes the hours or days of a table that are newly complete, as partitions of its asset.
 
-    It is skipped, without an event, if there is none: Airflow takes each successful task with an
-    outlet for an event. What was published is read from the events themselves, which Airflow writes
-    in one step with the task's success. So no period is lost or published twice if a task dies.
+    The task is skipped, without an event, if no period is newly complete: Airflow makes an event of
+    each successful task with an outlet. The task reads from the asset's events what was published.
+    Airflow writes an event in one step with the task's success. So no period is lost or published
+    twice if a task dies.
 
     Args:
         table: The table, as ``source:schema.table``.
-        since: Name of the first period that is published if no event is there yet; None for the
-            newest.
+        since: Name of the first period that is published while the asset has no event; None for the
+            newest period.
         name: The installation, for the asset.
     """
 
@@ -134,7 +136,8 @@ def unpublished(
     Args:
         announced: The periods that `tributary complete` lists, oldest first.
         known: The periods that are published.
-        since: Name of the first period that is published if none is known; None for the newest.
+        since: Name of the first period that is published if none is known; None for the newest
+            period.
     """
     listed = [(one["period"], {key: one[key] for key in _FACTS if key in one}) for one in announced]
     if not known:
@@ -145,7 +148,7 @@ def unpublished(
 
 
 def _is_newer(facts: Mapping[str, Any], before: Mapping[str, Any] | None, newest: str) -> bool:
-    """Return whether a period comes after all published ones, or has a higher revision."""
+    """Return whether a period is after all published ones, or has a higher revision than before."""
     if before is None:
         return bool(facts["start"] > newest)
     return bool(facts["revision"] > before["revision"])

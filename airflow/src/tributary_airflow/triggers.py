@@ -15,9 +15,9 @@ from tributary_airflow.outcome import Judged, Verdict, judge_freshness, judge_pe
 from tributary_airflow.process import Ran, ask
 
 ERRORS = 5
-"""Questions in a row that may go wrong, while a server restarts, before the trigger gives up."""
+"""Number of errors in a row after which the trigger gives up: a server can restart meanwhile."""
 BOUND_S = 120.0
-"""The most seconds of one question."""
+"""Maximum duration of one question, in seconds."""
 
 
 class TributaryTrigger(BaseTrigger):
@@ -26,7 +26,7 @@ class TributaryTrigger(BaseTrigger):
     Args:
         program: Where `tributary` is, as plain values.
         poll_s: Seconds between two questions.
-        bound_s: The most seconds of one question.
+        bound_s: Maximum duration of one question, in seconds.
     """
 
     def __init__(self, program: dict[str, Any], poll_s: float, bound_s: float = BOUND_S) -> None:
@@ -42,11 +42,11 @@ class TributaryTrigger(BaseTrigger):
 
     @abstractmethod
     def judge(self, ran: Ran) -> tuple[Judged, str]:
-        """Return the verdict on an answer, and why to wait longer; that is empty for an error."""
+        """Return the verdict on an answer, and the reason to wait longer: empty for an error."""
 
     @abstractmethod
     def question(self) -> dict[str, Any]:
-        """Return the arguments of the trigger that are not those of all triggers."""
+        """Return this kind of trigger's own arguments, without those that all triggers have."""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments, from which the triggerer makes the trigger."""
@@ -54,7 +54,7 @@ class TributaryTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {**self.question(), **common}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Ask until the answer is there, or until too many questions in a row went wrong."""
+        """Ask until the answer is there, or until too many questions in a row had errors."""
         errors, program = 0, Program(**self.program)
         while True:
             judged, waiting = await self._ask(program)
@@ -96,7 +96,7 @@ class CompletenessTrigger(TributaryTrigger):
         return tuple(command.complete(self.table, self.period))
 
     def judge(self, ran: Ran) -> tuple[Judged, str]:
-        """Return whether the period is complete."""
+        """Return the verdict on the period, and the reason to wait longer."""
         return judge_period(ran, messages=bool(self.program.get("messages")))
 
     def question(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class FreshnessTrigger(TributaryTrigger):
     Args:
         tables: The tables.
         tier: The tier; None for all.
-        max_age_s: The most seconds that a table may be behind; None for the target of each.
+        max_age_s: Maximum ``freshness_s`` of a table, in seconds; None for each table's own target.
         **kwargs: The arguments of `TributaryTrigger`.
     """
 
@@ -128,7 +128,7 @@ class FreshnessTrigger(TributaryTrigger):
         return tuple(command.status(self.tables, self.tier))
 
     def judge(self, ran: Ran) -> tuple[Judged, str]:
-        """Return whether all tables are fresh."""
+        """Return the verdict on the tables' freshness, and the reason to wait longer."""
         return judge_freshness(ran, self.max_age_s, messages=bool(self.program.get("messages")))
 
     def question(self) -> dict[str, Any]:
