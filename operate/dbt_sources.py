@@ -56,7 +56,7 @@ def dbt_sources(
 
 
 def _names(config: Config, table: TableId, shard: Shard | None) -> tuple[str, str, str]:
-    """Return the names of a table's source in dbt, of its schema, and of the table for readers."""
+    """Return three names of a table: its source in dbt, its schema, and its name for readers."""
     named = config.catalog_name(table, shard)
     if named is not None:
         return named[0], named[0], named[1]

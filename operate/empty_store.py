@@ -90,7 +90,7 @@ def empty_store(services: Services, answers: Answers) -> EmptyStore | None:
 
 
 def configured_captures(config: Config) -> list[CaptureNames]:
-    """Return the captures that the configuration's tables can have; too long names exclude one."""
+    """Return the captures that the configuration's tables can have; skip too long names."""
     sections = (config.defaults, *config.tables.values())
     tiers = dict.fromkeys([*(one.tier for one in sections), *config.tiers])
     found: list[CaptureNames] = []

@@ -138,8 +138,8 @@ def left_on_former_server(
 ) -> str | None:
     """Return what a capture leaves on the server that its connector has read until now.
 
-    The former server can still run, and then its slot retains its log. This process no longer
-    knows how to reach that server.
+    The former server can still run, and then the slot there retains that server's log. This process
+    no longer knows how to reach that server.
 
     Args:
         services: The services of the command.
@@ -212,8 +212,8 @@ def cut_off(
 def _discard(services: Services, record: TableRecord, lost: str) -> None:
     """Discard a copy that depends on a lost capture.
 
-    If the record is that of a next generation, it is deleted. If it is the table's own record, its
-    state becomes NEEDS_BOOTSTRAP.
+    The record of a next generation is deleted. The state in a table's own record becomes
+    NEEDS_BOOTSTRAP instead.
     """
     if record.beside:
         services.store.delete(record.table, beside=True)

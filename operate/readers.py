@@ -198,8 +198,8 @@ def readers_within(
 def keep_looks(services: Services) -> None:
     """Look at the readers of tables whose files only Spark reaches, and store what was found.
 
-    Runs call this about once a minute. It looks at each table that has readers, and searches some
-    of the others for readers. A failure is only logged.
+    Runs call this function about once a minute. It looks at each table that has readers, and
+    searches some of the other tables for readers. A failure is only logged.
     """
     try:
         tables = [one for one in _lake_tables(services, services.store.tables()) if not one.here]

@@ -59,7 +59,7 @@ class Limits:
 
 
 PLANNED = Limits(workers=0.7, table=0.8)
-"""Above these loads, it is not sure that targets are kept. The simulations had a load of 0.7."""
+"""Above these loads, targets may be missed. The simulated fleets of the tests had a load of 0.7."""
 POSSIBLE = Limits(workers=1.0, table=1.0)
 """Above these loads, targets cannot be kept even if no worker ever waits."""
 

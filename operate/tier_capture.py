@@ -460,9 +460,10 @@ def heal_log(services: Services, group: Group, source: Source) -> None:
     """Remove the connector and the slot of a capture that has lost changes.
 
     A connector of MariaDB that would skip a definition when it starts next is also removed, since a
-    new connector does not skip it. `prepare` then creates them again. Unpublished copies are
-    discarded. A capture that can continue stays as it is. If the connector has read another server,
-    a slot can be left there; a warning and `Services.left_behind` name this slot.
+    new connector does not skip it. `prepare` then creates the connector and the slot again.
+    Unpublished copies are discarded. A capture that can continue stays as it is. If the connector
+    has read another server, a slot can be left there; a warning and `Services.left_behind` name
+    this slot.
 
     Raises:
         CaptureError: A published table still depends on the old capture.

@@ -259,7 +259,7 @@ class SnapshotReader(KeyRanges, Protocol):
     def shares_views(self) -> bool:
         """Whether a session of the source can import the view of another session.
 
-        If not, `open_exact_view` opens a view for each session, all at the same position.
+        If False, `open_exact_view` opens a view for each session, all at the same position.
         """
 
     def wait_for_marker_on_replica(

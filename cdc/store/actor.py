@@ -25,8 +25,8 @@ class Actor(Part):
     Args:
         user: Name of the process's user.
         host: Name of the machine.
-        command: The command without its arguments, for example ``quarantine replay``; the name of
-            the program if it is not the command line of this project.
+        command: The command without its arguments, for example ``quarantine replay``; the program's
+            name if the program is not the command line of this project.
     """
 
     user: str

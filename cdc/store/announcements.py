@@ -176,7 +176,7 @@ class Announcements:
         """Return the announced periods of a table that the state store still has, oldest first.
 
         Raises:
-            StateError: The state store cannot be used, or a stored document is not one.
+            StateError: The state store cannot be used, or a stored document is no announcement.
         """
         query = sa.select(period_rows.c.entry).where(
             _of(period_rows, table, calendar.unit, calendar.zone)
@@ -225,7 +225,7 @@ class Announcements:
     def note_late(
         self, record: TableRecord, instant: str, slots: Mapping[int, int], *, reannounces: bool
     ) -> list[Announcement]:
-        """Count the late rows of a commit for each announced period; return these periods.
+        """Count a commit's late rows by announced period; return the changed announcements.
 
         A commit counts once, however often a run sees it.
 
@@ -236,7 +236,7 @@ class Announcements:
             reannounces: Whether late rows announce their period again.
 
         Raises:
-            StateError: The state store cannot be used, or a stored document is not one.
+            StateError: The state store cannot be used, or a stored document is no announcement.
         """
         if not slots:
             return []
@@ -265,7 +265,7 @@ class Announcements:
         """Return these tables' announcements that have no marker file, or an outdated one.
 
         Raises:
-            StateError: The state store cannot be used, or a stored document is not one.
+            StateError: The state store cannot be used, or a stored document is no announcement.
         """
         wanted, rows = set(tables), period_rows
         query = sa.select(rows.c.entry).where(rows.c.pending == sa.true())

@@ -38,9 +38,9 @@ class Reach(Part):
         column: The column with the time of a window; empty for other methods.
         begin: The start of the window, as text that sorts like its time.
         end: The end of the window.
-        to_end: Whether a comparison in pieces has reached the end of the table. It begins at the
-            first piece that was not found equal, so at the end it has compared all such pieces
-            again.
+        to_end: Whether a comparison in pieces has reached the end of the table. Such a comparison
+            begins at the first piece that was not found equal. So at the table's end, it has
+            compared all such pieces again.
         primary: Whether the source's rows were those of the primary.
     """
 

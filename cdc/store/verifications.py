@@ -52,13 +52,14 @@ class VerifyRecord(Part):
             gave no result, and the differing keys that no round checked.
         position: Position in the source's log: the comparison covers all changes up to it.
         seconds: Duration of the comparison in seconds.
-        equal_at: When the newest comparison of this attempt that found source and lake equal ended;
-            None if none did. For a comparison in pieces, when its first piece began.
+        equal_at: The end of the newest comparison of this attempt that found source and lake equal;
+            None without such a comparison. For a comparison in pieces, the start of the first
+            piece.
         proven: The progress of an unfinished comparison in pieces; None if no comparison is
             unfinished.
-        equal_since: When the comparison to which ``equal_at`` belongs began.
-        primary_equal_since: When the newest comparison that found source and lake equal, and read
-            the source's rows from the primary, began.
+        equal_since: The start of the comparison to which ``equal_at`` belongs.
+        primary_equal_since: The start of the newest comparison that read the source's rows from the
+            primary and found source and lake equal.
         format: Version of this document.
     """
 

@@ -134,7 +134,7 @@ class Overview:
     Args:
         tiles: The figures.
         services: The services, each with whether it answered.
-        troubles: What is not as it should be, the gravest first.
+        troubles: What is not as it should be, grave troubles first.
         sources: The captures.
         slowest: The slowest among the newest runs of all tables.
     """

@@ -1,7 +1,7 @@
 """What DAGs need of tributary.yaml: which tables it names, their tiers, targets and periods.
 
 Only the file is read. No reference to a secret is resolved, and no server is asked. Patterns and
-their ranks are those of Tributary; a test compares the two.
+their ranks are those of Tributary; a test compares them with Tributary's.
 """
 
 from __future__ import annotations
@@ -185,7 +185,11 @@ class Pattern:
         )
 
     def table(self, only: str | None) -> Table | None:
-        """Return the one table that the pattern names; None if it has wildcards or no source."""
+        """Return the one table that the pattern names; None if it can match several tables.
+
+        Args:
+            only: The source of a pattern that names no source; None if there are several sources.
+        """
         source = only if self.source == "*" else self.source
         if source is None or any(map(_is_open, (source, self.schema, self.name))):
             return None

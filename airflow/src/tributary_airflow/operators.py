@@ -76,8 +76,8 @@ class TributaryOnboardOperator(TributaryOperator):
     Args:
         tables: Names and wildcards.
         strict: Whether a table that a wildcard leaves out fails the task.
-        copy_again: Whether to copy tables that need a bootstrap again, for example after a change
-            of their columns that runs cannot follow.
+        copy_again: Whether to copy tables again that need a bootstrap, for example after a change
+            of columns that runs cannot follow.
     """
 
     template_fields: Sequence[str] = ("tables",)

@@ -155,7 +155,7 @@ class Running:
         return Ran(self.words, code, found, readable)
 
     def stop(self) -> None:
-        """Ask the command to end, and wait until it has; after the bound, it is killed."""
+        """Ask the command to end, and wait for that; the guard kills it after the bound."""
         process = self._process
         if process is None or process.poll() is not None:
             return

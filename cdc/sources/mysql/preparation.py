@@ -187,8 +187,8 @@ def _cascades(session: Session, table: SourceTable) -> list[str]:
 def cascades_unseen(session: Session) -> bool:
     """Whether changes of rows by foreign keys are missing from the binlog.
 
-    They are missing if InnoDB makes them. MySQL 9.6 and later versions make them in the server and
-    log them, unless ``innodb_native_foreign_keys`` is on.
+    These changes are missing if InnoDB makes them. MySQL 9.6 and later versions make such changes
+    in the server and log them, unless ``innodb_native_foreign_keys`` is on.
     """
     version = str(session.value("SELECT version()"))
     numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2])

@@ -148,7 +148,7 @@ class MysqlSource:
             return compressed_columns.obstacle(session)
 
     def cascades_unseen(self) -> bool:
-        """Whether the binlog lacks changes of rows by foreign keys, since InnoDB makes them."""
+        """Whether the binlog lacks changes of rows that InnoDB makes because of foreign keys."""
         with self._connections.open("admin") as session:
             return preparation.cascades_unseen(session)
 
@@ -344,7 +344,7 @@ class MysqlSource:
             return boundaries.zero_dates(session, table, key)
 
     def key_order(self, table: SourceTable, key: Sequence[str]) -> str:
-        """Return an empty string: no library outside MySQL or MariaDB sorts their keys."""
+        """Return an empty string: no library outside MySQL or MariaDB sorts the keys."""
         return ""
 
     def sample_boundaries(
@@ -372,7 +372,8 @@ class MysqlSource:
     ) -> SnapshotQuery:
         """Return the query by which Spark reads the ranges of a MySQL or MariaDB table.
 
-        The sessions of an exact view hold a lock on the table until they end, so they are watched.
+        The sessions of an exact view lock the table until they end, so a thread watches the
+        sessions.
         """
         if view is not None and isinstance(view.split, exact_view.Opening):
             view.split.watch(table.table)
