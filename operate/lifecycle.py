@@ -265,10 +265,9 @@ def offboard(
     Args:
         services: The services of the command.
         table: The table.
-        delete_data: Whether to delete three things, too: the lake table with all of this
-            installation's generations, the lake table's name in the catalog, and the topic. If the
-            table is the last one, the capture's own topics are deleted, too. If the lake table has
-            other shards, only this shard's rows are deleted.
+        delete_data: Whether to delete the lake table with all of this installation's generations,
+            its name in the catalog, and the topic; after the last table, also the capture's own
+            topics. If the lake table has other shards, only this shard's rows are deleted.
         absent: The error if the table's source does not answer. The source is then not queried, and
             a note names what remains on the source. None if the source is to be queried.
     """

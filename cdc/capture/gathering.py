@@ -81,9 +81,8 @@ def gather(
     Args:
         names: The capture.
         servers: The servers.
-        sent: Reads what the connector has sent to Kafka. Its ``exactly_once`` says whether the
-            connector must write to Kafka in transactions. If the connector must and does not, the
-            evidence lists this as a wrong setting.
+        sent: Reads what the connector has sent to Kafka. With its ``exactly_once``, a connector
+            that does not write in Kafka transactions is a wrong setting in the evidence.
         definitions: Returns the reader of the DDL statements that connectors report; None leaves
             the statements out of the evidence.
         life: Finds out whether the connector sends changes; None leaves this fact out of the

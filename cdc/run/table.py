@@ -145,8 +145,7 @@ class _TableRun:
     def work(self, until: Mapping[int, int] | None, turn: Turn | None = None) -> None:
         """Run one table.
 
-        A FencedError goes into the result, and a LeaseHeldError becomes a warning in the result:
-        both mean that another process works on the table. `_stop` handles any other error.
+        If another process works on the table, the result says so. `_stop` handles other errors.
         """
         self._turn = turn
         if self._state not in RUN_STATES:
@@ -442,11 +441,9 @@ class _TableRun:
     def _stop(self, error: TributaryError) -> None:
         """Add the error to the result, and move the table to the state that the error requires.
 
-        If the error counts as a loss, the loss is counted, too. If the command was asked to end,
-        the error is only added to the result.
+        If the command was asked to end, the table's state stays: the table may have no fault.
         """
         if self._context.ending:
-            # The command was asked to end, so the error does not show a fault of the table.
             self.result = replace(self.result, error=ErrorRecord.of(error))
             return
         _log.warning("the run of table %s stopped: %s", self._table, error)

@@ -158,16 +158,14 @@ def fetch(
 ) -> Path:
     """Return the folder of a bundle's jars; fetch the jars if they are neither packed nor cached.
 
-    Packed jars are a part of this installation (`tributary package`). Each call of this function
-    verifies the packed jars, but not the cached ones, which were verified after their fetch.
+    Packed jars are a part of this installation (`tributary package`), and each call verifies them.
 
     Args:
         bundle: Name of the set, for progress and the folder's name.
         artifacts: All files of the set.
         cache: Cache folder; by default ``cache_folder()``.
         report: Called with each message of progress, for example ``fetched spark``.
-        prepare: Unpacks the files. After a fetch, it is called once with the folder of the verified
-            files. It is not called for packed or cached jars.
+        prepare: Unpacks fetched and verified files; called once after a fetch, with their folder.
 
     Raises:
         ArtifactError: A file cannot be fetched, or its checksum is not the pinned one.

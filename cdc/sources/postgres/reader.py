@@ -58,8 +58,7 @@ def snapshot_query(
     quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
     from a subquery. The server flattens it, so predicates use the key's index. A table without a
     key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of the table
-    or partition, followed by the row's ``ctid``. Under one view, no two rows have the same value in
-    this column.
+    or partition, followed by the row's ``ctid``. Under one view, these values are all different.
     """
     on_replica = view is None or view.on_replica
     endpoint = connections.endpoint(on_replica=on_replica)
