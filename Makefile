@@ -58,9 +58,9 @@ bench: setup ## compare with other ways to move the same rows
 	$(BIN)/python -m benchmarks
 
 lock: setup ## renew the lock files after a change of pyproject.toml or UV
-	$(BIN)/uv pip compile pyproject.toml --extra stack --extra reader --extra ui --group dev --group readers $(LOCKED) \
+	$(BIN)/uv pip compile pyproject.toml --extra stack --extra reader --extra ui --extra lineage --group dev --group readers $(LOCKED) \
 	  --output-file requirements.lock
-	$(BIN)/uv pip compile pyproject.toml --extra ui --constraint requirements.lock $(LOCKED) \
+	$(BIN)/uv pip compile pyproject.toml --extra ui --extra lineage --constraint requirements.lock $(LOCKED) \
 	  --output-file requirements-run.lock
 	cd airflow && ../$(BIN)/uv pip compile pyproject.toml --group dev $(LOCKED) --output-file requirements.lock
 	echo "uv==$(UV)" | $(BIN)/uv pip compile - $(LOCKED) --output-file requirements-uv.lock

@@ -18,6 +18,7 @@ from cdc.rows.masking import key_check
 from cdc.store.attempt import CopyView
 from cdc.store.documents import Part
 from cdc.store.recorded_change import RecordedChange
+from cdc.store.table_state import LakeField
 from schemas.catalog import Catalog
 from schemas.changes import Change, RenameColumn, Verdict
 from schemas.evolution import LakeColumns
@@ -238,6 +239,11 @@ class Handoff(Part):
             read_by_key=frozenset(one.name for one in self.columns if one.read_by_key),
             hidden={one.name: (one.hide, one.plain) for one in self.columns if one.hide},
         )
+
+    @property
+    def fields(self) -> tuple[LakeField, ...]:
+        """The lake's columns, as the state store describes them."""
+        return tuple(LakeField(one.name, one.lake, one.source, one.hide) for one in self.columns)
 
     def lake_schema(self, table: TableId) -> TableSchema:
         """Return the lake's columns as a schema. Each column's source type is its lake type."""

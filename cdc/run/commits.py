@@ -104,6 +104,7 @@ def commit_summary(
     record = committed.record
     if writes is None and known is not None and known.instant == committed.instant:
         writes = known.writes
+    handoff = record.handoff
     return CommitSummary(
         offsets=dict(record.offsets),
         epochs=dict(record.epochs),
@@ -113,6 +114,7 @@ def commit_summary(
         instant=committed.instant,
         committed_at=committed.at,
         writes=writes,
+        columns=() if handoff is None else handoff.fields,
     )
 
 
@@ -148,6 +150,7 @@ def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
         watermark=result.watermark,
         error=result.error,
         steps=result.steps,
+        instant=result.instant,
     )
 
 

@@ -361,6 +361,7 @@ class RunResult:
         counts: Number of records by operation, including tombstones.
         offsets: Next offset to read per partition.
         watermark: Event time up to which the lake is complete.
+        instant: Hudi instant of the table's newest commit; None if the run has not read it.
         error: The error that stopped the run; None if the run ended normally.
         seconds: Duration of the run in seconds.
         steps: Duration of each step of the run in seconds, by the names of `step_times.STEPS`.
@@ -379,6 +380,7 @@ class RunResult:
     counts: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[int, int] = field(default_factory=dict)
     watermark: datetime | None = None
+    instant: str | None = None
     error: ErrorRecord | None = None
     seconds: float = 0.0
     steps: Mapping[str, float] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from cdc.store.actor import Actor
 from cdc.store.documents import Codec, Part
 from cdc.store.error_record import ErrorRecord
 from cdc.store.recorded_change import RecordedChange
-from cdc.store.table_state import STORE_REMEDY, State, TableRecord
+from cdc.store.table_state import STORE_REMEDY, LakeField, State, TableRecord
 from schemas.changes import Verdict
 from schemas.table import TableId
 
@@ -46,6 +46,8 @@ class RunEntry(Part):
         error: The error that ended the table's processing; None if it succeeded.
         runs: Number of runs that share this entry.
         by: The command that executed the run. The state store adds it.
+        instant: Hudi instant of the table's newest commit after the run; None if the run has not
+            read it.
         format: Version of this document.
     """
 
@@ -64,6 +66,7 @@ class RunEntry(Part):
     runs: int = 1
     steps: Mapping[str, float] = field(default_factory=dict)
     by: Actor | None = None
+    instant: str | None = None
     format: Literal[1] = 1
 
     def after(self, earlier: RunEntry) -> RunEntry | None:
@@ -102,6 +105,7 @@ class RunEntry(Part):
             "counts": dict(self.counts),
             "offsets": {str(partition): offset for partition, offset in self.offsets.items()},
             "watermark": None if self.watermark is None else self.watermark.isoformat(),
+            "instant": self.instant,
             "error": None if self.error is None else asdict(self.error),
             "runs": self.runs,
             "by": _by(self.by),
@@ -135,6 +139,7 @@ class SchemaEntry(Part):
         key: Identifies the entry, so that a second write of it has no effect.
         by: The command that recorded the change. The state store adds it.
         run_id: Identity of the runs of the command in ``by``. The state store adds it.
+        columns: The lake's columns after the change; empty if the table stopped at it.
         format: Version of this document.
     """
 
@@ -148,6 +153,7 @@ class SchemaEntry(Part):
     key: str
     by: Actor | None = None
     run_id: str | None = None
+    columns: tuple[LakeField, ...] = ()
     format: Literal[1] = 1
 
     @property
@@ -178,6 +184,7 @@ class SchemaEntry(Part):
             changes=written.changes,
             outcome="followed",
             key=f"{record.attempt.id}/{written.version}",
+            columns=handoff.fields,
         )
 
     @classmethod

@@ -113,6 +113,24 @@ class CommitWrites(Part):
 
 
 @dataclass(frozen=True)
+class LakeField(Part):
+    """A column of the lake, as the state store describes it for programs outside.
+
+    Args:
+        name: The column's name.
+        lake: The column's Spark SQL type in the lake.
+        source: The column's type as the source prints it; ``dropped`` if the source no longer has
+            the column.
+        hide: How the lake hides the values: ``hash`` or ``mask``; empty if they are not hidden.
+    """
+
+    name: str
+    lake: str
+    source: str
+    hide: str = ""
+
+
+@dataclass(frozen=True)
 class CommitSummary(Part):
     """The metadata of a table's last lake commit, as the state store caches it.
 
@@ -132,6 +150,7 @@ class CommitSummary(Part):
             until a run has read a record.
         writes: What the commit wrote. None for a commit that changes no data, for a commit of
             shards, and if the process died before it had stored the summary.
+        columns: The lake's columns; empty if the commit has no handoff document.
     """
 
     offsets: Mapping[int, int]
@@ -142,6 +161,7 @@ class CommitSummary(Part):
     epochs: Mapping[int, int] = field(default_factory=dict)
     last_records: Mapping[int, LastRecord] = field(default_factory=dict)
     writes: CommitWrites | None = None
+    columns: tuple[LakeField, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ def _history(name: str) -> sa.Table:
         sa.Column("noted_at", sa.Double, nullable=False, index=True),
         sa.Column("entry", _document(), nullable=False),
         sa.Index(f"{name}_table", "source", "schema_name", "table_name", "id"),
+        sqlite_autoincrement=True,  # the id of a deleted entry is never given to another one
     )
 
 
@@ -139,8 +140,17 @@ schema_change_rows = sa.Table(
     sa.Column("table_name", _name(), nullable=False),
     sa.Column("entry", _document(), nullable=False),
     sa.Index("tributary_schema_change_table", "source", "schema_name", "table_name", "id"),
+    sqlite_autoincrement=True,  # the id of a deleted entry is never given to another one
 )
 """One row per schema change that the lake followed, or at which a table stopped."""
+
+lineage_rows = sa.Table(
+    "tributary_lineage",
+    metadata,
+    sa.Column("namespace", _name(255), primary_key=True),
+    sa.Column("position", _document(), nullable=False),
+)
+"""One row per namespace of jobs: how far `lineage` has sent the histories as lineage events."""
 
 verification_rows = sa.Table(
     "tributary_verification",

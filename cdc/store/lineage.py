@@ -1,0 +1,251 @@
+"""Reads the histories in the order of their entries, for programs that send each entry elsewhere.
+
+The position of such a program is in the state store. It has the last entry that was sent, and the
+numbers below it that no entry had yet: a transaction that takes a number can end after a transaction
+that takes a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.errors import StateError
+from cdc.store.documents import Codec, Part
+from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, STATE_ENTRIES
+from cdc.store.table_state import STORE_REMEDY, State
+from cdc.store.tables import (
+    lineage_rows,
+    of_table,
+    run_rows,
+    schema_change_rows,
+    state_change_rows,
+)
+
+if TYPE_CHECKING:
+    from cdc.store.history import RunEntry, SchemaEntry, StateEntry
+    from cdc.store.state_store import Store
+    from schemas.table import TableId
+
+    Entry = TypeVar("Entry", RunEntry, SchemaEntry, StateEntry)
+else:
+    Entry = TypeVar("Entry")
+
+LOOK_BACK = 200
+"""How far below the last sent entry a missing number counts as one that can still appear."""
+
+
+@dataclass(frozen=True)
+class Sent(Part):
+    """How far one history was sent.
+
+    Args:
+        upto: Number of the last entry that was sent; 0 if none was.
+        missing: Numbers below ``upto`` that no entry had yet, at most `LOOK_BACK`.
+    """
+
+    upto: int = 0
+    missing: tuple[int, ...] = ()
+
+    def after(self, numbers: Collection[int]) -> Sent:
+        """Return how far the history was sent once the entries with these numbers are sent, too."""
+        upto = max([self.upto, *numbers])
+        passed = range(max(self.upto + 1, upto - LOOK_BACK), upto)
+        missing = {*self.missing, *passed} - set(numbers)
+        return Sent(upto, tuple(sorted(one for one in missing if one >= upto - LOOK_BACK)))
+
+
+@dataclass(frozen=True)
+class LineagePosition(Part):
+    """How far all histories were sent.
+
+    Args:
+        runs: How far the run history was sent.
+        schemas: How far the schema history was sent.
+        states: How far the history of states was sent.
+        format: Version of this document.
+    """
+
+    runs: Sent = field(default_factory=Sent)
+    schemas: Sent = field(default_factory=Sent)
+    states: Sent = field(default_factory=Sent)
+    format: Literal[1] = 1
+
+
+LINEAGE_POSITIONS = Codec(LineagePosition, error=StateError, remedy=STORE_REMEDY)
+"""The codec of the stored positions."""
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """An entry of a history with its number.
+
+    Args:
+        number: The entry's number, which no other entry of the history ever has.
+        at: When the entry was added, by the state store's clock. For a schema change, when the
+            lake followed the change, or when the table stopped at the change.
+        entry: The entry.
+    """
+
+    number: int
+    at: datetime
+    entry: RunEntry | SchemaEntry | StateEntry
+
+
+class Unsent:
+    """The entries of all histories that were not sent yet, in one namespace of jobs.
+
+    Args:
+        store: The state store.
+        namespace: The namespace of jobs, which has a position of its own.
+    """
+
+    def __init__(self, store: Store, namespace: str) -> None:
+        self._store = store
+        self._namespace = namespace
+
+    def position(self) -> LineagePosition:
+        """Return how far the histories were sent.
+
+        Raises:
+            StateError: The state store cannot be used, or the stored position cannot be read.
+        """
+        asked = sa.select(lineage_rows.c.position).where(self._mine)
+        with self._store.transaction() as connection:
+            stored = connection.execute(asked).scalar()
+        if stored is None:
+            return LineagePosition()
+        return LINEAGE_POSITIONS.read(stored, f"the lineage position of {self._namespace}")
+
+    def keep(self, position: LineagePosition) -> None:
+        """Store how far the histories were sent.
+
+        If two processes send at the same time, the one that stores last decides. The other's entries
+        are then sent again.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        document = LINEAGE_POSITIONS.write(position)
+        update = sa.update(lineage_rows).where(self._mine).values(position=document)
+        insert = sa.insert(lineage_rows).values(namespace=self._namespace, position=document)
+        known = sa.select(lineage_rows.c.namespace).where(self._mine)
+        try:
+            with self._store.transaction() as connection:
+                connection.execute(update if connection.execute(known).first() else insert)
+        except IntegrityError:  # another process has stored the first position
+            with self._store.transaction() as connection:
+                connection.execute(update)
+
+    @property
+    def _mine(self) -> sa.ColumnElement[bool]:
+        return lineage_rows.c.namespace == self._namespace
+
+    def before(self, at: datetime) -> LineagePosition:
+        """Return the position at which no entry since a time was sent.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not an entry.
+        """
+        with self._store.transaction() as connection:
+            found = []
+            for rows in (run_rows, state_change_rows):
+                first = sa.select(sa.func.min(rows.c.id)).where(rows.c.noted_at >= at.timestamp())
+                newest = sa.select(sa.func.max(rows.c.id))
+                since = connection.execute(first).scalar()
+                upto = connection.execute(newest).scalar() if since is None else since - 1
+                found.append(Sent(upto or 0))
+            changes = connection.execute(sa.select(schema_change_rows)).all()
+        young = [row.id for row in changes if _read(SCHEMA_ENTRIES, row).at >= at]
+        newest_change = max((row.id for row in changes), default=0)
+        schemas = Sent(min(young) - 1 if young else newest_change)
+        return LineagePosition(found[0], schemas, found[1])
+
+    def after(
+        self, position: LineagePosition, most: int
+    ) -> tuple[list[Numbered], LineagePosition]:
+        """Return the next entries in the order of their times, and the position after them.
+
+        Args:
+            position: How far the histories were sent.
+            most: Maximum number of entries of each history.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not an entry.
+        """
+        with self._store.transaction() as connection:
+            runs, schemas, states = (
+                connection.execute(_next(rows, sent, most)).all()
+                for rows, sent in (
+                    (run_rows, position.runs),
+                    (schema_change_rows, position.schemas),
+                    (state_change_rows, position.states),
+                )
+            )
+        found = [_numbered(RUN_ENTRIES, row) for row in runs]
+        found += [_numbered(STATE_ENTRIES, row) for row in states]
+        for row in schemas:
+            entry = _read(SCHEMA_ENTRIES, row)
+            found.append(Numbered(row.id, entry.at, entry))
+        after = LineagePosition(
+            position.runs.after(_ids(runs)),
+            position.schemas.after(_ids(schemas)),
+            position.states.after(_ids(states)),
+        )
+        return sorted(found, key=lambda one: one.at), after
+
+    def copy_began(self, table: TableId, generation: int, number: int) -> Numbered | None:
+        """Return the change of state with which the copy of a generation began, or continued.
+
+        Args:
+            table: The table.
+            generation: The generation.
+            number: Number of the change of state with which the copy ended.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not an entry.
+        """
+        rows = state_change_rows
+        asked = sa.select(rows).where(of_table(rows, table), rows.c.id < number)
+        with self._store.transaction() as connection:
+            found = connection.execute(asked.order_by(rows.c.id.desc())).all()
+        for row in found:
+            entry = _read(STATE_ENTRIES, row)
+            if entry.generation == generation and begins_copy(entry):
+                return _numbered(STATE_ENTRIES, row)
+        return None
+
+
+COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
+"""The states of a table whose copy is under way."""
+_STOPPED = frozenset({State.PAUSED, State.FAILED})
+
+
+def begins_copy(entry: StateEntry) -> bool:
+    """Whether a change of state begins a copy, or continues one that has stopped."""
+    if entry.state is State.BOOTSTRAPPING:
+        return True
+    return entry.state is State.CATCHING_UP and entry.former in _STOPPED
+
+
+def _next(rows: sa.Table, sent: Sent, most: int) -> sa.Select[Any]:
+    wanted = (rows.c.id > sent.upto) | rows.c.id.in_(sent.missing)
+    return sa.select(rows).where(wanted).order_by(rows.c.id).limit(most)
+
+
+def _ids(rows: Iterable[sa.Row[Any]]) -> list[int]:
+    return [row.id for row in rows]
+
+
+def _numbered(codec: Codec[Entry], row: sa.Row[Any]) -> Numbered:
+    at = datetime.fromtimestamp(row.noted_at, timezone.utc)
+    return Numbered(row.id, at, _read(codec, row))
+
+
+def _read(codec: Codec[Entry], row: sa.Row[Any]) -> Entry:
+    return codec.read(row.entry, f"entry {row.id} of a history")
