@@ -1,8 +1,8 @@
 """Reads the histories in the order of their entries, for programs that send each entry elsewhere.
 
-The position of such a program is in the state store. It has the last entry that was sent, and the
-numbers below it that no entry had yet: a transaction that takes a number can end after a transaction
-that takes a later one.
+The position of such a program is in the state store. It has the number of the last entry that was
+sent, and the numbers below it that no entry had yet: a transaction that takes a number can end
+after a transaction that takes a later one.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class Unsent:
     def keep(self, position: LineagePosition) -> None:
         """Store how far the histories were sent.
 
-        If two processes send at the same time, the one that stores last decides. The other's entries
-        are then sent again.
+        If two processes send at the same time, the one that stores last decides. Entries that only
+        the other one has sent are then sent again.
 
         Raises:
             StateError: The state store cannot be used.
@@ -166,9 +166,7 @@ class Unsent:
         schemas = Sent(min(young) - 1 if young else newest_change)
         return LineagePosition(found[0], schemas, found[1])
 
-    def after(
-        self, position: LineagePosition, most: int
-    ) -> tuple[list[Numbered], LineagePosition]:
+    def after(self, position: LineagePosition, most: int) -> tuple[list[Numbered], LineagePosition]:
         """Return the next entries in the order of their times, and the position after them.
 
         Args:

@@ -1,0 +1,323 @@
+"""The OpenLineage events of one entry of a history: its run's start, and how it has ended.
+
+Each entry is a run of a job of its table. A run of Tributary is a run of the job ``run``, a copy
+is a run of the job ``copy``, and a schema change is a run of the job ``schema``.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import (
+    dataset_version_dataset,
+    error_message_run,
+    job_type_job,
+    lifecycle_state_change_dataset,
+    output_statistics_output_dataset,
+    processing_engine_run,
+)
+from openlineage.client.uuid import generate_static_uuid
+
+from cdc.store.history import RunEntry, SchemaEntry, StateEntry
+from cdc.store.lineage import COPYING
+from cdc.store.table_state import State
+from operate.lineage.datasets import (
+    Facets,
+    lake_facets,
+    lake_name,
+    source_facets,
+    source_name,
+    topic_facets,
+    topic_name,
+)
+from schemas.redaction import redact_own
+
+if TYPE_CHECKING:
+    from openlineage.client.generated.base import OutputDatasetFacet, RunFacet
+
+    from cdc.config import Config
+    from cdc.store.lineage import Numbered
+    from cdc.store.table_state import LakeField, TableRecord
+    from schemas.table import TableId
+
+Change = lifecycle_state_change_dataset.LifecycleStateChange
+VERSION = importlib.metadata.version("tributary-cdc")
+PRODUCER = f"pkg:pypi/tributary-cdc@{VERSION}"
+"""The URI of the program that makes the events, as a package URL."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the state store knows of the table of an entry.
+
+    Args:
+        config: The configuration.
+        installation: The identity of the installation, which is part of the identity of runs.
+        namespace: The namespace of jobs.
+        messages: Whether events have the messages of errors.
+        table: The table.
+        record: The table's record; None if it has none any more.
+        schemas: The table's schema history, oldest first.
+    """
+
+    config: Config
+    installation: str
+    namespace: str
+    messages: bool
+    table: TableId
+    record: TableRecord | None
+    schemas: Sequence[SchemaEntry]
+
+    def columns(self, generation: int, at: datetime) -> tuple[LakeField, ...]:
+        """Return the lake's columns in a generation at a time; empty if they are not known."""
+        followed = [
+            one
+            for one in self.schemas
+            if one.generation == generation and one.outcome == "followed"
+        ]
+        past = [one for one in followed if one.at <= at]
+        if past and len(past) < len(followed):
+            return past[-1].columns
+        return () if len(past) < len(followed) else self.newest_columns(generation)
+
+    def newest_columns(self, generation: int) -> tuple[LakeField, ...]:
+        """Return the lake's columns now; empty if the generation is not the newest one."""
+        record = self.record
+        if record is None or record.generation != generation or record.last_commit is None:
+            return ()
+        return record.last_commit.columns
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How a run of a job went.
+
+    Args:
+        kind: The job: ``run``, ``copy`` or ``schema``.
+        identity: What identifies the run among the runs of its table.
+        noted_at: A time that belongs to the identity.
+        started_at: When the run began.
+        ended_at: When the run ended.
+        error: What the event says of the run's failure; None if the run succeeded.
+        instant: The lake's version after the run; None if it is not known.
+        change: The change of the lake's table as a whole; None if there is none.
+        rows: The number of changes that were written; None if it is not known.
+        bytes: The size of what was written; None if it is not known.
+        columns: The lake's columns after the run; empty if they are not known.
+        topic: Whether the run read the topic.
+        aborted: Whether the run was stopped before its end, and did not fail.
+    """
+
+    kind: str
+    identity: str
+    noted_at: datetime
+    started_at: datetime
+    ended_at: datetime
+    error: str | None = None
+    instant: str | None = None
+    change: Change | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    columns: tuple[LakeField, ...] = ()
+    topic: bool = True
+    aborted: bool = False
+
+    @property
+    def state(self) -> RunState:
+        """The state in which the run ended."""
+        if self.aborted:
+            return RunState.ABORT
+        return RunState.COMPLETE if self.error is None else RunState.FAIL
+
+
+def events_of(
+    subject: Subject, noted: Numbered, began: Numbered | None = None
+) -> tuple[RunEvent, ...]:
+    """Return the events of one entry of a history; none if the entry is no run of a job.
+
+    Args:
+        subject: The entry's table.
+        noted: The entry.
+        began: The change of state with which the entry's copy began; None if the entry ends no
+            copy, or if the change of state is no longer in the history.
+    """
+    entry = noted.entry
+    if isinstance(entry, RunEntry):
+        return _both(subject, _run(subject, noted, entry))
+    if isinstance(entry, SchemaEntry):
+        return _both(subject, _schema_change(subject, noted, entry))
+    if ends_copy(entry):
+        return _both(subject, _copy(subject, noted, entry, began or noted))
+    return ()
+
+
+def ends_copy(entry: StateEntry) -> bool:
+    """Whether a change of state ends a copy of a table: the copy is published, or has stopped."""
+    ended = (State.INCREMENTAL, State.FAILED, State.PAUSED, State.NEEDS_BOOTSTRAP)
+    return entry.former in COPYING and entry.state in ended
+
+
+def _run(subject: Subject, noted: Numbered, entry: RunEntry) -> _Ended:
+    one = entry.runs == 1
+    ended_at = entry.started_at + timedelta(seconds=entry.seconds) if one else noted.at
+    error = None
+    if entry.error is not None:
+        error = _failure(subject, entry.error.error, entry.error.message)
+    return _Ended(
+        "run",
+        f"{entry.run_id}/{noted.number}",
+        noted.at,
+        entry.started_at,
+        ended_at,
+        error,
+        entry.instant if entry.commits else None,
+        Change.TRUNCATE if entry.counts.get("t") and _applies_truncates(subject) else None,
+        entry.events if entry.commits else None,
+        columns=subject.columns(entry.generation, ended_at) if entry.commits else (),
+    )
+
+
+def _schema_change(subject: Subject, noted: Numbered, entry: SchemaEntry) -> _Ended:
+    followed = entry.outcome == "followed"
+    what = "; ".join(change.what for change in entry.changes)
+    return _Ended(
+        "schema",
+        entry.key,
+        entry.at,
+        entry.at,
+        entry.at,
+        None if followed else redact_own(f"the table is {entry.outcome}: {what}"),
+        change=Change.ALTER if followed else None,
+        columns=entry.columns,
+        topic=False,
+    )
+
+
+def _copy(subject: Subject, noted: Numbered, entry: StateEntry, began: Numbered) -> _Ended:
+    error, published = None, entry.state is State.INCREMENTAL
+    if entry.state is not None and not published:
+        error = _failure(subject, f"the copy is {entry.state.value}", entry.why)
+    record, size = subject.record, None
+    if published and record is not None and record.generation == entry.generation:
+        size = record.size if record.size and record.size.measured_at >= began.at else None
+    first = Change.CREATE if entry.generation == 1 else Change.OVERWRITE
+    return _Ended(
+        "copy",
+        f"{entry.generation}/{began.number}",
+        began.at,
+        began.at,
+        noted.at,
+        error,
+        change=first if published else None,
+        bytes=None if size is None else size.image_bytes,
+        columns=subject.columns(entry.generation, noted.at) if published else (),
+        aborted=entry.state is State.PAUSED,
+    )
+
+
+def _failure(subject: Subject, kind: str, message: str | None) -> str:
+    """Return what an event says of a failure: by default, no message that can quote a row."""
+    if subject.messages and message:
+        return redact_own(f"{kind}: {message}")
+    return f"{kind}: `tributary history {subject.table}` has the message"
+
+
+def _applies_truncates(subject: Subject) -> bool:
+    return subject.config.table_settings(subject.table).on_truncate == "apply"
+
+
+def _both(subject: Subject, ended: _Ended) -> tuple[RunEvent, ...]:
+    """Return the event of a run's start, and the event of its end."""
+    source = source_name(subject.config, subject.table)
+    record = subject.record
+    inputs, output = [], lake_name(_folder(subject))
+    if source is not None:
+        inputs.append((source, source_facets(record)))
+    if ended.topic and record is not None:
+        inputs.append((topic_name(subject.config, record.topic), topic_facets()))
+    facets = lake_facets(subject.config, record, ended.columns, source) | _versions(ended)
+    return (
+        _event(
+            subject,
+            ended,
+            RunState.START,
+            [InputDataset(name.namespace, name.name) for name, _ in inputs],
+            OutputDataset(output.namespace, output.name),
+        ),
+        _event(
+            subject,
+            ended,
+            ended.state,
+            [InputDataset(name.namespace, name.name, facets=more) for name, more in inputs],
+            OutputDataset(
+                output.namespace, output.name, facets=facets, outputFacets=_statistics(ended)
+            ),
+        ),
+    )
+
+
+def _event(
+    subject: Subject,
+    ended: _Ended,
+    state: RunState,
+    inputs: list[InputDataset],
+    output: OutputDataset,
+) -> RunEvent:
+    start = state is RunState.START
+    facets: dict[str, RunFacet] = {
+        "processing_engine": processing_engine_run.ProcessingEngineRunFacet(
+            VERSION, "Tributary", VERSION
+        )
+    }
+    if not start and ended.error is not None:
+        facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(ended.error, "Python")
+    data = f"{subject.installation}/{subject.table}/{ended.kind}/{ended.identity}"
+    kind = job_type_job.JobTypeJobFacet("BATCH", "TRIBUTARY", ended.kind.upper())
+    return RunEvent(
+        eventTime=(ended.started_at if start else ended.ended_at).isoformat(),
+        eventType=state,
+        run=Run(str(generate_static_uuid(ended.noted_at, data.encode())), facets),
+        job=Job(subject.namespace, job_name(subject.table, ended.kind), {"jobType": kind}),
+        inputs=inputs,
+        outputs=[output],
+        producer=PRODUCER,
+    )
+
+
+def job_name(table: TableId, kind: str) -> str:
+    """Return the name of a table's job: ``run``, ``copy`` or ``schema``."""
+    return f"{table.source}.{table.schema}.{table.name}.{kind}"
+
+
+def _folder(subject: Subject) -> str:
+    """Return the folder of a table in the lake; for a shard, that of the table which it shares."""
+    record = subject.record
+    shard = subject.config.shard(subject.table) if record is None else record.shard
+    if shard is not None:
+        return shard.base_path
+    return subject.config.own_path(subject.table) if record is None else record.base_path
+
+
+def _versions(ended: _Ended) -> Facets:
+    facets: Facets = {}
+    if ended.instant is not None:
+        facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(ended.instant)
+    if ended.change is not None:
+        facets["lifecycleStateChange"] = (
+            lifecycle_state_change_dataset.LifecycleStateChangeDatasetFacet(ended.change)
+        )
+    return facets
+
+
+def _statistics(ended: _Ended) -> dict[str, OutputDatasetFacet]:
+    if ended.rows is None and ended.bytes is None:
+        return {}
+    known = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+        ended.rows, ended.bytes
+    )
+    return {"outputStatistics": known}

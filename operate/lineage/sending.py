@@ -1,0 +1,233 @@
+"""Sends the histories as OpenLineage events, and keeps in the state store what was sent."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from cdc.errors import ConfigError
+from cdc.store.history import StateEntry
+from cdc.store.lineage import LineagePosition, Unsent
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from openlineage.client import OpenLineageClient
+    from openlineage.client.event_v2 import RunEvent
+
+    from cdc.store.lineage import Numbered
+    from operate.context import Services
+    from operate.lineage.events import Subject
+    from schemas.table import TableId
+
+MOST = 100
+"""Maximum number of entries of each history whose events are sent before the position is stored."""
+_CLOSE_S = 60.0
+"""How long a transport that sends in the background may take for the events, in seconds."""
+_LONGEST_S = 300.0
+"""The longest pause after a failure, in seconds."""
+# A remote's URL can have a login, so the client must not look for a repository around the process.
+_CLIENT = {"facets": {"source_code_location": {"disabled": True}}}
+
+_log = logging.getLogger(__name__)
+
+
+class LineageError(TributaryError):
+    """A receiver of lineage events that does not take them, or that is not configured."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What events have.
+
+    Args:
+        namespace: The namespace of jobs.
+        messages: Whether events have the messages of errors, which can quote values of rows.
+    """
+
+    namespace: str
+    messages: bool = False
+
+
+class Lineage:
+    """Sends what the histories have and what was not sent yet.
+
+    Args:
+        services: The services of the command.
+        wanted: What events have.
+        since: Sends again what happened from this time on; None begins after what was sent.
+
+    Raises:
+        ConfigError: OpenLineage's client is not installed.
+    """
+
+    def __init__(self, services: Services, wanted: Wanted, since: datetime | None = None) -> None:
+        try:
+            import openlineage.client as _client  # noqa: F401
+        except ImportError:
+            raise lacking() from None
+        self._services = services
+        self._wanted = wanted
+        self._unsent = Unsent(services.store, wanted.namespace)
+        self._at = self._unsent.position() if since is None else self._unsent.before(since)
+
+    def shown(self) -> Iterator[str]:
+        """Yield the events as JSON; nothing is sent, and nothing counts as sent.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        from openlineage.client.serde import Serde
+
+        for _, events in self._batches():
+            yield from map(Serde.to_json, events)
+
+    def send(self) -> int:
+        """Send the events, and return their number.
+
+        Raises:
+            LineageError: The receiver does not take an event, or none is configured.
+            StateError: The state store cannot be used.
+        """
+        count = 0
+        for after, events in self._batches():
+            if events:
+                with _client() as client:
+                    for event in events:
+                        client.emit(event)
+            self._unsent.keep(after)
+            self._at = after
+            count += len(events)
+        return count
+
+    def follow(self, interval_s: float, ended: threading.Event) -> Iterator[int]:
+        """Send events until ``ended`` is set; yield the number of each look that has found some.
+
+        After a failure, the next look sends the same events again. Each failure doubles the pause.
+
+        Args:
+            interval_s: The time between two looks, in seconds.
+            ended: Ends the looks.
+        """
+        pause = interval_s
+        while True:
+            try:
+                if sent := self.send():
+                    yield sent
+                pause = interval_s
+            except ConfigError:
+                raise
+            except TributaryError as error:
+                _log.warning("%s; %s", error, error.remedy)
+                pause = min(pause * 2, max(_LONGEST_S, interval_s))
+            if ended.wait(pause):
+                return
+
+    def _batches(self) -> Iterator[tuple[LineagePosition, list[RunEvent]]]:
+        """Yield the events of the next entries, each time with the position after them."""
+        at = self._at
+        while True:
+            entries, after = self._unsent.after(at, MOST)
+            if not entries:
+                return
+            yield after, self._events(entries)
+            at = after
+
+    def _events(self, entries: list[Numbered]) -> list[RunEvent]:
+        from operate.lineage.events import ends_copy, events_of
+
+        subjects: dict[TableId, Subject] = {}
+        found: list[RunEvent] = []
+        for noted in entries:
+            entry, began = noted.entry, None
+            if isinstance(entry, StateEntry):
+                if not ends_copy(entry):
+                    continue
+                began = self._unsent.copy_began(entry.table, entry.generation, noted.number)
+            if entry.table not in subjects:
+                subjects[entry.table] = self._subject(entry.table)
+            found += events_of(subjects[entry.table], noted, began)
+        return found
+
+    def _subject(self, table: TableId) -> Subject:
+        from operate.lineage.events import Subject
+
+        store = self._services.store
+        return Subject(
+            self._services.config,
+            store.installation.name,
+            self._wanted.namespace,
+            self._wanted.messages,
+            table,
+            store.get(table),
+            store.schema_history(table),
+        )
+
+
+@contextmanager
+def _client() -> Iterator[OpenLineageClient]:
+    """Open OpenLineage's client, as its own settings say; at the end, wait until it has sent all.
+
+    Each call reads the settings again, so that a renewed key is used.
+    """
+    from openlineage.client import OpenLineageClient
+
+    config: dict[str, Any] = dict(_CLIENT)
+    try:
+        client = OpenLineageClient(config=config)
+    except Exception as error:  # noqa: BLE001 - each transport has errors of its own
+        raise _unusable(error) from None
+    if client.transport.kind == "noop" or not client.config.transport:
+        raise _nowhere()
+    try:
+        yield client
+        whole = client.close(_CLOSE_S)
+    except Exception as error:  # noqa: BLE001 - each transport has errors of its own
+        raise _refused(_described(error)) from None
+    if not whole:
+        raise _refused(f"events were not sent within {_CLOSE_S:g} s")
+
+
+def lacking() -> ConfigError:
+    """Return the error for OpenLineage's client, which is not installed."""
+    return ConfigError(
+        "the Python package openlineage-python is not installed, which lineage needs",
+        remedy="Install the extra: `pip install 'tributary-cdc[lineage]'`.",
+        field="openlineage-python",
+    )
+
+
+def _nowhere() -> ConfigError:
+    return ConfigError(
+        "no receiver of lineage events is configured, or OPENLINEAGE_DISABLED is true",
+        remedy="Set OPENLINEAGE_URL, or write openlineage.yml (docs/lineage.md); --dry-run prints"
+        " the events.",
+        field="OPENLINEAGE_URL",
+    )
+
+
+def _unusable(error: Exception) -> ConfigError:
+    return ConfigError(
+        f"OpenLineage's client cannot be used as it is configured: {_described(error)}",
+        remedy="Correct openlineage.yml, or the variables that begin with OPENLINEAGE.",
+        field="openlineage.yml",
+    )
+
+
+def _refused(reason: str) -> LineageError:
+    return LineageError(
+        f"the receiver of lineage events does not take them: {reason}",
+        remedy="Check the address and the login that OpenLineage's client has; -v shows its log."
+        " Then repeat the command: it sends what was not sent.",
+    )
+
+
+def _described(error: Exception) -> str:
+    """Return an error of a transport on one line, without the login in a URL."""
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {re.sub(r'://[^/@ ]*@', '://***@', first)}"
