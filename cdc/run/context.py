@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
     from cdc.kafka import KafkaAdmin, KnownRecord
-    from cdc.lake.timeline import Timeline
+    from cdc.lake.timeline import Committed, Timeline
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source
     from cdc.store.attempt import Attempt
@@ -403,6 +403,12 @@ class RunResult:
             started_at=earlier.started_at,
             skipped=self.skipped and earlier.skipped,
         )
+
+    def at_commit(self, newest: Committed) -> RunResult:
+        """Return this result with the position of the table's newest commit."""
+        record = newest.record
+        offsets = dict(record.offsets)
+        return replace(self, offsets=offsets, watermark=record.watermark, instant=newest.instant)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result of a run as plain values for JSON output."""

@@ -422,12 +422,7 @@ class _TableRun:
         """
         record, known = committed.record, self._record.last_commit
         summary = commit_summary(committed, known, writes)
-        self.result = replace(
-            self.result,
-            offsets=dict(record.offsets),
-            watermark=record.watermark,
-            instant=committed.instant,
-        )
+        self.result = self.result.at_commit(committed)
         healthy = self._record.state in RUN_STATES and not self._record.failures
         same = known is not None and (known.instant, known.epochs) == (
             *(committed.instant, summary.epochs),

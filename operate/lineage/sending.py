@@ -68,9 +68,12 @@ class Lineage:
 
     def __init__(self, services: Services, wanted: Wanted, since: datetime | None = None) -> None:
         try:
-            import openlineage.client as _client  # noqa: F401
+            from openlineage.client.event_v2 import set_producer
+
+            from operate.lineage.events import PRODUCER
         except ImportError:
             raise lacking() from None
+        set_producer(PRODUCER)  # of facets
         self._services = services
         self._wanted = wanted
         self._unsent = Unsent(services.store, wanted.namespace)
