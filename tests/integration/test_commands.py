@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import jsonschema
@@ -26,6 +27,7 @@ from operate.context import Services
 from tests.integration.rigs import pgbench
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.faults import produce
+from tests.integration.rigs.lineage_receiver import Received, receiving
 from tests.integration.rigs.lost_schema import LostSchema
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project, Ran
@@ -40,7 +42,9 @@ _END_S = 90.0
 
 
 @pytest.mark.timeout(1200)
-def test_a_project_from_its_first_command_to_its_last(database: Database, tmp_path: Path) -> None:
+def test_a_project_from_its_first_command_to_its_last(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, v int NOT NULL, t text)",
         "CREATE TABLE parts (id int PRIMARY KEY, v int NOT NULL)",
@@ -58,6 +62,9 @@ def test_a_project_from_its_first_command_to_its_last(database: Database, tmp_pa
     shows_its_page(project)
     follows_a_column_until_it_is_stopped(project)
     verifies_and_copies_again(project)
+    with receiving() as received:
+        monkeypatch.setenv("OPENLINEAGE_URL", received.url)
+        sends_its_lineage(project, received)
     ends(project)
 
 
@@ -292,6 +299,42 @@ def verifies_and_copies_again(project: Project) -> None:
     assert (serving[0], serving[2]) == ("2", "serving")
     (attempt,) = (project.folder / "lake" / name / "public" / "orders").glob("attempt=*")
     assert attempt.name == f"attempt={serving[1]}", "only the serving one is left"
+
+
+def sends_its_lineage(project: Project, received: Received) -> None:
+    """``lineage`` to a receiver over HTTP, which at first refuses: what was lost is sent again."""
+    name = project.database.name
+    received.refuses = True
+    refused = project.run("lineage", "--namespace", "sales").expect(1)
+    assert "Error: the receiver of lineage events does not take them" in refused.stderr
+    received.refuses = False
+    sent = project.run("lineage", "--namespace", "sales").expect(0)
+    assert_line(sent, f"Sent {len(received.events):,} events.")
+
+    copies = received.of(f"{name}.{ORDERS}.copy")
+    assert [one["eventType"] for one in copies] == ["START", "COMPLETE"] * 2
+    assert [change_of(one) for one in copies] == [None, "CREATE", None, "OVERWRITE"]
+    altered = received.of(f"{name}.{ORDERS}.schema")[1]
+    assert change_of(altered) == "ALTER"
+    for event in (altered, copies[3], received.of(f"{name}.{ORDERS}.run")[-1]):
+        columns = [one["name"] for one in event["outputs"][0]["facets"]["schema"]["fields"]]
+        assert columns[-4:] == ["id", "v", "t", "note"]
+    run = received.of(f"{name}.{ORDERS}.run")[-1]
+    assert run["eventType"] == "COMPLETE"
+    assert run["outputs"][0]["facets"]["version"]["datasetVersion"].isdigit()
+    (table, topic), (lake,) = run["inputs"], run["outputs"]
+    database, where = project.database.name, project.folder / "lake" / name / "public" / "orders"
+    assert table["name"] == f"{database}.{ORDERS}"
+    assert [one["name"] for one in table["facets"]["schema"]["fields"]] == ["id", "v", "t", "note"]
+    assert topic["name"] == f"{name}_default.{ORDERS}"
+    assert (lake["namespace"], lake["name"]) == ("file", str(where))
+    assert "row 7" not in received.text, "no value of a row"
+    assert_line(project.run("lineage", "--namespace", "sales").expect(0), "Sent 0 events.")
+
+
+def change_of(event: dict[str, Any]) -> str | None:
+    facets = event["outputs"][0].get("facets", {})
+    return facets.get("lifecycleStateChange", {}).get("lifecycleStateChange")
 
 
 def ends(project: Project) -> None:
