@@ -420,7 +420,7 @@ class _TableRun:
             recovered: False if the run has records left to apply and has applied none. Then a
                 FAILED table stays FAILED, unless the state store lacks the newest commit.
         """
-        record, known = committed.record, self._record.last_commit
+        known = self._record.last_commit
         summary = commit_summary(committed, known, writes)
         self.result = self.result.at_commit(committed)
         healthy = self._record.state in RUN_STATES and not self._record.failures

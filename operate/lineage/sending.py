@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+from cdc.config.value_types import is_sensitive
 from cdc.errors import ConfigError
 from cdc.store.history import StateEntry
 from cdc.store.lineage import LineagePosition, Unsent
 from schemas.errors import TributaryError
+from schemas.redaction import keep_secret
 
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
@@ -33,6 +36,9 @@ _LONGEST_S = 300.0
 """The longest pause after a failure, in seconds."""
 # A remote's URL can have a login, so the client must not look for a repository around the process.
 _CLIENT = {"facets": {"source_code_location": {"disabled": True}}}
+
+_API_KEY = re.compile(r"api_?key|authorization", re.IGNORECASE)
+_LOGIN = re.compile(r"://[^/@:\s]*:(?P<password>[^/@\s]+)@")
 
 _log = logging.getLogger(__name__)
 
@@ -187,6 +193,7 @@ def _client() -> Iterator[OpenLineageClient]:
         raise _unusable(error) from None
     if client.transport.kind == "noop" or not client.config.transport:
         raise _nowhere()
+    _keep_secrets(client.config.transport)
     try:
         yield client
         whole = client.close(_CLOSE_S)
@@ -194,6 +201,22 @@ def _client() -> Iterator[OpenLineageClient]:
         raise _refused(_described(error)) from None
     if not whole:
         raise _refused(f"events were not sent within {_CLOSE_S:g} s")
+
+
+def _keep_secrets(settings: object, key: str = "") -> None:
+    """Remember the secrets in a transport's settings, so that no message and no log has them."""
+    if isinstance(settings, Mapping):
+        for name, value in settings.items():
+            _keep_secrets(value, str(name))
+    elif isinstance(settings, (list, tuple)):
+        for value in settings:
+            _keep_secrets(value, key)
+    elif isinstance(settings, str):
+        if is_sensitive(key) or _API_KEY.fullmatch(key):
+            keep_secret(settings)
+        if (login := _LOGIN.search(settings)) is not None:
+            keep_secret(unquote(login["password"]))
+            keep_secret(login["password"])
 
 
 def lacking() -> ConfigError:
@@ -231,6 +254,6 @@ def _refused(reason: str) -> LineageError:
 
 
 def _described(error: Exception) -> str:
-    """Return an error of a transport on one line, without the login in a URL."""
+    """Return an error of a transport on one line."""
     first = next(iter(str(error).splitlines()), "")
-    return f"{type(error).__name__}: {re.sub(r'://[^/@ ]*@', '://***@', first)}"
+    return f"{type(error).__name__}: {first}"

@@ -33,6 +33,7 @@ from operate.lineage.datasets import Name, lake_name
 from operate.lineage.sending import Lineage, LineageError, Wanted
 from schemas.changes import DropColumn, Verdict
 from schemas.table import DROPPED, Shard, TableId
+from tests.integration.rigs.lineage_receiver import receiving
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
 from tests.unit.operate.lineage.lineage_shapes import checked
@@ -318,9 +319,24 @@ def test_without_a_receiver_nothing_counts_as_sent(
     assert send(services) == 2
 
 
-def test_the_login_in_a_url_is_in_no_message() -> None:
-    shown = sending._described(ValueError(f"401 for url: https://u:{CANARY}@example.com/x\nmore"))
-    assert shown == "ValueError: 401 for url: https://***@example.com/x"
+def test_no_secret_of_the_client_is_in_a_message_or_a_log(
+    services: Services, tmp_path: Path
+) -> None:
+    """The client's own message of a refusal has the URL, with the login in it."""
+    services.store.record_run(run())
+    with receiving() as received:
+        received.refuses = True
+        transport = {
+            "type": "http",
+            "url": received.url.replace("://", f"://someone:pass-{CANARY}@"),
+            "auth": {"type": "api_key", "apiKey": f"key-{CANARY}"},
+        }
+        for settings in (transport, {"type": "composite", "transports": [transport]}):
+            (tmp_path / "openlineage.yml").write_text(yaml.safe_dump({"transport": settings}))
+            found = CliRunner().invoke(app, ["lineage", "-vv"])
+            assert found.exit_code == ExitCode.ERROR
+            assert "401 Client Error" in found.output
+            assert CANARY not in found.output
 
 
 @pytest.mark.parametrize(
