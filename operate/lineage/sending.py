@@ -194,13 +194,36 @@ def _client() -> Iterator[OpenLineageClient]:
     if client.transport.kind == "noop" or not client.config.transport:
         raise _nowhere()
     _keep_secrets(client.config.transport)
+    logged = _Refusals()
+    log = logging.getLogger("openlineage.client.transport")
+    log.addHandler(logged)
     try:
         yield client
         whole = client.close(_CLOSE_S)
     except Exception as error:  # noqa: BLE001 - each transport has errors of its own
         raise _refused(_described(error)) from None
+    finally:
+        log.removeHandler(logged)
+    if logged.first is not None:
+        raise _refused(logged.first)
     if not whole:
         raise _refused(f"events were not sent within {_CLOSE_S:g} s")
+
+
+class _Refusals(logging.Handler):
+    """Keeps the first error that a transport logs.
+
+    The transports for Kafka, and for HTTP in the background, raise no error for an event that was
+    not delivered: they only log it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.first: str | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.first is None:
+            self.first = next(iter(record.getMessage().splitlines()), record.levelname)
 
 
 def _keep_secrets(settings: object, key: str = "") -> None:

@@ -301,6 +301,29 @@ def test_events_that_a_receiver_refuses_are_sent_by_the_next_command(
     assert send(services) == 2
 
 
+@pytest.mark.parametrize(
+    "transport",
+    [
+        {
+            "type": "kafka",
+            "topic": "lineage",
+            "config": {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": "300"},
+        },
+        {"type": "async_http", "url": "http://127.0.0.1:1", "retry": {"total": 0}},
+    ],
+    ids=lambda transport: transport["type"],
+)
+def test_a_transport_that_only_logs_what_is_lost_loses_nothing(
+    services: Services, tmp_path: Path, transport: dict[str, Any]
+) -> None:
+    services.store.record_run(run())
+    (tmp_path / "openlineage.yml").write_text(yaml.safe_dump({"transport": transport}))
+    with pytest.raises(LineageError, match="does not take them"):
+        send(services)
+    to_file(tmp_path / "openlineage.yml", tmp_path / "events")
+    assert send(services) == 2
+
+
 def test_without_a_receiver_nothing_counts_as_sent(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
