@@ -25,6 +25,7 @@ from cdc.store import timeouts as store_timeouts
 from cdc.store.histories import Histories
 from cdc.store.history import SchemaEntry, StateEntry
 from cdc.store.lease import Lease, Leases
+from cdc.store.lineage import LineagePosition, Unsent
 from cdc.store.state_store import Store
 from cdc.store.table_cost import TableCost
 from cdc.store.table_state import State, TableRecord
@@ -40,6 +41,7 @@ from tests.integration.rigs.proxy import Pooler, Proxy
 from tests.records import table_record
 
 TABLE = TableId("shop", 'we"ird', "Orders")
+HOUR = timedelta(hours=1)
 
 HOLDER = """
 import sys, time
@@ -235,6 +237,31 @@ def test_histories_are_read_by_time_and_forgotten_in_batches(
     assert known.forget(0.0) == 3, "states, and the schema of a table that left the plan"
     assert known.since(before) == []
     store.close()
+
+
+def test_an_entry_whose_transaction_ends_late_is_sent_later(url: str) -> None:
+    store, result = Store(url), RunResult(TABLE, State.INCREMENTAL)
+    store.put(record())
+    store.record_run(run_entry("r0", record(), result))
+    unsent = Unsent(store, "jobs")
+    entries, position = unsent.after(unsent.before(datetime.now(timezone.utc) - HOUR), 100)
+    assert [type(one.entry).__name__ for one in entries] == ["StateEntry", "RunEntry"]
+    other = Store(url)
+    with other.transaction() as connection:
+        other._history(connection).add_run(run_entry("late", record(), result))
+        store.record_run(run_entry("r1", record(), result))
+        entries, position = unsent.after(position, 100)
+        assert [one.entry.run_id for one in entries] == ["r1"]
+        unsent.keep(position)
+    unsent = Unsent(store, "jobs")
+    assert unsent.position() == position
+    entries, position = unsent.after(position, 100)
+    assert [one.entry.run_id for one in entries] == ["late"]
+    unsent.keep(position)
+    assert unsent.after(unsent.position(), 100)[0] == []
+    assert Unsent(store, "other").position() == LineagePosition()
+    store.close()
+    other.close()
 
 
 def test_a_killed_holder_blocks_no_longer_than_its_term(url: str) -> None:
