@@ -332,7 +332,7 @@ def sends_its_lineage(project: Project, received: Received) -> None:
     assert_line(project.run("lineage", "--namespace", "sales").expect(0), "Sent 0 events.")
 
 
-def change_of(event: dict[str, Any]) -> str | None:
+def change_of(event: dict[str, Any]) -> Any:
     facets = event["outputs"][0].get("facets", {})
     return facets.get("lifecycleStateChange", {}).get("lifecycleStateChange")
 
