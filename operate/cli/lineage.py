@@ -12,6 +12,17 @@ import typer
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.render import Output, Renderer
 
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Send again what happened since a duration such as 90m, 24h or 7d, or a time such as"
+        " 2026-03-01T12:00 (UTC without a time zone). Without it, what was not sent yet.",
+        show_default=False,
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the root."""
@@ -19,16 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def lineage(
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            help="Send again what happened since a duration such as 90m, 24h or 7d, or a time such"
-            " as 2026-03-01T12:00 (UTC without a time zone). Without it, what was not sent yet.",
-            show_default=False,
-        ),
-    ] = None,
+    since: SinceOption = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on with what happens, until stopped (Ctrl-C).")
     ] = False,

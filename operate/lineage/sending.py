@@ -263,7 +263,8 @@ def _nowhere() -> ConfigError:
 def _unusable(error: Exception) -> ConfigError:
     return ConfigError(
         f"OpenLineage's client cannot be used as it is configured: {_described(error)}",
-        remedy="Correct openlineage.yml, or the variables that begin with OPENLINEAGE.",
+        remedy="Correct what the message names in openlineage.yml, or in the variables that begin"
+        " with OPENLINEAGE.",
         field="openlineage.yml",
     )
 
