@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 import yaml
+from openlineage.client.dataset.trimmers import KeyValueTrimmer
 from typer.testing import CliRunner
 
 from cdc.config import parse
@@ -378,6 +379,12 @@ def test_no_secret_of_the_client_is_in_a_message_or_a_log(
 )
 def test_the_names_of_folders(url: str, expected: Name) -> None:
     assert lake_name(url) == expected
+
+
+def test_a_reader_of_a_generation_names_the_same_dataset() -> None:
+    folder = "s3a://bucket/lake/orders"
+    read = lake_name(f"{folder}/attempt={UUID(int=1)}")
+    assert KeyValueTrimmer().trim(read.name) == lake_name(folder).name
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
