@@ -29,8 +29,9 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}wal_limit.py::test_a_capture_that_fills_the_disk_is_offboarded": (
         "Let the connector catch up: `tributary status` names",
     ),
-    "tests/unit/operate/lineage/test_lineage.py::"
-    "test_without_a_receiver_nothing_counts_as_sent": ("Set OPENLINEAGE_URL, or write",),
+    "tests/unit/operate/lineage/test_lineage.py::test_without_a_receiver_nothing_counts_as_sent": (
+        "Set OPENLINEAGE_URL, or write",
+    ),
     "tests/unit/operate/cli/test_complete.py::"
     "test_a_table_without_periods_or_off_the_plan_is_an_error": (
         "Set completeness: hour or day for the table",
