@@ -81,9 +81,8 @@ class Subject:
             if one.generation == generation and one.outcome == "followed"
         ]
         past = [one for one in followed if one.at <= at]
-        if past and len(past) < len(followed):
-            return past[-1].columns
-        return () if len(past) < len(followed) else self.newest_columns(generation)
+        newest = self.newest_columns(generation) if len(past) == len(followed) else ()
+        return newest or (past[-1].columns if past else ())
 
     def newest_columns(self, generation: int) -> tuple[LakeField, ...]:
         """Return the lake's columns now; empty if the generation is not the newest one."""

@@ -209,6 +209,20 @@ def test_a_schema_change_alters_the_lake(services: Services, tmp_path: Path) -> 
     assert "schema" not in earlier, "the columns from before the change are not known"
 
 
+def test_a_run_of_a_former_generation_has_its_own_columns(
+    services: Services, tmp_path: Path
+) -> None:
+    record = published(services)
+    dropped = RecordedChange.of(DropColumn(verdict=Verdict.FILL, why="y", name="note"))
+    entry = SchemaEntry(ORDERS, 1, 2, NOW, (7,), (dropped,), "followed", "k", columns=(ID,))
+    services.store.record_schema(entry)
+    services.store.record_run(run())
+    services.store.put(replace(record, generation=2))
+    send(services)
+    fields = by_job(sent(tmp_path), "run")[1]["outputs"][0]["facets"]["schema"]["fields"]
+    assert [one["name"] for one in fields if not one["name"].startswith("_cdc_")] == ["id"]
+
+
 def test_a_failure_has_no_message_by_default(services: Services, tmp_path: Path) -> None:
     published(services)
     error = ErrorRecord("LakeError", f"value {CANARY} cannot be cast", "look", {})
