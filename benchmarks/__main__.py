@@ -25,8 +25,8 @@ from benchmarks.environment import PROJECT, peers_python
 RESULTS = PROJECT / "RESULTS.md"
 HEAD = """# Results of the benchmarks
 
-`make bench` writes this file, a section for each benchmark that has run. Each benchmark compares what
-its sides wrote before a figure counts.
+`make bench` writes this file, a section for each benchmark that has run. Each benchmark compares
+what its sides wrote before a figure counts.
 Ratios are of sides that took turns in one run; CONTRIBUTING.md explains the gates.
 """
 COMMANDS: dict[str, list[str]] = {
