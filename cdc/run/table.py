@@ -90,8 +90,11 @@ def run_table(
     """
     started, at, steps = datetime.now(timezone.utc), time.monotonic(), begin_steps()
     try:
-        with context.leases.hold(record.resource, gives_way=turn is not None) as lease:
-            run = _TableRun(context, record, lease, captures or Captures(context), topic)
+        with context.leases.hold_record(record, gives_way=turn is not None) as (lease, newest):
+            if record.attempt_id != newest.attempt_id:
+                # It was copied again: the facts and the evidence are older than the copy.
+                topic, captures = None, None
+            run = _TableRun(context, newest, lease, captures or Captures(context), topic)
             run.work(until, turn)
             result = run.result
     except LeaseHeldError as held:
@@ -127,11 +130,7 @@ class _TableRun:
         self._lease = lease
         self._captures = captures
         self._losses = Losses(context.store)
-        # Another process could have changed the record before the lease was taken.
-        self._record = context.store.newest(record)
-        if record.attempt_id != self._record.attempt_id:
-            # It has copied the table again: the facts and the evidence are older than the copy.
-            self._topic, self._captures = None, Captures(context)
+        self._record = record
         self._settings: TableSettings
         self._made_by: SettingsDigests
         self._counts: Counter[str] = Counter()
@@ -288,9 +287,10 @@ class _TableRun:
                 if shape.lake.keep_up(self._lease.check):
                     context = self._context
                     self._record = keep_size(context.spark, context.store, self._record)
-                self._lease.check()
                 if self._turn is not None and self._turn.is_over(time.monotonic() - self._began):
                     return
+                if at != end:  # each commit checks the lease itself; this saves a useless batch
+                    self._lease.check()
         finally:
             task.done()
 

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.runtime.progress import NullProgress, Progress, shown_as
 from cdc.runtime.waiting import wait_while
 from cdc.store.lease_owner import Owner
-from cdc.store.lease_wish import LeaseWish, is_wanted
+from cdc.store.lease_wish import LeaseWish, is_wanted, wished
 from cdc.store.state_store import Store
+from cdc.store.table_state import TableRecord
 from cdc.store.tables import leases
 from schemas.table import TableId
 
@@ -31,6 +33,8 @@ _POLL_S = 0.5
 _WAIT = "Wait for that process to end. After a crash the lease runs out by itself."
 
 _log = logging.getLogger(__name__)
+
+_Read = Callable[[Connection], object]
 
 
 class Lease:
@@ -56,29 +60,38 @@ class Lease:
         self.resource = str(resource)
         self.about = {} if isinstance(resource, str) else {"table": resource}
 
-    def acquire(self) -> int:
-        """Take the lease in the state store.
+    def acquire(self, *, gives_way: bool = False, read: _Read | None = None) -> int:
+        """Take the lease in the state store, in one transaction.
+
+        Args:
+            gives_way: Whether to leave the lease to a process that waits for it.
+            read: Called in the transaction after it has taken the lease. So it sees all that an
+                earlier holder stored before the release.
 
         Returns:
             The fencing token.
 
         Raises:
-            LeaseHeldError: Another process holds the lease. The error names the holder and the
-                lease's expiry.
+            LeaseHeldError: Another process holds the lease; the error names the holder and the
+                lease's expiry. Or ``gives_way`` is true, and a process waits for the lease.
         """
         clock, row = self._store.clock, leases.c.resource == self.resource
         free = sa.or_(leases.c.owner.is_(None), leases.c.expires_at <= clock)
         take = sa.update(leases).where(row, free).values(token=leases.c.token + 1, **self._taken())
-        first = sa.insert(leases).values(resource=self.resource, token=1, **self._taken())
+        new = sa.insert(leases).values(resource=self.resource, token=1, **self._taken())
         try:
             with self._store.transaction() as connection:
+                if gives_way and wished(connection, self._store, self.resource):
+                    raise self._left_error()
                 if connection.execute(take).rowcount == 1:
                     token = connection.execute(sa.select(leases.c.token).where(row)).scalar_one()
                 else:
-                    connection.execute(first)
+                    connection.execute(new)
                     token = 1
+                if read is not None:
+                    read(connection)
         except IntegrityError:
-            self.token = self._take_over()
+            self.token = self._take_over(read)
         else:
             self.token = token
         return self.token
@@ -147,8 +160,11 @@ class Lease:
             leases.c.owner == self.owner,
         )
 
-    def _take_over(self) -> int:
+    def _take_over(self, read: _Read | None) -> int:
         """Take the lease from a dead process of this machine, without waiting for the expiry.
+
+        Args:
+            read: As in `acquire`.
 
         Returns:
             The fencing token.
@@ -168,12 +184,19 @@ class Lease:
             )
             with self._store.transaction() as connection:
                 taken = connection.execute(take).rowcount == 1
+                if taken and read is not None:
+                    read(connection)
             if taken:
                 _log.info(
                     "took the lease on %s over from %s, which has died", self.what, holder.shown
                 )
                 return int(found.token) + 1
         raise self._lease_held_error(found, holder)
+
+    def _left_error(self) -> LeaseHeldError:
+        return LeaseHeldError(
+            f"{self.what} is left to a process that waits for it", remedy=_WAIT, **self.about
+        )
 
     def _lease_held_error(self, row: sa.Row[Any] | None, holder: Owner | None) -> LeaseHeldError:
         """Return the error that names the lease's holder and expiry, as far as known."""
@@ -219,7 +242,12 @@ class Leases:
 
     @contextmanager
     def hold(
-        self, resource: TableId | str, *, wait_s: float = 0.0, gives_way: bool = False
+        self,
+        resource: TableId | str,
+        *,
+        wait_s: float = 0.0,
+        gives_way: bool = False,
+        read: _Read | None = None,
     ) -> Iterator[Lease]:
         """Hold a lease for the length of a block, and renew it in the background.
 
@@ -229,20 +257,18 @@ class Leases:
             resource: The table, or the name of a resource that many tables share.
             wait_s: Bound of the wait for another process that holds the lease, in seconds.
             gives_way: Whether to give up, with `LeaseHeldError`, if yet another process waits for
-                the lease.
+                the lease. A process that gives way does not wait itself.
+            read: Called in the transaction that takes the lease, after it has taken the lease.
 
         Raises:
             LeaseHeldError: Another process still holds the lease at the end of the wait. Or
                 ``gives_way`` is true, and yet another process waits for the lease.
         """
         lease = Lease(self._store, resource, self.owner, ttl_s=self.ttl_s)
-        if gives_way and lease.is_wanted():
-            raise LeaseHeldError(
-                f"{lease.what} is left to a process that waits for it",
-                remedy=_WAIT,
-                **lease.about,
-            )
-        self._acquire(lease, wait_s)
+        if gives_way:
+            lease.acquire(gives_way=True, read=read)
+        else:
+            self._acquire(lease, wait_s, read)
         stop = threading.Event()
         renewal = threading.Thread(
             target=_keep, args=(lease, stop), name=f"lease on {lease.what}", daemon=True
@@ -255,16 +281,39 @@ class Leases:
             renewal.join()
             lease.release()
 
+    @contextmanager
+    def hold_record(
+        self, record: TableRecord, *, gives_way: bool = False
+    ) -> Iterator[tuple[Lease, TableRecord]]:
+        """Hold the lease of a record's table, and read the newest record as the lease is taken.
+
+        One transaction does both. Another process could have changed the record before it.
+
+        Args:
+            record: The table's record, as known before.
+            gives_way: As in `hold`.
+
+        Raises:
+            LeaseHeldError: As in `hold`.
+        """
+        newest = [record]
+
+        def read(connection: Connection) -> None:
+            newest[0] = self._store.newest_within(connection, record)
+
+        with self.hold(record.resource, gives_way=gives_way, read=read) as lease:
+            yield lease, newest[0]
+
     def held_by_other(self, resource: TableId | str) -> LeaseHeldError | None:
         """Return an error that names the lease's holder; None if the lease can be taken now."""
         return Lease(self._store, resource, self.owner, ttl_s=self.ttl_s).held_by_other()
 
-    def _acquire(self, lease: Lease, wait_s: float) -> None:
+    def _acquire(self, lease: Lease, wait_s: float, read: _Read | None) -> None:
         """Take the lease; wait at most ``wait_s`` seconds for its holder to release it."""
 
         def held() -> LeaseHeldError | None:
             try:
-                lease.acquire()
+                lease.acquire(read=read)
             except LeaseHeldError as error:
                 return error
             return None

@@ -15,6 +15,8 @@ from cdc.errors import StateError
 from cdc.store.tables import lease_wishes
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
     from cdc.store.state_store import Store
 
 WISH_S = 10.0
@@ -69,8 +71,13 @@ class LeaseWish:
 
 def is_wanted(store: Store, resource: str) -> bool:
     """Whether a process waits for the lease on a resource."""
+    with store.transaction() as connection:
+        return wished(connection, store, resource)
+
+
+def wished(connection: Connection, store: Store, resource: str) -> bool:
+    """Whether a process waits for the lease on a resource, asked within a transaction."""
     query = sa.select(sa.func.count()).where(
         lease_wishes.c.resource == resource, lease_wishes.c.expires_at > store.clock
     )
-    with store.transaction() as connection:
-        return bool(connection.execute(query).scalar())
+    return bool(connection.execute(query).scalar())

@@ -119,14 +119,15 @@ class Store:
             beside: Whether to return the record of the table's next generation instead.
         """
         with self.transaction() as connection:
-            row = connection.execute(
-                sa.select(table_rows).where(_table_and_beside(table, beside))
-            ).first()
-        return None if row is None else _record(row)
+            return _stored(connection, table, beside)
 
     def newest(self, record: TableRecord) -> TableRecord:
         """Return the stored version of a record; ``record`` itself if none is stored."""
         return self.get(record.table, beside=record.beside) or record
+
+    def newest_within(self, connection: Connection, record: TableRecord) -> TableRecord:
+        """Return what `newest` returns, within a transaction."""
+        return _stored(connection, record.table, record.beside) or record
 
     def put(
         self,
@@ -243,11 +244,8 @@ class Store:
 
     def schema_history(self, table: TableId) -> list[SchemaEntry]:
         """Return the schema history's entries for the table, oldest first."""
-        query = (
-            sa.select(schema_change_rows.c.entry)
-            .where(of_table(schema_change_rows, table))
-            .order_by(schema_change_rows.c.id)
-        )
+        query = sa.select(schema_change_rows.c.entry).where(of_table(schema_change_rows, table))
+        query = query.order_by(schema_change_rows.c.id)
         with self.transaction() as connection:
             return [
                 SCHEMA_ENTRIES.read(row.entry, f"an entry of the schema history of table {table}")
@@ -376,11 +374,7 @@ class Store:
         return Writer(connection, self.clock, self._by, self._run_id)
 
     def _records(self, *, beside: bool) -> list[TableRecord]:
-        columns = (
-            table_rows.c.source,
-            table_rows.c.schema_name,
-            table_rows.c.table_name,
-        )
+        columns = (table_rows.c.source, table_rows.c.schema_name, table_rows.c.table_name)
         query = sa.select(table_rows).where(table_rows.c.beside == beside).order_by(*columns)
         with self.transaction() as connection:
             return [self._parsed(row) for row in connection.execute(query)]
@@ -463,6 +457,11 @@ def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
     insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
     new = insert(cost_rows).values(**row)
     connection.execute(new.on_conflict_do_update(index_elements=key, set_={"cost": row["cost"]}))
+
+
+def _stored(connection: Connection, table: TableId, beside: bool) -> TableRecord | None:
+    row = connection.execute(sa.select(table_rows).where(_table_and_beside(table, beside))).first()
+    return None if row is None else _record(row)
 
 
 def _table_and_beside(table: TableId, beside: bool) -> sa.ColumnElement[bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from confluent_kafka import Producer
 
@@ -51,11 +52,9 @@ class FreeLeases(Leases):
     """Leases that exclude nobody, as if the clock had let one run out."""
 
     @contextlib.contextmanager
-    def hold(
-        self, table: TableId, *, wait_s: float = 0.0, gives_way: bool = False
-    ) -> Iterator[Lease]:
+    def hold(self, table: TableId, **wanted: Any) -> Iterator[Lease]:
         elsewhere = TableId(table.source, table.schema, f"{table.name}-free")
-        with super().hold(elsewhere, wait_s=wait_s, gives_way=gives_way) as lease:
+        with super().hold(elsewhere, **wanted) as lease:
             yield lease
 
 

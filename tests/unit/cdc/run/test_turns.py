@@ -12,6 +12,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+import sqlalchemy as sa
 
 from cdc.capture.position_check import TopicFacts
 from cdc.errors import LeaseHeldError
@@ -100,6 +101,22 @@ def test_a_run_gives_way_after_the_commit_during_which_another_process_asks(
     wish.withdraw()
     monkeypatch.setattr(Writer, "meanwhile", lambda: None)
     assert run_table(command.context(), record, turn=turn).commits == COMMITS
+
+
+def test_a_run_uses_the_state_store_in_few_transactions(command: Command) -> None:
+    """Three for the lease with the newest record, the history and the release; one for each commit.
+
+    Between two commits, the run asks who waits for the table, and checks its lease. The guard of a
+    commit, the losses and the quarantine are not part of this run.
+    """
+    begun = list[object]()
+    context, record = command.context(), command.put(State.INCREMENTAL)
+    sa.event.listen(command.services.store._engine, "begin", begun.append)
+    assert run_table(context, record, turn=Turn(0.0)).commits == 1
+    assert len(begun) == 3 + 1 + 1, "it also asks once who waits"
+    begun.clear()
+    assert run_table(context, record, turn=Turn()).commits == COMMITS
+    assert len(begun) == 3 + COMMITS + 2 * (COMMITS - 1)
 
 
 @pytest.mark.parametrize("spaced", [True, False])

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -23,6 +24,7 @@ from cdc.store.lease_owner import Owner
 from cdc.store.state_store import Store
 from cdc.store.tables import leases
 from schemas.table import TableId
+from tests.records import table_record
 
 TABLE = TableId("shop", "public", "orders")
 OTHER = TableId("shop", "public", "other")
@@ -79,9 +81,9 @@ def test_a_lease_that_is_let_go_at_the_same_moment_is_refused_once(
     holder.acquire()
     look = asker._take_over
 
-    def let_go_first() -> int:
+    def let_go_first(read: None) -> int:
         holder.release()
-        return look()
+        return look(read)
 
     monkeypatch.setattr(asker, "_take_over", let_go_first)
     with pytest.raises(LeaseHeldError, match="a process that began or ended at the same moment"):
@@ -178,6 +180,33 @@ def test_who_holds_a_lease_is_seen_without_taking_it(store: Store) -> None:
     assert lease.acquire() == 2
     lease.release()
     assert asking.held_by_other("lake table /lake") is None
+
+
+def test_what_the_former_holder_stored_last_is_read_as_the_lease_is_taken(store: Store) -> None:
+    before = store.put(table_record(TABLE), 0)
+    holder = Lease(store, TABLE, "a")
+    holder.acquire()
+    with pytest.raises(LeaseHeldError), Leases(store, owner="b").hold_record(before):
+        pytest.fail("the lease was given twice")
+    last = store.put(replace(before, topic="another"))
+    holder.release()
+    with Leases(store, owner="b").hold_record(before) as (lease, newest):
+        assert (lease.token, newest) == (2, last)
+    other = table_record(OTHER)
+    with Leases(store).hold_record(other, gives_way=True) as (_, known):
+        assert known is other, "nothing is stored"
+
+
+def test_what_a_dead_holder_stored_is_read_as_its_lease_is_taken_over(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = store.put(table_record(TABLE), 0)
+    Lease(store, TABLE, "dead").acquire()
+    last = store.put(replace(before, topic="another"))
+    dead = SimpleNamespace(has_died=lambda: True, shown="a process")
+    monkeypatch.setattr(Owner, "parse", lambda _: dead)
+    with Leases(store, owner="heir").hold_record(before) as (lease, newest):
+        assert (lease.token, newest) == (2, last)
 
 
 def test_two_threads_of_one_process_exclude_each_other(store: Store) -> None:
