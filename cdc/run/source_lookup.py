@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import islice
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 _KEYS = 2_000
 """Number of keys in one query."""
+_FRAME_BYTES = 32 * 1024 * 1024
+"""Bytes of values after which a data frame ends; the rows of one query stay together.
+
+Each data frame is one part of the batch's plan, so a frame for each query would make a plan of
+hundreds of parts for a batch with many keys.
+"""
+_VALUE_BYTES = 16
+"""Bytes that count for a value that is neither text nor bytes, and for the object of any value."""
 
 VISIBLE_S = 120.0
 """Bound of the wait until a commit that is in the source's log is visible, in seconds.
@@ -84,10 +92,8 @@ class Asked:
         shape = ", ".join(f"{quoted(n)} {shown.column(n).lake_type}" for n in names)
         self._wait(lacking)
         known = local_frame(self.spark, (), shape)
-        for keys in self._keys(lacking):
-            found = self.source.fetch_by_key(self.source_table, self.source_schema, keys, columns)
-            values = [tuple(row[name] for name in names) for row in found]
-            known = known.unionByName(hold(local_frame(self.spark, values, shape)))
+        for rows in joined(self._found(lacking, names, columns), _FRAME_BYTES):
+            known = known.unionByName(hold(local_frame(self.spark, rows, shape)))
         known = hidden(known, self.kept.only(names), self.lake)
         gone = {
             name: F.lit(None).cast(self.kept.column(name).lake_type)
@@ -95,6 +101,14 @@ class Asked:
             if name not in live
         }
         return known.withColumns(gone) if gone else known
+
+    def _found(
+        self, lacking: DataFrame, names: Sequence[str], columns: Sequence[str]
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the primary's values of ``names`` for the keys of a batch's changes, by query."""
+        for keys in self._keys(lacking):
+            found = self.source.fetch_by_key(self.source_table, self.source_schema, keys, columns)
+            yield [tuple(row[name] for name in names) for row in found]
 
     def _wait(self, lacking: DataFrame) -> None:
         """Wait until queries of the source see the changes of a batch's rows that lack values.
@@ -117,6 +131,33 @@ class Asked:
                 tuple(_aware(v, kind) for v, kind in zip(row, kinds, strict=True))
                 for row in portion
             ]
+
+
+def joined(
+    answers: Iterable[list[tuple[Any, ...]]], enough: int
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Join the rows of queries, in their order, into lists of about ``enough`` bytes.
+
+    A list ends with the query whose rows reach that size, so no more than the rows of one query are
+    above it. Queries without rows make no list.
+    """
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for answer in answers:
+        rows += answer
+        size += sum(_size(value) for row in answer for value in row)
+        if size >= enough:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def _size(value: object) -> int:
+    """Return about how many bytes a value takes; an array takes what its elements take."""
+    if isinstance(value, list | tuple):
+        return _VALUE_BYTES + sum(map(_size, value))
+    return _VALUE_BYTES + (len(value) if isinstance(value, str | bytes | bytearray) else 0)
 
 
 def _aware(value: Any, kind: str) -> Any:
