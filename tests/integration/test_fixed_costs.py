@@ -1,0 +1,81 @@
+"""What one commit of a small table, and one look at an idle table, ask of the other systems.
+
+Most tables of a large plan are small or idle, so these fixed costs decide how many tables a machine
+can follow. A bound that rises here costs the whole plan: lower the cost, or say here what it buys.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cdc.capture.gathering import Captures
+from cdc.capture.topic_facts import topic_facts, with_settings
+from cdc.run import run_table, run_tables
+from cdc.run.context import Turn
+from tests.integration.rigs.counted import counted
+from tests.integration.rigs.running import Orders
+from tests.integration.rigs.running import orders as orders
+from tests.integration.rigs.running import shared as shared
+from tests.integration.rigs.running import spark as spark
+
+TRANSACTIONS = 7
+"""The lease with the newest record; counted losses; quarantined records; the lease under Hudi's
+lock; the record of the commit; the run's history; the release of the lease."""
+STATEMENTS = 15
+"""Of these transactions, without those that begin and end them."""
+OPENS = 3
+"""The run's check; the writer, just before the commit begins; the guard, just before it completes.
+Each of them has to see what others have committed by then."""
+JOBS = 5
+"""Of the batch's summary, and of Hudi's write."""
+PY4J = 1_420
+"""It was 1,408 when this was written, the same in each commit."""
+SOURCE = 20
+"""One session that reads the table's catalog and its fingerprint."""
+KAFKA = 1
+"""Whether the last record that was applied is still in the topic."""
+REST = 0
+
+
+def test_what_a_commit_and_an_idle_table_cost(orders: Orders) -> None:
+    shared = orders.replication
+    context = shared.context()
+    for row in range(3):  # the first two warm the process up
+        orders.execute(f"INSERT INTO T VALUES ({row}, 'a', 'b', 1)")
+        shared.settle()
+        record, captures = shared.record(orders.name), Captures(context)
+        captures.evidence(record)  # a round has asked for this, once for all tables
+        topics = with_settings(context, topic_facts(context, [record.topic]))
+        with counted(shared) as spent:
+            topic = topics[record.topic]
+            result = run_table(context, record, captures=captures, topic=topic, turn=Turn())
+        assert (result.error, result.commits) == (None, 1)
+    bounds = {
+        "transactions": TRANSACTIONS,
+        "statements": STATEMENTS,
+        "opens": OPENS,
+        "jobs": JOBS,
+        "py4j": PY4J,
+        "kafka": KAFKA,
+        "rest": REST,
+        "source": SOURCE,
+    }
+    over = {what: count for what, count in spent.items() if count > bounds[what]}
+    assert not over, f"a commit costs {dict(spent)}"
+    assert {*bounds} - {"rest"} <= {*spent}, "something is no longer counted"
+
+    name = f"{orders.name[:40]}_other"
+    shared.database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, note text)")
+    shared.add(name)
+    shared.settle()
+    run_tables(context, [shared.record(name)])  # it notes the settings of the table
+    both = [shared.record(orders.name), shared.record(name)]
+    assert run_tables(context, both) == []
+    for look in (False, True):
+        rounds = list[Counter[str]]()
+        for records in (both[:1], both):
+            with counted(shared) as asked:
+                assert run_tables(context, records, look_at_idle=look) == []
+            rounds.append(asked)
+        assert rounds[0] == rounds[1], "another idle table adds no call"
+        assert rounds[0]["kafka"] > 0
