@@ -16,8 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cdc.config import load
 from cdc.connect import ConnectClient
+from cdc.runtime.progress import NullProgress
+from operate.context import Services
 from stack.ports import HOST, choose
 from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.faults import produce
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project
 
@@ -25,6 +28,13 @@ pytestmark = pytest.mark.breadth
 
 ORDERS = "public.orders"
 _END_S = 90.0
+SETTINGS = {
+    "on_bad_message": "quarantine",
+    "completeness": "hour",
+    "readers": {"billing": {"lag": "1d"}},
+    "checks": {"fresh": {"kind": "freshness", "max_age": "23h", "cron": "0 0 * * *"}},
+}
+"""Settings of the table: each gives it further series."""
 
 
 class Scraped:
@@ -73,19 +83,21 @@ def test_metrics_say_what_status_says_and_what_goes_away(
 ) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, v int)")
     database.load("orders", ((n, 0) for n in range(1, 51)))
-    project = Project.create(tmp_path, database)
+    project = Project.create(tmp_path, database, tables={ORDERS: SETTINGS})
     project.run("onboard", ORDERS).expect(0)
     project.run("verify", ORDERS).expect(0)
     port, log = choose(["metrics"])["metrics"], tmp_path / "run.log"
     arguments = ("run", "--continuous", "--interval", "1", "--metrics-port", str(port))
     with started(project, log, *arguments) as run:
         follows_a_table(project, port)
+        announces_an_hour_and_leaves_a_record_out(project, port)
         refuses_a_port_in_use(project, port)
         run.send_signal(signal.SIGTERM)
         assert run.wait(_END_S) == 0, log.read_text()
     assert scrape(port) is None, "the listener ends with the run"
     writes_a_file(project)
     with started(project, log, "metrics", "serve", "--port", str(port), "--cache", "0"):
+        shows_a_check_a_reader_and_a_lease(project, port)
         shows_a_connector_that_goes_away(project, port)
 
 
@@ -118,13 +130,17 @@ def follows_a_table(project: Project, port: int) -> None:
     assert found.get("table_events_behind", **labels) == table["events_behind"] == 0
     assert found.get("table_freshness_target_seconds", **labels) == table["freshness_target_s"]
     assert found.get("table_late", **labels) == int(table["late"])
+    assert found.get("table_watermark_timestamp_seconds", **labels) is not None
     complete = found.get("table_complete_timestamp_seconds", **labels)
     assert complete is not None
     assert abs(moment(table["watermark"]) - complete) < 120, "heartbeats went on meanwhile"
     verified = table["verified"]
     assert verified["equal"] is True
     assert found.get("table_verify_success_timestamp_seconds", **labels) == moment(verified["at"])
-    assert found.get("table_lost", **labels) is None
+    for absent in ("table_lost", "table_error", "table_quarantined_messages", "table_late_rows"):
+        assert not found.get(absent, **labels), absent
+    for kind in ("missing", "extra", "different"):
+        assert found.get("table_verify_drift_rows", kind=kind, **labels) is None
     assert capture["connector"] == "running"
     assert found.get("connector_up") == found.get("connector_state", state="running") == 1
     assert found.get("connector_tasks", state="running") == 1
@@ -133,9 +149,77 @@ def follows_a_table(project: Project, port: int) -> None:
     retained = found.get("log_retained_bytes")
     assert retained is not None
     assert abs(retained - capture["log"]["retained_bytes"]) < 64 * 1024 * 1024
+    assert found.get("log_limit_bytes", level="warn") == 20 * 2**30
+    assert found.get("log_limit_bytes", level="alarm") == 50 * 2**30
+    assert found.get("log_limit_bytes", level="give_up") is None
+    assert found.get("log_in_danger") == 0
+    safe = found.get("slot_safe_bytes")
+    assert safe is not None
+    assert 0 < safe < 5 * 2**30, "the stack sets max_slot_wal_keep_size to 4 GB"
     assert found.get("capture_problem") == 0
     assert found.get("tier_events_behind", tier="default") == 0
+    assert found.get("tier_backlog_seconds", tier="default") == 0
     assert found.get("tier_load_ratio", tier="default") is not None
+
+
+def announces_an_hour_and_leaves_a_record_out(project: Project, port: int) -> None:
+    """The hour that ended last is complete; then a record that is no event comes."""
+
+    def announced() -> bool:
+        return value(port, "table_period_end_timestamp_seconds") is not None
+
+    wait_until(announced, "an hour that is complete", 180)
+    found = scrape(port)
+    assert found is not None
+    ended, due = (found.get(f"table_period_{one}_timestamp_seconds") for one in ("end", "due"))
+    assert ended is not None
+    assert due is not None
+    assert ended % 3600 == 0
+    assert due > ended + 3600, "the next hour is due after its end"
+    with opened(project) as services:
+        (record,) = services.store.tables()
+        produce(services.config, record.topic, b"no event")
+    left_out = "table_quarantined_messages"
+    wait_until(lambda: value(port, left_out) == 1, "a record that is left out", 180)
+
+
+def shows_a_check_a_reader_and_a_lease(project: Project, port: int) -> None:
+    """What commands have left: a result of a check, and what a reader has read."""
+    project.run("checks", "run", "--all").expect(0)
+    with opened(project) as services:
+        (record,) = services.store.tables()
+        assert record.last_commit is not None
+        instant = record.last_commit.instant
+        with services.leases.hold(record.table):
+            held = scrape(port)
+    project.run("readers", "record", ORDERS, "billing", "--instant", instant).expect(0)
+    found = scrape(port)
+    assert held is not None
+    assert found is not None
+    taken, until = (held.get(f"table_lease_{one}_timestamp_seconds") for one in ("taken", "expiry"))
+    assert taken is not None
+    assert until is not None
+    assert taken < until
+    assert found.get("table_lease_taken_timestamp_seconds") is None, "nobody works on the table"
+    assert found.get("table_check_outcome", check="fresh", outcome="passed") == 1
+    assert found.get("table_check_failed", check="fresh") == 0
+    assert found.get("table_check_due", check="fresh") == 0
+    ended = found.get("table_check_timestamp_seconds", check="fresh")
+    assert ended == found.get("table_check_success_timestamp_seconds", check="fresh")
+    assert ended is not None
+    assert found.get("reader_lag_seconds", reader="billing") == 0
+    assert found.get("reader_unread_seconds", reader="billing") == 0
+    assert found.get("reader_lag_target_seconds", reader="billing") == 86_400
+    assert found.get("reader_lost", reader="billing") is None
+
+
+@contextmanager
+def opened(project: Project) -> Iterator[Services]:
+    services = Services(load(project.file), NullProgress())
+    try:
+        yield services
+    finally:
+        services.close()
 
 
 def moment(text: str) -> float:

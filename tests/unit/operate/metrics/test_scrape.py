@@ -382,9 +382,9 @@ def test_facts_are_shown_again_until_they_are_too_old(services: Services) -> Non
     assert at_once.facts() is not at_once.facts()
 
 
-def statements(services: Services) -> list[str]:
+def statements(services: Services, bound_s: float = BOUND_S) -> list[str]:
     """The statements of one scrape, after the first one."""
-    reader, seen = FactReader(services, BOUND_S), list[str]()
+    reader, seen = FactReader(services, bound_s), list[str]()
     reader.read()
 
     def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:

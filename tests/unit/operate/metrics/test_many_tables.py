@@ -1,0 +1,84 @@
+"""What one scrape of 3,000 tables asks and shows, and how much CPU time it takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import stamina
+import yaml
+
+from cdc.capture.evidence import CaptureEvidence
+from cdc.config import parse
+from cdc.errors import KafkaError
+from cdc.runtime.progress import NullProgress
+from operate.context import Services
+from operate.metrics import catalog
+from operate.metrics.exposing import Scrapes
+from operate.metrics.facts import FactReader
+from operate.metrics.text import as_text
+from tests.unit.operate.metrics.test_scrape import document, fill, fill_more, series, statements
+
+TABLES = 3_000
+BOUND_S = 60.0
+"""No answer is left out, however busy the machine is."""
+CPU_S = 10.0
+"""Four times what a scrape took on two busy cores: the test finds work that grows too fast."""
+
+
+@pytest.fixture
+def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
+    """Services whose state store has many tables, and whose Kafka knows where each topic ends.
+
+    Connect and the source refuse connections at once.
+    """
+    monkeypatch.setenv("ADMIN_PW", "canary-admin")
+    stamina.set_active(False)
+    found = Services(parse(yaml.safe_dump(document(tmp_path))), NullProgress())
+
+    def ends_now(topics: list[str], *, committed: bool) -> dict[str, dict[int, int]]:
+        assert committed in (True, False)
+        return {topic: {0: 9} for topic in topics}
+
+    def no_look(*_: object) -> CaptureEvidence:
+        raise KafkaError("the capture is not looked at", remedy="None")
+
+    monkeypatch.setattr(found.kafka, "ping", lambda: ("c", 1))
+    monkeypatch.setattr(found, "stream_evidence", no_look)
+    monkeypatch.setattr(found.kafka, "ends_now", ends_now)
+    sa.event.listen(found.store._engine, "connect", never_waits_for_the_disk)
+    yield found
+    found.close()
+    stamina.set_active(True)
+
+
+def never_waits_for_the_disk(connection: Any, _record: object) -> None:
+    """Thousands of records are written one by one, as runs do."""
+    connection.execute("PRAGMA synchronous = OFF")
+
+
+def test_a_scrape_of_three_thousand_tables_is_bounded(services: Services) -> None:
+    fill(services)
+    few = statements(services, BOUND_S)
+    fill_more(services, TABLES)
+    many = statements(services, BOUND_S)
+    assert len(many) == len(few) <= 40, "with the figures of freshness and the forecast"
+    reader = FactReader(services, BOUND_S)
+    scrapes = Scrapes(services.config, reader, cache_s=0.0, bound_s=2 * BOUND_S)
+    taken, text = [], b""
+    for _ in range(3):
+        began = time.process_time()
+        text = as_text(scrapes.collect())
+        taken.append(time.process_time() - began)
+    found = series(text.decode())
+    names = [name for name, _ in found]
+    everywhere = (catalog.BEHIND, catalog.FRESHNESS, catalog.COMMIT_BYTES, catalog.RUN_SECONDS)
+    for metric in everywhere:
+        assert names.count(metric.full_name) >= TABLES, metric.full_name
+    assert 25 * TABLES < len(found) < 52 * TABLES
+    assert catalog.TIER_LOAD.full_name in names, "the forecast is there"
+    assert min(taken) < CPU_S, taken
