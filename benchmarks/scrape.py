@@ -47,8 +47,7 @@ WARM_S = 120.0
 PORTION = 250
 """Topics that are created at a time."""
 GATE_S = 2.0
-"""The scrape that takes the least CPU time may take this long. The time that passes also counts what
-other processes do."""
+"""The most CPU time of the scrape that takes least. Other processes change the time that passes."""
 
 
 @dataclass(frozen=True)
