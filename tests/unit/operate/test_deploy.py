@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -18,10 +19,15 @@ from typer.testing import CliRunner
 from cdc.config import TableSettings, load
 from cdc.runtime import jars
 from operate.cli import app
+from operate.ui import PORT
+from operate.ui.access import knows_host, token_of
 from tests.unit.operate.test_docs import ROOT
 
 DEPLOY = ROOT / "deploy"
-OVERLAYS = sorted(file.parent for file in DEPLOY.rglob("kustomization.yaml"))
+FOLDERS = sorted(file.parent for file in DEPLOY.rglob("kustomization.yaml"))
+PAGE = DEPLOY / "kubernetes" / "ui"
+"""The folder of the page: a component, which belongs to the overlays that name it."""
+OVERLAYS = [folder for folder in FOLDERS if folder != PAGE]
 CONFIGURED = [folder for folder in OVERLAYS if (folder / "tributary.yaml").exists()]
 SETTINGS = ("kustomization.yaml", "tributary.yaml")
 KUBERNETES = (DEPLOY / "kubernetes").rglob("*.yaml")
@@ -62,7 +68,7 @@ def test_manifests_are_of_the_schemas_of_kubernetes(file: Path, version: str) ->
         kubernetes_validate.validate(one, version, strict=True)
 
 
-@pytest.mark.parametrize("folder", OVERLAYS, ids=name)
+@pytest.mark.parametrize("folder", FOLDERS, ids=name)
 def test_an_overlay_names_every_file_beside_it(folder: Path) -> None:
     (overlay,) = documents(folder / "kustomization.yaml")
     generated = overlay.get("configMapGenerator", [{"files": []}])[0]["files"]
@@ -76,7 +82,8 @@ def test_an_overlay_names_every_file_beside_it(folder: Path) -> None:
 def test_a_patch_replaces_what_each_of_its_targets_has(folder: Path) -> None:
     (overlay,) = documents(folder / "kustomization.yaml")
     for patch in overlay.get("patches", ()):
-        every = [one for file in MANIFESTS for one in documents(file)]
+        base = [file for file in MANIFESTS if file.parent.name == "base"]
+        every = [one for file in base for one in documents(file)]
         targets = [one for one in every if one["kind"] == patch["target"]["kind"]]
         assert targets
         steps = yaml.safe_load(patch["patch"])
@@ -92,13 +99,15 @@ def test_a_patch_replaces_what_each_of_its_targets_has(folder: Path) -> None:
                 assert isinstance(step["value"], type(former))
 
 
-@pytest.mark.skipif(
+WITH_KUBECTL = pytest.mark.skipif(
     KUBECTL is None,
     reason="kubectl, which brings kustomize, is not installed; the files and the patches by"
     " themselves are checked without it",
 )
-@pytest.mark.parametrize("folder", OVERLAYS, ids=name)
-def test_what_kustomize_makes_is_valid_and_belongs_together(folder: Path) -> None:
+
+
+def kustomized(folder: Path) -> list[Any]:
+    """What kustomize makes of a folder: valid, and each pod with its account and configuration."""
     ran = subprocess.run([KUBECTL or "", "kustomize", folder], capture_output=True, check=True)
     made = list(yaml.safe_load_all(ran.stdout))
     for one in made:
@@ -114,6 +123,13 @@ def test_what_kustomize_makes_is_valid_and_belongs_together(folder: Path) -> Non
         assert ("ConfigMap", settings) in names
         (container,) = spec["containers"]
         assert CliRunner().invoke(app, [*container["args"], "--help"]).exit_code == 0
+    return made
+
+
+@WITH_KUBECTL
+@pytest.mark.parametrize("folder", OVERLAYS, ids=name)
+def test_what_kustomize_makes_is_valid_and_belongs_together(folder: Path) -> None:
+    made = kustomized(folder)
     if folder.parent.name == "tiers":
         (run,) = (one for one in made if one["kind"] == "Deployment")
         (container,) = run["spec"]["template"]["spec"]["containers"]
@@ -121,6 +137,52 @@ def test_what_kustomize_makes_is_valid_and_belongs_together(folder: Path) -> Non
         assert container["args"][-2:] == probe[-2:] == ["--tier", folder.name]
         assert run["spec"]["selector"]["matchLabels"]["tier"] == folder.name
         assert run["spec"]["template"]["metadata"]["labels"]["tier"] == folder.name
+
+
+@WITH_KUBECTL
+@pytest.mark.parametrize("folder", OVERLAYS, ids=name)
+def test_an_overlay_can_add_the_page(folder: Path, tmp_path: Path) -> None:
+    overlay = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": "tributary",
+        "resources": [os.path.relpath(folder, tmp_path.resolve())],
+        "components": [os.path.relpath(PAGE, tmp_path.resolve())],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    made = kustomized(tmp_path)
+    (page,) = (
+        one
+        for one in made
+        if one["metadata"]["name"] == "tributary-ui" and one["kind"] == "Deployment"
+    )
+    (service,) = (one for one in made if one["kind"] == "Service")
+    labels = page["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    others = [one for one in made if one["kind"] == "Deployment" and one != page]
+    for one in others:
+        there = one["spec"]["template"]["metadata"]["labels"]
+        assert not service["spec"]["selector"].items() <= there.items()
+        assert not one["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_the_page_needs_a_token_and_its_service_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes replaces only ``$(NAME)`` in arguments, so the command gets the reference."""
+    (page,) = documents(PAGE / "ui.yaml")
+    (container,) = page["spec"]["template"]["spec"]["containers"]
+    command, *options = container["args"]
+    pairs = [option.removeprefix("--").split("=", 1) for option in options]
+    given = dict(pairs)
+    assert command == "ui"
+    variable, value = "TRIBUTARY_UI_TOKEN", "canary-0123456789"
+    assert given["token"] == f"${{{variable}}}"
+    monkeypatch.setenv(variable, value)
+    assert token_of(given["host"], given["token"]) == value
+    (service,) = documents(PAGE / "service.yaml")
+    (port,), (served,) = service["spec"]["ports"], container["ports"]
+    assert served["containerPort"] == port["port"] == int(given["port"]) == PORT
+    assert port["targetPort"] == container["readinessProbe"]["tcpSocket"]["port"] == served["name"]
+    assert knows_host(service["metadata"]["name"], [name for key, name in pairs if key == "name"])
 
 
 def test_the_tables_of_each_tier_have_one_process_and_the_jobs_are_there_once() -> None:
@@ -157,7 +219,8 @@ def test_a_pod_runs_without_root_on_a_file_system_that_it_cannot_change(pod: str
     assert {"requests", "limits"} == container["resources"].keys()
     written = {one["name"] for one in spec["volumes"] if "emptyDir" in one}
     mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
-    assert {mounted[one] for one in written} == {"/tmp", "/scratch"}
+    scratch = set() if container["args"][0] == "ui" else {"/scratch"}
+    assert {mounted[one] for one in written} == {"/tmp", *scratch}
     assert [one.keys() for one in container["env"]] == [{"name", "valueFrom"}] * 2
 
 
@@ -166,7 +229,7 @@ def test_a_pod_runs_a_command_that_there_is(pod: str) -> None:
     (container,) = PODS[pod]["containers"]
     assert CliRunner().invoke(app, [*container["args"], "--help"]).exit_code == 0
     for probe in ("readinessProbe", "livenessProbe"):
-        if probe in container:
+        if "exec" in container.get(probe, ()):
             program, *words = container[probe]["exec"]["command"]
             assert program == "tributary"
             assert CliRunner().invoke(app, [*words, "--help"]).exit_code == 0
@@ -198,7 +261,8 @@ def test_the_driver_has_more_memory_than_its_jvm() -> None:
         heap = int(config["spark"]["driver_memory"].removesuffix("g"))
         for spec in PODS.values():
             (container,) = spec["containers"]
-            assert int(container["resources"]["limits"]["memory"].removesuffix("Gi")) > heap
+            if container["args"][0] != "ui":  # it has no JVM
+                assert int(container["resources"]["limits"]["memory"].removesuffix("Gi")) > heap
 
 
 def test_the_image_is_of_locked_parts_and_has_no_root() -> None:

@@ -11,13 +11,17 @@ import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 from jsonschema.validators import validator_for
+from typer.testing import CliRunner
 
+from operate.cli import app
+from operate.ui.access import token_of
 from stack import mysql_settings as mysql
 from stack.artifacts import LOCK
 from stack.jvm import LOGIN_MODULE, connect_properties, kafka_properties
 from stack.mysql_software import MYSQL, PRODUCTS
+from stack.ports import HOST
 from stack.postgres import REPLICA_SETTINGS, ROLES, ROLES_SQL, SETTINGS
-from stack.roles import CONNECT
+from stack.roles import CONNECT, PURPOSES
 
 FILE = Path(__file__).parents[3] / "docker-compose.yml"
 # What differs because containers have other addresses, folders and ways to load plugins.
@@ -36,6 +40,7 @@ OF_THE_PLACE = {
 }
 # Whose images are known by their release only, each with the reason in the file.
 WITHOUT_DIGEST = {"registry", "connect", "connect_mysql", "connect_mariadb"}
+PAGE = "ui"
 # The image's own variables for these, without the prefix.
 UNPREFIXED = {"group.id", "config.storage.topic", "offset.storage.topic", "status.storage.topic"}
 
@@ -85,7 +90,8 @@ def test_versions_are_those_of_the_lock(compose: dict[str, Any]) -> None:
 
 
 def test_images_are_known_by_their_digests(compose: dict[str, Any]) -> None:
-    images = {name: service["image"] for name, service in compose["services"].items()}
+    services = compose["services"].items()
+    images = {name: service["image"] for name, service in services if "build" not in service}
     digest = re.compile(r"[^@]+:[^@:]+@sha256:[0-9a-f]{64}")
     known = {name for name, image in images.items() if digest.fullmatch(image)}
     assert set(images) - known == WITHOUT_DIGEST
@@ -104,8 +110,10 @@ def test_every_service_is_checked_and_reachable_from_this_machine_only(
 ) -> None:
     of_a_kind = {name for kind in PRODUCTS for name in (kind, f"{kind}_replica", f"connect_{kind}")}
     always = {"primary", "replica", "kafka", "registry", "connect"}
-    assert set(compose["services"]) == always | of_a_kind
+    assert set(compose["services"]) == always | of_a_kind | {PAGE}
     for name, service in compose["services"].items():
+        if name == PAGE:
+            continue
         assert service["healthcheck"]["test"]
         wanted = [kind for kind in PRODUCTS if name in (kind, f"{kind}_replica", f"connect_{kind}")]
         assert service.get("profiles", []) == wanted
@@ -228,3 +236,30 @@ def test_no_password_is_written_into_it() -> None:
     text = FILE.read_text("utf-8")
     for match in re.finditer(r"(?i)password: +(.+)", text):
         assert match[1].startswith("${TRIBUTARY_"), match[0]
+
+
+def test_the_page_is_of_this_machine_and_changes_nothing(
+    compose: dict[str, Any], tmp_path: Path
+) -> None:
+    """Its token is a reference, which Compose and the command read as we write it."""
+    service = compose["services"][PAGE]
+    assert service["profiles"] == [PAGE]
+    assert (FILE.parent / service["build"]["dockerfile"]).is_file()
+    assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+    assert service["healthcheck"]["test"]
+    command, *options = service["command"]
+    given = dict(option.removeprefix("--").split("=", 1) for option in options)
+    assert (command, given["host"]) == ("ui", HOST)
+    assert CliRunner().invoke(app, [command, *options, "--help"]).exit_code == 0
+    place, token = "/run/secrets/ui", tmp_path / "token"
+    token.write_text("canary-0123456789\n")
+    reference = given["token"].replace("$$", "$")
+    assert reference == f"${{file:{place}}}"
+    assert token_of("0.0.0.0", reference.replace(place, str(token))) == "canary-0123456789"
+    assert service["secrets"] == [PAGE]
+    assert compose["secrets"][PAGE] == {"environment": "TRIBUTARY_UI_TOKEN"}
+    passed = {name for name, value in service["environment"].items() if value is None}
+    assert passed == {f"TRIBUTARY_{one.upper()}_PASSWORD" for one in ("connect", *PURPOSES)}
+    volumes = dict(volume.split(":", 1) for volume in service["volumes"])
+    assert volumes["./tributary.yaml"] == f"{service['environment']['TRIBUTARY_CONFIG']}:ro"
+    assert volumes["./.tributary"] == f"{service['working_dir']}/.tributary"
