@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit check test-airflow test-all bench lock pin-images clean
+.PHONY: help setup demo example test test-unit check test-airflow test-all bench lock pin-images clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,6 +31,9 @@ setup: $(VENV)/.ready ## make .venv with everything, from the lock file
 
 demo: setup ## replicate a database under writes to a verified lake, on this machine
 	$(BIN)/tributary demo
+
+example: setup ## a shop, a complete hour, and dbt's report of it (examples/shop)
+	TRIBUTARY_BIN=$(abspath $(BIN)) examples/shop/run.sh
 
 test: setup ## unit, Spark, integration and crash tests on a real stack
 	$(BIN)/python -m pytest tests -m "not breadth" $(PARALLEL)
@@ -63,6 +66,7 @@ lock: setup ## renew the lock files after a change of pyproject.toml or UV
 	$(BIN)/uv pip compile pyproject.toml --extra ui --extra lineage --constraint requirements.lock $(LOCKED) \
 	  --output-file requirements-run.lock
 	cd airflow && ../$(BIN)/uv pip compile pyproject.toml --group dev $(LOCKED) --output-file requirements.lock
+	$(BIN)/uv pip compile examples/shop/requirements.in $(LOCKED) --output-file examples/shop/requirements.lock
 	echo "uv==$(UV)" | $(BIN)/uv pip compile - $(LOCKED) --output-file requirements-uv.lock
 
 pin-images: ## renew the images' digests in docker-compose.yml and deploy/, with docker buildx
@@ -78,8 +82,8 @@ pin-images: ## renew the images' digests in docker-compose.yml and deploy/, with
 	  done; \
 	done
 
-clean: ## remove both environments
-	rm -rf $(VENV) $(AIRFLOW)
+clean: ## remove all environments
+	rm -rf $(VENV) $(AIRFLOW) examples/shop/.venv
 
 $(AIRFLOW)/.ready: $(VENV)/.ready airflow/requirements.lock airflow/pyproject.toml
 	@set -eu; \

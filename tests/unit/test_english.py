@@ -18,6 +18,7 @@ AIRFLOW = sorted((ROOT / "airflow" / "src").rglob("*.py"))
 PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     ROOT / "airflow" / "README.md",
+    ROOT / "examples" / "shop" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 BANNED = {
