@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType, _parse_datatype_string
 
-from bootstrap.chunks import chunk_count, cut_chunks, key_range
+from bootstrap.chunks import chunk_count, cut_chunks, default_chunk_rows, key_range
 from bootstrap.snapshot import fetch_rows
 from cdc.sources.mysql.reader import SOCKET_TIMEOUT_S
 from operate.context import Services
@@ -58,7 +58,8 @@ class Readers:
         self.size = source.size(described)
         chunks = chunk_count(
             self.size,
-            chunk_rows=settings.chunk_rows,
+            chunk_rows=settings.chunk_rows
+            or default_chunk_rows(self.size, appends=settings.appends),
             chunk_bytes=int(settings.chunk_bytes),
             parallel=cores,
         )

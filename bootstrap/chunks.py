@@ -13,6 +13,15 @@ from cdc.store.attempt import Chunk
 
 SMALL_ROWS = 50_000
 """A table of fewer rows that is copied in a single commit is not split for parallel reads."""
+CHUNK_ROWS = 200_000
+"""Number of rows of a chunk, which becomes one file. A later commit of one change to a file
+rewrites all rows of the file."""
+MOST_CHUNK_ROWS = 500_000
+"""The largest number of rows of a chunk, unless the settings give another number."""
+LEAST_CHUNK_BYTES = 32 * 1024 * 1024
+"""Size in the source up to which a chunk of more than `CHUNK_ROWS` rows is no problem, in bytes."""
+MOST_FILES = 2_000
+"""Number of chunks above which chunks become larger: each commit opens every file of the table."""
 WAVE_SHARE = 0.2
 """The largest share of a table that one Hudi commit of its copy contains.
 
@@ -34,6 +43,19 @@ QUICK_START = 0.6
 def key_range(chunk: Chunk) -> KeyRange:
     """Return the range of keys that a chunk covers, as the argument of the source's queries."""
     return KeyRange(chunk.lower, chunk.upper)
+
+
+def default_chunk_rows(size: TableSize, *, appends: bool) -> int:
+    """Return the maximum number of rows of a chunk of a table whose settings name none.
+
+    Args:
+        size: Size of the table.
+        appends: Whether rows are only ever added to the table.
+    """
+    if appends:
+        return MOST_CHUNK_ROWS
+    narrow = LEAST_CHUNK_BYTES * size.rows // max(1, size.heap_bytes)
+    return min(MOST_CHUNK_ROWS, max(CHUNK_ROWS, narrow, _ceil(size.rows, MOST_FILES)))
 
 
 def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel: int) -> int:

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.chunks import SINGLE_WAVE_BYTES, at_most, chunk_count, cut_chunks, waves
+from bootstrap.chunks import (
+    SINGLE_WAVE_BYTES,
+    at_most,
+    chunk_count,
+    cut_chunks,
+    default_chunk_rows,
+    waves,
+)
 from bootstrap.commit import chunk_commit
 from bootstrap.copy_report import ReportedCopy, forget_report
 from bootstrap.errors import AttemptSpoiledError, CopyError
@@ -316,7 +323,8 @@ class Copying:
         size = self.source.size(copy.table)
         count = chunk_count(
             size,
-            chunk_rows=self.settings.chunk_rows,
+            chunk_rows=self.settings.chunk_rows
+            or default_chunk_rows(size, appends=self.settings.appends),
             chunk_bytes=int(self.settings.chunk_bytes),
             parallel=self._parallel,
         )

@@ -213,8 +213,9 @@ class TableSettings(Section):
     on_schema_change: Literal["evolve", "freeze", "pause"] = "evolve"
     """evolve: the lake follows the change; freeze: the lake gets no new columns; pause: the table
     waits for a person."""
-    chunk_rows: Positive = 500_000
-    """The largest estimated number of rows in one chunk of a copy."""
+    chunk_rows: Positive | None = None
+    """The largest estimated number of rows in one chunk of a copy. Default: 200,000; up to 500,000
+    for append tables, for rows of a few bytes, and for tables of more than 400 million rows."""
     chunk_bytes: Annotated[
         ByteSize, Field(ge=1), WithJsonSchema({"type": ["integer", "string"]})
     ] = Field(default=cast(Any, "128MiB"))

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.lake.layout import LakeLayout
 
-BUCKET_BYTES = 64 * MIB
+BUCKET_BYTES = 32 * MIB
 """Bytes of the source table per bucket, if the table's size decides the number of buckets."""
-OUTGROWN_BUCKET_BYTES = 256 * MIB
+BUCKET_ROWS = 200_000
+"""Rows of the source table per bucket, if the table's size decides the number of buckets."""
+OUTGROWN_BUCKET_BYTES = 16 * MIB
 """Size of a bucket's file above which a bloom index replaces an automatic bucket index."""
+GROWING_BUCKET_BYTES = 4 * MIB
+"""The same size for a table that grows fast: each commit rewrites its buckets with all rows."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,10 @@ class IndexLayout(Part):
 
         If the settings do not name an index, most tables get a bucket index. It needs no look-up,
         and is the cheapest index for a table of few files. But only one bulk insert can write to a
-        bucket, and all rows of a bucket are in the same partition. So three kinds of tables get
-        bloom filters instead: an append table, a table whose copy takes several commits, and a
-        table whose rows can move between partitions.
+        bucket, and all rows of a bucket are in the same partition. So four kinds of tables get
+        bloom filters instead: an append table, a table whose copy takes several commits, a table
+        that needs several buckets, and a table whose rows can move between partitions. Changes of
+        recent rows would rewrite all of several buckets.
 
         Args:
             settings: The table's settings.
@@ -88,24 +93,28 @@ class IndexLayout(Part):
             )
         automatic = settings.index == "auto"
         kind = str(settings.index)
+        small = size or SnapshotSize(rows=0, bytes=0, commits=1)
+        by_size = max(1, -(-small.bytes // BUCKET_BYTES), -(-small.rows // BUCKET_ROWS))
         if automatic:
             # Each commit that adds to a bucket rewrites it, and an append table only ever grows.
-            several = layout.is_log or (size is not None and size.commits > 1)
-            kind = "bloom" if several or layout.moves_partitions else "bucket"
+            several = small.commits > 1 or (by_size > 1 and settings.buckets is None)
+            unfit = layout.is_log or several or layout.moves_partitions
+            kind = "bloom" if unfit else "bucket"
         if kind != "bucket":
             return cls(kind, automatic=automatic)
-        by_size = 1 if size is None else max(1, -(-size.bytes // BUCKET_BYTES))
         return cls(kind, settings.buckets or by_size, automatic=automatic)
 
-    def outgrown(self, largest_file_bytes: int) -> bool:
+    def outgrown(self, largest_file_bytes: int, *, growing: bool = False) -> bool:
         """Return whether buckets are so large that changes rewrite too many bytes.
 
         The result is False if the table has no bucket index, or if its settings name the index.
 
         Args:
             largest_file_bytes: The size of the table's largest file.
+            growing: Whether the table grows fast.
         """
-        return self.automatic and self.is_bucket and largest_file_bytes > OUTGROWN_BUCKET_BYTES
+        most = GROWING_BUCKET_BYTES if growing else OUTGROWN_BUCKET_BYTES
+        return self.automatic and self.is_bucket and largest_file_bytes > most
 
     @property
     def filter_options(self) -> dict[str, str]:

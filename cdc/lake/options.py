@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from cdc.errors import ConfigError
 from cdc.lake.commit import COMMIT_PREFIX
+from cdc.lake.file_sizes import FILL_BELOW_BYTES, LARGE_FILE_BYTES, UPDATED_FILE_BYTES
 from cdc.lake.index import IndexLayout
 from cdc.lake.layout import LakeLayout
 from cdc.lake.table_services import (
     CLUSTERING_KEY,
     MOST_BETWEEN_CLUSTERINGS,
-    SMALL_FILE_BYTES,
-    TARGET_FILE_BYTES,
     service_options,
 )
 from cdc.rows.columns import OFFSET, OP
@@ -83,8 +82,11 @@ _DEFAULTS = {
     "hoodie.parquet.page.size": str(128 * 1024),
     "hoodie.bulkinsert.sort.mode": "NONE",
     "hoodie.datasource.write.row.writer.enable": "true",
-    "hoodie.parquet.small.file.limit": str(SMALL_FILE_BYTES),
-    "hoodie.parquet.max.file.size": str(TARGET_FILE_BYTES),
+    "hoodie.parquet.small.file.limit": str(FILL_BELOW_BYTES),
+    "hoodie.parquet.max.file.size": str(UPDATED_FILE_BYTES),
+    # Without a large commit to learn from, a new file gets as many rows as the largest size has
+    # rows of this size. The default of 1,024 bytes would make many small files.
+    "hoodie.copyonwrite.record.size.estimate": "128",
     "hoodie.embed.timeline.server": "false",
     "hoodie.write.markers.type": "DIRECT",
 }
@@ -183,6 +185,7 @@ def table_options(
             sort_columns=layout.record_key,
         ),
         **index.filter_options,
+        **({"hoodie.parquet.max.file.size": str(LARGE_FILE_BYTES)} if layout.is_log else {}),
         # Else each task of a copy keeps a file open for each partition that it has met, and rows
         # lie in no order of time.
         **({"hoodie.bulkinsert.sort.mode": "PARTITION_SORT"} if layout.derived else {}),

@@ -27,11 +27,15 @@ the whole active timeline.
 """
 MIB = 1024 * 1024
 SMALL_FILE_BYTES = 32 * MIB
-"""Size below which a file is small. Small files take new rows, and clustering merges them."""
+"""Size below which a clustering merges a file. :mod:`cdc.lake.file_sizes` may choose a smaller one.
+"""
 TARGET_FILE_BYTES = 128 * MIB
-"""Size up to which writes and clusterings fill a file."""
+"""Size up to which a clustering fills a file, if ``hudi:`` of the table has settings of its own for
+clusterings. Otherwise, :mod:`cdc.lake.file_sizes` decides."""
+CLUSTERING_SETTINGS = "hoodie.clustering."
+"""Prefix of Hudi's settings for clusterings."""
 CLUSTER_AT_ONCE_BYTES = 512 * MIB
-"""Maximum number of bytes that one clustering rewrites."""
+"""Maximum number of bytes that such a clustering rewrites."""
 
 
 @dataclass(frozen=True)

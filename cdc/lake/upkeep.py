@@ -11,12 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from cdc.errors import LakeError
+from cdc.lake.commit_effects import effects_of, narrow
+from cdc.lake.file_sizes import FilePlan, judge
 from cdc.lake.guard import CommitGuard
 from cdc.lake.late_files import delete_late_files, delete_unnamed, require_named
 from cdc.lake.process_instants import follow_clock
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+Merging = Literal["never", "judged", "as set"]
+"""Which small files are merged: none; those that no update touches; or as the table's own settings
+of Hudi say."""
+
 
 class Upkeep:
     """The upkeep of one lake table, by Hudi's services.
@@ -41,7 +47,9 @@ class Upkeep:
         options: Hudi's settings of the table.
         check: Raises :class:`~cdc.errors.FencedError` if this process no longer holds the table's
             lease.
-        clusters: Whether small files are merged. False for a table with a bucket index.
+        merging: Which small files are merged: none, for a table with a bucket index; those that no
+            update touches; or those that the table's own settings name.
+        every: Number of commits between two upkeeps.
     """
 
     def __init__(
@@ -51,13 +59,15 @@ class Upkeep:
         options: Mapping[str, str],
         check: Callable[[], None],
         *,
-        clusters: bool,
+        merging: Merging,
+        every: int = 1,
     ) -> None:
         self._spark = spark
         self._path = path
         self._options = options
         self._check = check
-        self._clusters = clusters
+        self._merging = merging
+        self._every = every
 
     @step("upkeep")
     def run(self) -> None:
@@ -73,7 +83,7 @@ class Upkeep:
                 client.clean,
                 self._delete_late_files,
                 client.archive,
-                lambda: self._cluster(client),
+                self._cluster,
             ):
                 self._check()
                 step()
@@ -96,15 +106,26 @@ class Upkeep:
             delete_late_files(self._spark, timeline, partition_columns=partition_columns)
         delete_unnamed(self._spark, timeline)
 
-    def _cluster(self, client: Any) -> None:
-        """Merge the lake table's small files if a clustering is due.
+    def _cluster(self) -> None:
+        """Merge the lake table's small files, or split large ones, if a clustering is due."""
+        timeline = Timeline(self._spark, self._path)
+        often = self._options.get(CLUSTERING_KEY)
+        if self._merging == "never" or often is None:
+            return
+        since, cycle = timeline.commits_since_clustering(), max(1, int(often))
+        # If there is nothing to merge, the next look is as many commits later.
+        if since < cycle or since % cycle >= self._every:
+            return
+        plan = judge(effects_of(timeline)) if self._merging == "judged" else None
+        options = self._options if plan is None else {**self._options, **plan.options()}
+        with _client(self._spark, self._path, options) as client:
+            self._cluster_by(client, plan, timeline)
+
+    def _cluster_by(self, client: Any, plan: FilePlan | None, timeline: Timeline) -> None:
+        """Rewrite the files that a plan takes, or all that Hudi proposes without a plan.
 
         A guard refuses the clustering's commit if this process no longer holds the table's lease.
         """
-        timeline = Timeline(self._spark, self._path)
-        often = self._options.get(CLUSTERING_KEY)
-        if not self._clusters or often is None or timeline.commits_since_clustering() < int(often):
-            return
         option = java_class(self._spark, "org.apache.hudi.common.util.Option")
         guard = CommitGuard(
             self._spark,
@@ -118,6 +139,8 @@ class Upkeep:
             return
         instant = str(planned.get())
         planned_on = Timeline(self._spark, self._path)
+        if plan is not None and not narrow(self._spark, planned_on, instant, plan):
+            return
         require_named(self._spark, planned_on, lambda: planned_on.clustered_paths(instant))
         written = client.cluster(instant, False)
         operations = java_class(self._spark, "org.apache.hudi.common.model.WriteOperationType")
@@ -142,7 +165,8 @@ class Upkeep:
                 remedy="Nothing was replaced. The log of Spark says why.",
                 path=self._path,
             )
-        _log.info("clustering %s merged small files of %s", instant, self._path)
+        what = "split large files that updates touch" if plan and plan.too_large else "merged files"
+        _log.info("clustering %s of %s: %s", instant, self._path, what)
 
 
 def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[str, str]) -> None:

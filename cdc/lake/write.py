@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from cdc.errors import ConfigError, FencedError, LakeError, copy_again
 from cdc.lake.client import guarded_client
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
+from cdc.lake.commit_effects import has_outgrown
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.instants import ahead_of_clock
@@ -23,9 +24,9 @@ from cdc.lake.options import NO_REPEATED_TASKS, check_overrides, require_keyed, 
 from cdc.lake.process_instants import follow_clock
 from cdc.lake.restored_files import WholeCommits
 from cdc.lake.storage_errors import known_remedy
-from cdc.lake.table_services import CLUSTERING_KEY, Retention
+from cdc.lake.table_services import CLUSTERING_KEY, CLUSTERING_SETTINGS, Retention
 from cdc.lake.timeline import Committed, Timeline
-from cdc.lake.upkeep import Upkeep, drop_clusterings
+from cdc.lake.upkeep import Merging, Upkeep, drop_clusterings
 from cdc.rows.columns import OP
 from cdc.runtime.failpoints import crash
 from cdc.runtime.spark import java_class, java_reason
@@ -263,7 +264,9 @@ class LakeTable:
         cluster_every = int(options[CLUSTERING_KEY]) if clusters else 0
         retention = self._retention(instants)
         options |= retention.options(cluster_every=cluster_every)
-        Upkeep(self._spark, self.path, options, check, clusters=clusters).run()
+        own = any(key.startswith(CLUSTERING_SETTINGS) for key in self._overrides)
+        merging: Merging = "never" if not clusters else "as set" if own else "judged"
+        Upkeep(self._spark, self.path, options, check, merging=merging, every=retention.every).run()
         return True
 
     def _is_due(self, instants: frozenset[str]) -> bool:
@@ -332,13 +335,9 @@ class LakeTable:
         if previous is None or previous.index is None:
             return IndexLayout.choose(self._settings, self.layout, None)
         index = previous.index
-        if index.automatic and index.is_bucket:
-            largest = timeline.largest_file_bytes(previous)
-            if index.outgrown(largest):
-                _log.info(
-                    "%s outgrew its %d buckets: its index is now bloom", self.path, index.buckets
-                )
-                return IndexLayout("bloom", automatic=True)
+        if has_outgrown(timeline, previous, index):
+            _log.info("%s outgrew its %d buckets: its index is now bloom", self.path, index.buckets)
+            return IndexLayout("bloom", automatic=True)
         return index
 
     def _write(

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bootstrap.capture_proof import Capture
-from bootstrap.chunks import at_most, chunk_count
+from bootstrap.chunks import at_most, chunk_count, default_chunk_rows
 from cdc.errors import LakeError, StateError
 from cdc.rows.masking import hidden
 from cdc.run.comparison import frozen
@@ -440,7 +440,8 @@ class _TableVerifier:
         size, parallel = self._source.size(self._table), self._parallel()
         count = chunk_count(
             size,
-            chunk_rows=self._settings.chunk_rows,
+            chunk_rows=self._settings.chunk_rows
+            or default_chunk_rows(size, appends=self._settings.appends),
             chunk_bytes=int(self._settings.chunk_bytes),
             parallel=parallel,
         )

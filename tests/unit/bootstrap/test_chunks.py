@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from bootstrap.chunks import (
     at_most,
     chunk_count,
     cut_chunks,
+    default_chunk_rows,
     waves,
 )
 from cdc.sources.source_facts import Boundaries, TableSize
@@ -117,3 +119,21 @@ def test_a_resume_takes_up_what_is_left(done: set[int], parallel: int) -> None:
     planned = cut_chunks(boundaries(list(range(19)), TableSize(10**6, 10**9)))
     left = [chunk.id for wave in waves(planned, parallel=parallel, done=done) for chunk in wave]
     assert left == [number for number in range(20) if number not in done]
+
+
+@pytest.mark.parametrize(
+    ("rows", "row_bytes", "appends", "expected"),
+    [
+        (10**6, 200, False, 200_000),
+        (10**6, 200, True, 500_000),
+        (10**6, 100, False, 335_544),
+        (10**7, 40, False, 500_000),
+        (10**9, 200, False, 500_000),
+        (600_000_000, 200, False, 300_000),
+        (0, 0, False, 200_000),
+    ],
+)
+def test_a_file_of_a_copy_has_as_many_rows_as_a_commit_may_rewrite(
+    rows: int, row_bytes: int, appends: bool, expected: int
+) -> None:
+    assert default_chunk_rows(TableSize(rows, rows * row_bytes), appends=appends) == expected

@@ -106,16 +106,19 @@ def test_no_option_of_a_write_looks_like_a_secret() -> None:
 
 
 ONE, SEVERAL = SnapshotSize(10**6, 200 * 2**20, 1), SnapshotSize(10**6, 200 * 2**20, 4)
+SMALL, NARROW = SnapshotSize(10**5, 20 * 2**20, 1), SnapshotSize(10**6, 30 * 2**20, 1)
 
 
 @pytest.mark.parametrize(
     ("settings", "size", "expected"),
     [
         ({}, None, IndexLayout("bucket", 1, automatic=True)),
-        ({}, ONE, IndexLayout("bucket", 4, automatic=True)),
+        ({}, ONE, IndexLayout("bloom", automatic=True)),
+        ({}, SMALL, IndexLayout("bucket", 1, automatic=True)),
+        ({}, NARROW, IndexLayout("bloom", automatic=True)),
         ({}, SEVERAL, IndexLayout("bloom", automatic=True)),
         ({"index": "simple"}, ONE, IndexLayout("simple")),
-        ({"index": "bucket"}, ONE, IndexLayout("bucket", 4)),
+        ({"index": "bucket"}, ONE, IndexLayout("bucket", 7)),
         ({"index": "bucket", "buckets": 7}, ONE, IndexLayout("bucket", 7)),
         ({"buckets": 7}, ONE, IndexLayout("bucket", 7, automatic=True)),
     ],
@@ -136,7 +139,7 @@ def test_rows_that_can_change_partition_are_found_in_all_of_them() -> None:
     with pytest.raises(ConfigError, match="partition can change"):
         IndexLayout.choose(TableSettings(index="bucket"), moving, ONE)
     fixed = layout("id,day", partition_by=("day",), day="date")
-    assert IndexLayout.choose(TableSettings(), fixed, ONE).kind == "bucket"
+    assert IndexLayout.choose(TableSettings(), fixed, SMALL).kind == "bucket"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,164 @@
+"""Decides how large a lake table's data files may get, from what its last commits did to files.
+
+A commit that changes one row of a file rewrites the whole file. So files that updates touch stay
+small, and files that only ever get new rows may become large. The functions are pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cdc.lake.table_services import MIB, SMALL_FILE_BYTES
+
+FILL_BELOW_BYTES = 4 * MIB
+"""Size below which a file takes new rows. A commit of few new rows rewrites at most one such file.
+
+The copied files of a large table are larger. Else new rows would be spread over all of them, and
+changes of new rows would rewrite all of them.
+"""
+UPDATED_FILE_BYTES = 16 * MIB
+"""Largest size of a file that commits write, and of a merged file if commits update the table."""
+UPDATED_FILE_ROWS = 200_000
+"""Largest number of rows of a merged file if commits update the table: the CPU time of a rewrite
+follows the rows."""
+LARGE_FILE_BYTES = 128 * MIB
+"""Largest size of a merged file if commits hardly ever update the table."""
+CHANGED_SHARE = 10
+"""A file may be this many times as large as the rows of it that one commit changes."""
+AT_ONCE_BYTES = 128 * MIB
+"""Number of bytes that one clustering rewrites at most, unless one file has more."""
+SPLIT_FACTOR = 3
+"""A file that updates touch is split if it has this many times the target's size."""
+RARELY = 0.05
+"""Share of the commits with updates up to which a table counts as append-mostly."""
+OFTEN = 0.25
+"""Share of the commits with updates from which large files are split.
+
+Between both shares nothing is split, and no large file is made. So a table does not go to and fro.
+"""
+LEAST_COMMITS = 5
+"""A table is judged by at least this number of commits. Before that, it counts as updated."""
+GROWTH_COMMITS = 100
+"""A table counts as growing if it doubles within this number of commits."""
+
+
+@dataclass(frozen=True)
+class UpdatedFile:
+    """A file in which a commit updated or deleted rows.
+
+    Args:
+        bytes: Size of the file after the commit.
+        rows: Number of rows after the commit.
+        changed: Number of rows that the commit updated or deleted.
+    """
+
+    bytes: int
+    rows: int
+    changed: int
+
+
+@dataclass(frozen=True)
+class CommitEffect:
+    """What one commit of changes did to the table's files.
+
+    Args:
+        inserted: Number of new rows.
+        rows: Number of rows of all files that the commit wrote.
+        updated: The files in which the commit updated or deleted rows, by file id.
+    """
+
+    inserted: int
+    rows: int
+    updated: Mapping[str, UpdatedFile] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """What a clustering does with a table's files.
+
+    Args:
+        target: Size up to which files are merged, or are split into, in bytes.
+        updated: Ids of the files that recent commits have updated. They are not merged.
+        too_large: Ids of updated files that are split. If there are any, nothing is merged.
+    """
+
+    target: int
+    updated: frozenset[str]
+    too_large: frozenset[str] = frozenset()
+
+    def takes(self, file: str) -> bool:
+        """Return whether the clustering rewrites a file, by its id."""
+        return file in self.too_large if self.too_large else file not in self.updated
+
+    @property
+    def fewest(self) -> int:
+        """The smallest number of files that are worth a rewrite together."""
+        return 1 if self.too_large else 2
+
+    def outputs(self, total: int) -> int:
+        """Return the number of files into which ``total`` bytes are written."""
+        return max(1, math.ceil(total / self.target))
+
+    def options(self) -> dict[str, str]:
+        """Return Hudi's settings by which it proposes files; not all of them are taken."""
+        strategy = "hoodie.clustering.plan.strategy."
+        small = 2**62 if self.too_large else min(SMALL_FILE_BYTES, self.target // 2)
+        return {
+            strategy + "small.file.limit": str(small),
+            strategy + "target.file.max.bytes": str(self.target),
+            strategy + "max.bytes.per.group": str(AT_ONCE_BYTES),
+            strategy + "single.group.clustering.enabled": str(bool(self.too_large)).lower(),
+            # The groups of files that updates touch are left out, so others must be proposed, too.
+            strategy + "max.num.groups": "1000",
+            # Files come to rest after the last commit to their partition.
+            "hoodie.table.services.incremental.enabled": "false",
+        }
+
+
+def judge(effects: Sequence[CommitEffect]) -> FilePlan:
+    """Decide which files of a table are merged or split, and up to which size.
+
+    Args:
+        effects: What the last commits did, newest first.
+    """
+    updated: dict[str, UpdatedFile] = {}
+    for effect in effects:
+        for file, done in effect.updated.items():
+            updated.setdefault(file, done)
+    share = sum(bool(effect.updated) for effect in effects) / max(1, len(effects))
+    if len(effects) >= LEAST_COMMITS and share <= RARELY:
+        return FilePlan(LARGE_FILE_BYTES, frozenset(updated))
+    target = _updated_target([file for effect in effects for file in effect.updated.values()])
+    large = {file for file, done in updated.items() if done.bytes >= SPLIT_FACTOR * target}
+    splits = len(effects) >= LEAST_COMMITS and share >= OFTEN
+    return FilePlan(target, frozenset(updated), frozenset(large if splits else ()))
+
+
+def _updated_target(files: Collection[UpdatedFile]) -> int:
+    """Return the target for files that commits update, in bytes.
+
+    Args:
+        files: The files that the last commits have updated, once for each of these commits.
+    """
+    rows = sum(file.rows for file in files)
+    if not rows:
+        return UPDATED_FILE_BYTES
+    row_bytes = sum(file.bytes for file in files) / rows
+    changed = sum(file.changed for file in files) / len(files) * row_bytes
+    by_rows = max(FILL_BELOW_BYTES, min(UPDATED_FILE_BYTES, int(UPDATED_FILE_ROWS * row_bytes)))
+    return min(LARGE_FILE_BYTES, max(by_rows, int(CHANGED_SHARE * changed)))
+
+
+def grows(effects: Sequence[CommitEffect]) -> bool:
+    """Return whether a table of buckets doubles within `GROWTH_COMMITS` commits as the last ones.
+
+    Args:
+        effects: What the last commits did, newest first. Each of them rewrites a file of all rows
+            whose hash is in the same bucket, so nearly the whole table.
+    """
+    if len(effects) < LEAST_COMMITS:
+        return False
+    inserted = sum(effect.inserted for effect in effects) / len(effects)
+    return inserted * GROWTH_COMMITS > max(effect.rows for effect in effects)
