@@ -34,6 +34,7 @@ COMMANDS: dict[str, list[str]] = {
     "incremental": ["benchmarks.incremental"],
     "fleet": ["benchmarks.fleet"],
     "cold_start": ["benchmarks.cold_start"],
+    "commit_cost": ["benchmarks.commit_cost"],
     "freshness": ["benchmarks.freshness"],
     "endurance": ["benchmarks.endurance"],
     "capture": ["benchmarks.capture"],
