@@ -40,7 +40,7 @@ Between both shares nothing is split, and no large file is made. So a table does
 """
 LEAST_COMMITS = 5
 """A table is judged by at least this number of commits. Before that, it counts as updated."""
-GROWTH_COMMITS = 100
+GROWTH_COMMITS = 500
 """A table counts as growing if it doubles within this number of commits."""
 
 

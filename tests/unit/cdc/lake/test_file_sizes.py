@@ -110,11 +110,11 @@ def test_no_updated_file_is_ever_merged_and_only_large_ones_are_split(
     assert plan.takes("cold") is not bool(plan.too_large)
 
 
-def test_a_table_grows_if_it_doubles_within_a_hundred_commits() -> None:
-    assert grows([CommitEffect(inserted=1001, rows=100_000)] * LEAST_COMMITS)
-    assert not grows([CommitEffect(inserted=1000, rows=100_000)] * LEAST_COMMITS)
-    assert not grows([CommitEffect(inserted=1001, rows=100_000)] * (LEAST_COMMITS - 1))
-    once = [CommitEffect(inserted=20_000, rows=100_000)]
+def test_a_table_grows_if_it_doubles_within_five_hundred_commits() -> None:
+    assert grows([CommitEffect(inserted=201, rows=100_000)] * LEAST_COMMITS)
+    assert not grows([CommitEffect(inserted=200, rows=100_000)] * LEAST_COMMITS)
+    assert not grows([CommitEffect(inserted=201, rows=100_000)] * (LEAST_COMMITS - 1))
+    once = [CommitEffect(inserted=6000, rows=100_000)]
     assert not grows([*once, *[CommitEffect(inserted=0, rows=100_000)] * 30])
 
 
