@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -45,16 +46,23 @@ class FirstEvents:
 
     def __init__(self) -> None:
         self._known: dict[Place, datetime | None] = {}
+        self._reads: Counter[Place] = Counter()
         self._events: EventReader | None = None
 
     def keep(self, places: Iterable[Place]) -> None:
         """Forget all other places."""
-        for gone in {*self._known} - {*places}:
+        for gone in {*self._known, *self._reads} - {*places}:
             self._known.pop(gone, None)
+            self._reads.pop(gone, None)
 
     def unknown(self, places: Iterable[Place]) -> list[Place]:
-        """Return the places of which nothing is known yet."""
-        return [one for one in places if one not in self._known]
+        """Return the places of which nothing is known yet, those with the fewest reads first.
+
+        So records that cannot be read do not keep others from being read.
+        """
+        return sorted(
+            (one for one in places if one not in self._known), key=self._reads.__getitem__
+        )
 
     def at(self, place: Place) -> datetime | None:
         """Return the time of the first change from a place on; None if it is not known."""
@@ -77,6 +85,7 @@ class FirstEvents:
             TributaryError: The registry does not answer. Later records are not known afterwards.
         """
         until = time.monotonic() + _LOOK_S
+        self._reads.update((topic, start) for topic, (start, _) in ranges.items())
         events = self._events = self._events or EventReader(registry)
         for topic, record in kafka.first_records(ranges, timeout_s=_READ_S).items():
             if time.monotonic() > until:

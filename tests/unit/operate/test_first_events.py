@@ -236,6 +236,20 @@ def test_many_tables_are_read_in_turns(services: Services, kafka: Kafka) -> None
     assert [len(one) for one in kafka.asked] == [200, 50]
 
 
+def test_events_that_cannot_be_read_keep_no_other_from_being_read(
+    services: Services, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_events, "MOST", 2)
+    for name in ("a", "b", "good"):
+        kafka.put(put(services, TableId("shop", "public", name)), now() - MINUTE)
+    for topic in ("shop.a", "shop.b"):
+        kafka.records[topic] = KafkaRecord(topic, 0, 7, b"k", b"\0\0\0\0\5body", now())
+    answers = Asked(services)
+    late = [{one.record.table.name for one in shown(services, answers).tables if one.late}]
+    late += [{one.record.table.name for one in shown(services, answers).tables if one.late}]
+    assert late == [{"a", "b", "good"}, {"a", "b"}]
+
+
 @pytest.mark.parametrize("away", ["kafka", "registry", "no record", "no value", "no event"])
 def test_what_cannot_be_read_leaves_the_age_of_the_last_commit(
     services: Services, kafka: Kafka, away: str
