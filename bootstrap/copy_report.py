@@ -26,12 +26,12 @@ _log = logging.getLogger(__name__)
 
 
 class ReportedCopy:
-    """The display of a copy's progress, which also stores the figures in the state store.
+    """Shows a copy's progress in this process, and stores the figures in the state store.
 
     If a report cannot be stored, the copy continues without it, since no step depends on reports.
 
     Args:
-        task: The display of this process.
+        task: Shows the progress in this process, for example on its terminal.
         store: The state store.
         report: The first report.
         clock: Returns a time in seconds that never goes back.
@@ -64,7 +64,7 @@ class ReportedCopy:
         """Report that a copy begins its remaining waves; return the display.
 
         Args:
-            task: The display of this process.
+            task: Shows the progress in this process, for example on its terminal.
             store: The state store.
             record: The table's record.
             attempt: The attempt.

@@ -104,7 +104,7 @@ def after_gtid_change(
 
 
 def of_another_server(services: Services, capture: CaptureNames, source: SourceLog) -> str | None:
-    """Return why a capture is lost if its tables were copied from another server.
+    """Return the reason if a capture is lost because its tables are copies of another server.
 
     Returns:
         The reason; None if at least one table was copied from the current server, or if the

@@ -258,7 +258,8 @@ def _stranger_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
             f"topic {evidence.names.heartbeat_topic}",
             evidence.beats.strangers,
             "Give the installation that came later topics of its own: delete its connector, and set"
-            f" another topic_prefix for source {source} there. {_COPY_AGAIN}",
+            f" another topic_prefix for source {source} there. Wait some minutes until this is no"
+            f" longer reported, since earlier heartbeats are still read. {_COPY_AGAIN}",
         )
 
 

@@ -131,9 +131,11 @@ class SentRecords:
         """Return the position up to which a connector has captured its source's log.
 
         This is Connect's stored position, or the slot's later position if the connector has sent
-        all changes between the two. Kafka is queried only if the slot's position is later. Without
-        Kafka transactions, the two are compared only while nothing reads the slot. A commit that
-        can be late counts as if it had arrived.
+        all changes between the two. Kafka is queried only if the slot's position is later, or was
+        later at an earlier look that is still open. Without Kafka transactions, the two positions
+        are compared only while nothing reads the slot. With Kafka transactions, the one that has
+        Connect's stored position can be committed late. While this is not known, all changes up to
+        the slot's position count as sent.
 
         Args:
             names: The capture.

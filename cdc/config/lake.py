@@ -167,7 +167,8 @@ class SparkConfig(Section):
     def conflicts(self) -> list[Conflict]:
         """Return the settings of Spark that hold a secret or cannot work, as (key path, problem).
 
-        Every user of the machine could read a secret on the command line of Spark's JVM.
+        Spark passes these settings on the command line of its JVM, where every user of the machine
+        could read a secret.
         """
         modes: list[Conflict] = [
             (("conf", key), _CLIENT_MODE)

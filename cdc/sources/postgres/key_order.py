@@ -94,7 +94,9 @@ WHERE actual IS DISTINCT FROM datcollversion AND datcollversion IS NOT NULL
 
 
 def outdated_collations(session: Session) -> list[str]:
-    """Return the PostgreSQL collations whose library has changed, with both versions, for messages.
+    """Return the PostgreSQL collations whose library has changed, as texts for messages.
+
+    Each text has the recorded version and the present one.
 
     The function checks the collations that columns of user tables have. From version 15 on, it also
     checks the database's own collation.
