@@ -1,4 +1,4 @@
-"""Checks templates of names for their placeholders, and fills templates."""
+"""Checks which placeholders a template of names has, and fills such templates."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def ui(
     """Serve a page of the fleet at http://HOST:PORT until stopped (Ctrl-C), without Spark.
 
     It shows tables, copies, sources, history, checks and complete periods, and changes nothing.
-    There is no TLS: to other machines, serve it behind something that has it.
+    The server has no TLS. To serve the page to other machines, put a proxy with TLS before it.
     """
     from cdc.config import load
     from operate.ui.serving import Place, serving

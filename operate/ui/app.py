@@ -1,4 +1,8 @@
-"""The web application of ``tributary ui``: its pages, each from one look and the state store."""
+"""The web application of ``tributary ui``.
+
+Each page shows one reading of the fleet's facts, which all viewers share, and what the state store
+has.
+"""
 
 from __future__ import annotations
 
