@@ -33,6 +33,7 @@ from tests.integration.rigs.project import Project
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, succeeded
 from tests.integration.rigs.shop import shop as shop
+from tests.integration.test_metrics import Scraped
 
 UTC = timezone.utc
 HOURS = Calendar("hour")
@@ -317,5 +318,7 @@ def test_what_a_killed_process_left_is_done_by_the_next_one(project: Project) ->
         told = project.run("complete", project.label("t"), "--output", "json").json
         assert next(one["late_rows"] for one in told["periods"]) == 2
     assert json.loads((marker / f"{ended.name}.json").read_text())["revision"] == 2
+    project.run("metrics", "--textfile", str(project.folder / "tributary.prom")).expect(0)
+    assert Scraped((project.folder / "tributary.prom").read_text()).get("table_late_rows") == 2
     following = HOURS.holding(now())
     assert project.run("complete", project.label("t"), following.name).code == 1

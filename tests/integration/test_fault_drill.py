@@ -184,6 +184,8 @@ def a_table_gets_no_runs(drill: Drill) -> None:
         late = changed + timedelta(seconds=targets * _TARGET_S + 1)
         wait_until(lambda late=late: now() > late, f"{targets} targets", _WAIT_S)  # type: ignore[misc]
         drill.expect(*(drill.of_table(one, "slow") for one in alarms))
+        age = f"tributary_table_freshness_seconds{{table='{drill.shop.table('slow')}'}}"
+        assert drill.seen.series(f"{age} > {targets * _TARGET_S}")
     run_without_error(drill.shop)
     drill.expect()
 
@@ -244,6 +246,7 @@ def the_lake_drifts(drill: Drill, spark: SparkSession) -> None:
     lake.upsert(gone, latest.record, lambda _: None)
     assert not shop.verify("orders").equal
     drill.expect(drill.of_table("VerifyDrift", "orders"))
+    assert drill.seen.series("tributary_table_verify_drift_rows{kind='missing'} == 1")
     shop.database.execute("UPDATE orders SET v = 2 WHERE id = 7")
     shop.assert_equal("orders")
     drill.expect()

@@ -12,8 +12,11 @@ from cdc.store.task_looks import KeptLooks
 from operate.check import check
 from operate.discover import discover, selected
 from operate.lifecycle import offboard, pause, published_path, resume
+from operate.metrics.exposing import Scrapes
+from operate.metrics.facts import FactReader
+from operate.metrics.text import as_text
 from operate.onboard import bootstrap
-from operate.status import status
+from operate.status import Status, status
 from operate.tier_capture import members
 from stack.mysql_software import MYSQL
 from stack.postgres import POSTGRES
@@ -23,6 +26,7 @@ from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, run_without_error, succeeded
 from tests.integration.rigs.shop import shop as shop
+from tests.integration.test_metrics import Scraped
 
 
 @for_each_kind(MYSQL)
@@ -55,11 +59,25 @@ def test_a_table_travels_while_it_is_written_to(shop: Shop) -> None:
     found = status(shop.services, [])
     assert [one.problem for one in found.captures] == [None]
     assert {one.record.state for one in found.tables} == {State.INCREMENTAL}
+    shows_the_log_that_is_kept(shop, found)
     assert [line for line in check(shop.services) if line.status == "error"] == []
     assert {e.stats.table.name: e.summary for e in discover(shop.services)} == {
         "orders": "on the plan",
         "parts": "on the plan",
     }
+
+
+def shows_the_log_that_is_kept(shop: Shop, found: Status) -> None:
+    """The metrics of the slot or of the binlog are those of `status`, moments later."""
+    reader = FactReader(shop.services, 60.0)
+    scrapes = Scrapes(shop.services.config, reader, cache_s=0.0, bound_s=60.0)
+    seen = Scraped(as_text(scrapes.collect()).decode())
+    (capture,) = found.captures
+    retained = seen.get("log_retained_bytes")
+    assert retained is not None
+    assert abs(retained - capture.to_json()["log"]["retained_bytes"]) < 16 * 2**20
+    assert seen.get("connector_up") == seen.get("connector_tasks", state="running") == 1
+    assert seen.get("table_events_behind", table=str(shop.table("parts"))) == 0
 
 
 @for_each_kind()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -125,12 +126,23 @@ def follows_a_table(project: Project, port: int) -> None:
     assert written is not None
     assert written > 0
     assert found.get("table_commit_written_bytes_per_row", **labels) == pytest.approx(written / 3)
-    assert found.get("table_commit_duration_seconds", **labels) is not None
-    assert found.get("round_duration_seconds") is not None
+    with opened(project) as services:
+        (record,) = services.store.tables()
+    assert record.last_commit is not None
+    assert record.last_commit.writes is not None
+    assert record.last_commit.watermark is not None
+    seconds = found.get("table_commit_duration_seconds", **labels)
+    assert seconds == record.last_commit.writes.seconds
+    watermark = found.get("table_watermark_timestamp_seconds", **labels)
+    assert watermark == pytest.approx(record.last_commit.watermark.timestamp())
+    moments = [found.get(f"{one}_timestamp_seconds") for one in ("round", "heartbeat")]
+    assert all(one is not None and abs(time.time() - one) < 120 for one in moments), moments
+    took = found.get("round_duration_seconds")
+    assert took is not None
+    assert 0 < took < 60
     assert found.get("table_events_behind", **labels) == table["events_behind"] == 0
     assert found.get("table_freshness_target_seconds", **labels) == table["freshness_target_s"]
     assert found.get("table_late", **labels) == int(table["late"])
-    assert found.get("table_watermark_timestamp_seconds", **labels) is not None
     complete = found.get("table_complete_timestamp_seconds", **labels)
     assert complete is not None
     assert abs(moment(table["watermark"]) - complete) < 120, "heartbeats went on meanwhile"
@@ -144,7 +156,6 @@ def follows_a_table(project: Project, port: int) -> None:
     assert capture["connector"] == "running"
     assert found.get("connector_up") == found.get("connector_state", state="running") == 1
     assert found.get("connector_tasks", state="running") == 1
-    assert found.get("heartbeat_timestamp_seconds") is not None
     assert found.get("slot_active") == int(capture["log"]["active"]) == 1
     retained = found.get("log_retained_bytes")
     assert retained is not None
@@ -268,6 +279,15 @@ def shows_a_connector_that_goes_away(project: Project, port: int) -> None:
     assert (gone.get("connector_up"), gone.get("capture_problem")) == (0, 1)
     assert gone.get("up", service="connect") == 1, "Connect itself answers"
     assert gone.get("table_state", state="incremental") == 1
+    assert project.run("run").code != 0
+    with opened(project) as services:
+        (record,) = services.store.tables()
+    assert record.error is not None
+    assert value(port, "table_error") == 1
+    stopped = scrape(port)
+    assert stopped is not None
+    assert stopped.get("table_error", kind=record.error.error) == 1
+    assert stopped.get("table_state", state=record.state.value) == 1
 
 
 def value(port: int, name: str) -> float | None:
