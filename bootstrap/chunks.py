@@ -46,7 +46,7 @@ def key_range(chunk: Chunk) -> KeyRange:
 
 
 def default_chunk_rows(size: TableSize, *, appends: bool) -> int:
-    """Return the maximum number of rows of a chunk of a table whose settings name none.
+    """Return the maximum number of rows of a chunk if the table's settings name no maximum.
 
     Args:
         size: Size of the table.

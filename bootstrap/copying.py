@@ -71,7 +71,7 @@ class Copying:
         save: Stores a changed attempt, and returns the table's record.
         lease: The table's lease.
         replica_s: Maximum wait for the replica to show the marker, in seconds.
-        failures: Number of failures in a row after which the copy gives up.
+        failures: Maximum number of failures in a row after which the copy is tried again.
         rows: Number of rows read so far.
     """
 
@@ -225,15 +225,16 @@ class Copying:
     def _at_once(self) -> bool:
         """Whether all sessions of the copy open at the same time.
 
-        This is necessary if all rows must be read under one view, and a session that opens later
-        than the others cannot share their view.
+        This is necessary if two conditions hold: all rows must be read under one view, and a
+        session that opens later than the others cannot share their view.
         """
         return self._one_view and not self.source.shares_views
 
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
         """Open the copy's view, which contains the marker.
 
-        If the table needs an exact view, the view is opened at a known position S.
+        If the table needs an exact view (:func:`cdc.sources.views.wants_exact_view`), the view is
+        opened at a known position S.
         """
         context = self.context
         if not wants_exact_view(self.source, self.settings):
@@ -294,7 +295,7 @@ class Copying:
 
     @contextmanager
     def _taken(self, wanted: int, *, together: bool = False) -> Iterator[int]:
-        """Wait until other copies of this process leave sessions free; hold some during a block.
+        """Wait for sessions that other copies of this process leave free; hold them during a block.
 
         Yields:
             Number of sessions that this copy may have open at the same time.
@@ -437,9 +438,9 @@ class Copying:
     def _most_tasks(self, chunks: int, sessions: int) -> int | None:
         """Return the maximum number of tasks that read a wave; None for no maximum.
 
-        The maximum is the number of sessions if this is less than the chunks and the cores, and
-        the setting ``parallel_chunks`` otherwise. If there are fewer tasks than chunks, a task
-        reads several chunks, one after the other.
+        The maximum is the number of sessions if there are more chunks and more cores than sessions.
+        Otherwise, it is the setting ``parallel_chunks``. If there are fewer tasks than chunks, a
+        task reads several chunks, one after the other.
         """
         return sessions if sessions < min(chunks, self._cores) else self.settings.parallel_chunks
 

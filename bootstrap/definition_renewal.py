@@ -137,7 +137,7 @@ def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
 
 @dataclass(frozen=True)
 class Definition:
-    """What an event's schemas must contain if the connector uses the table's current definition.
+    """The parts of a table's current definition with which an event's schemas are compared.
 
     Args:
         nullable: The columns for which the event's schema must allow NULL, since the table allows

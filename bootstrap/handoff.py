@@ -64,7 +64,7 @@ class Limits:
         captured_s: Wait for the connector to capture all changes from before the copy and, after
             the copy, all changes up to R.
         readable_s: Wait for the end of open Kafka transactions.
-        copy_failures: Number of failures in a row after which the copy gives up.
+        copy_failures: Maximum number of failures in a row after which the copy is tried again.
         attempts: Maximum number of attempts that one command begins. It begins another attempt when
             a change has spoiled the copy.
         lease_s: Wait for a lease that another process holds. A killed process holds its lease until
@@ -227,7 +227,7 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin another attempt, since the state store lacks lake commits of this attempt."""
+        """Begin another attempt, since the lake has commits of this one that the store lacks."""
         _log.warning(
             "attempt %s of %s is further in the lake than in the state store: was the store"
             " restored from a backup? The table is copied again",

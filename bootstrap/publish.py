@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def require_own_folder(context: RunContext, record: TableRecord) -> None:
-    """Check before a copy that no other installation has published a generation in its folder.
+    """Check before a copy that no other installation has published in the table's folder.
 
     Raises:
         OtherInstallationError: Another installation has published its own generation.

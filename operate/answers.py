@@ -49,7 +49,7 @@ class Answers:
 
     Args:
         services: The services of the command.
-        first_events: The changes that wait, as far as earlier looks have read them.
+        first_events: The times of waiting changes that earlier calls have read.
     """
 
     def __init__(self, services: Services, first_events: FirstEvents | None = None) -> None:
@@ -135,8 +135,8 @@ def end_offsets(
     """Return the end offsets of tables' topics, by topic and partition, or why they are unknown.
 
     Returns:
-        The end offsets and None, with an error for each topic that cannot be read; or an empty
-        mapping and the message of the error.
+        The end offsets, with an error for each topic that cannot be read, and None. If Kafka does
+        not answer, an empty mapping and the message of the error.
     """
     try:
         return answers.ends(one.topic for one in records if one.state is not State.RETIRED), None

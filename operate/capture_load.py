@@ -22,7 +22,7 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class CaptureLoad:
-    """The events of a capture's tables, beside what one connector can send.
+    """The number of events of a capture's tables, and the number that one connector can send.
 
     Args:
         connector: Name of the capture's connector.

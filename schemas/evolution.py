@@ -336,9 +336,9 @@ class _Diff:
 
         - A column became NOT NULL, and the connector reads changes from before that moment. The
           source must have replaced each NULL by an update, whose event corrects the lake.
-        - A column now allows NULL, and the connector does not know this yet. If a domain has
-          changed, the connector learns this only when it restarts. A run then reads the row from
-          the source by key.
+        - A column now allows NULL, and the connector does not know this yet. A run reads the row
+          of such an event from the source by key. If the change was made to a domain, the connector
+          learns of it only when it restarts.
 
         So a wrong value stays only in a row of an append table, or in a row that the lake keeps
         after a DELETE or TRUNCATE. While the table has the same file, there was no TRUNCATE.
@@ -418,7 +418,7 @@ class _Diff:
         return column.parts[min(young)] if young else None
 
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-        """Yield a change if another column, added and dropped meanwhile, can have had this name."""
+        """Yield a change if a column that was added and dropped can have had this column's name."""
         later = range(self._before.attributes + 1, self._now.attributes + 1)
         gone = any(number not in self._now.columns for number in later)
         if gone and old.name == new.name and old.written != new.written:
@@ -431,7 +431,7 @@ class _Diff:
             )
 
     def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether a rewrite of the table, like one by USING, can have changed column values."""
+        """Whether a rewrite of the table, for example by USING, can have changed column values."""
         if not (self._new_file and self._on_postgres and old.written != new.written):
             return False
         if new.moved_only(old):

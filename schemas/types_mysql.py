@@ -10,7 +10,7 @@ month or day is zero, for example ``0000-00-00`` or ``2024-02-00``, is NULL in t
 stores NULL for a date such as ``2024-02-31``; an event with such a date stops the connectors.
 
 Snapshot and stream store the same JSON for a JSON document of MySQL (`schemas.json_text`).
-Geometries are EWKB, which is WKB with the SRID unless the SRID is 0. The snapshot reads the
+Geometries are EWKB: WKB with the SRID, or plain WKB if the SRID is 0. The snapshot reads the
 server's stored bytes. It does not use ``ST_AsBinary``: this function swaps the axes of some SRIDs,
 and the connector does not.
 

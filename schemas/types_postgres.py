@@ -167,7 +167,7 @@ class PostgresType:
 
 
 class _Place(NamedTuple):
-    """The column whose type has a rule, for errors about values that do not fit."""
+    """The column for which a rule is made, and whether errors must hide the column's values."""
 
     name: str
     hidden: bool

@@ -115,7 +115,7 @@ def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
 def definition(column: CatalogColumn) -> str:
     """Return a MySQL or MariaDB column's type, character set and collation as one string.
 
-    In this string, ``utf8`` replaces ``utf8mb3``, its name in newer versions of the servers.
+    Newer servers print the character set ``utf8`` as ``utf8mb3``. The string has ``utf8`` for both.
     """
     return column.written.replace("utf8mb3", "utf8")
 

@@ -54,8 +54,8 @@ class Writer:
     def add_run(self, entry: RunEntry) -> None:
         """Add an entry to the run history; join two older entries of its table if they are alike.
 
-        The table's newest `RUNS_WHOLE` entries stay as they are. Only the two entries that are next
-        in age are compared.
+        The table's newest `RUNS_WHOLE` entries stay as they are. Only the two entries that come
+        right before these are compared.
         """
         entry = replace(entry, by=entry.by or self.by)
         row = {**named(entry.table), "noted_at": self.clock, "entry": RUN_ENTRIES.write(entry)}

@@ -65,7 +65,7 @@ class Lease:
 
         Args:
             gives_way: Whether to leave the lease to a process that waits for it.
-            read: Called in the transaction after it has taken the lease. So it sees all that an
+            read: Called in the transaction after the lease is taken. So ``read`` sees all that an
                 earlier holder stored before the release.
 
         Returns:
@@ -149,7 +149,7 @@ class Lease:
             connection.execute(free)
 
     def _taken(self) -> dict[str, Any]:
-        """Return the values of the lease's row from now on, as SQL expressions."""
+        """Return the values of the lease's row for this process as holder, as SQL expressions."""
         clock = self._store.clock
         return {"owner": self.owner, "taken_at": clock, "expires_at": clock + self.ttl_s}
 
@@ -287,7 +287,8 @@ class Leases:
     ) -> Iterator[tuple[Lease, TableRecord]]:
         """Hold the lease of a record's table, and read the newest record as the lease is taken.
 
-        One transaction does both. Another process could have changed the record before it.
+        One transaction takes the lease and reads the record, since another process can have changed
+        the record that the caller knows.
 
         Args:
             record: The table's record, as known before.

@@ -1,6 +1,7 @@
 """Registers that a process waits for a lease.
 
-A holder that still has many changes to apply releases its lease early if a process waits for it.
+A holder that still has many changes to apply releases its lease early if a process waits for
+the lease.
 """
 
 from __future__ import annotations

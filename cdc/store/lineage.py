@@ -1,8 +1,8 @@
 """Reads the histories in the order of their entries, for programs that send each entry elsewhere.
 
-The position of such a program is in the state store. It has the number of the last entry that was
-sent, and the numbers below it that no entry had yet: a transaction that takes a number can end
-after a transaction that takes a later one.
+The state store has the position of such a program: the number of the last entry that was sent, and
+the lower numbers that no entry had yet. An entry with such a number can still appear, since a
+transaction that takes a number can end after a transaction that takes a later number.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class Unsent:
     def keep(self, position: LineagePosition) -> None:
         """Store how far the histories were sent.
 
-        If two processes send at the same time, the one that stores last decides. Entries that only
-        the other one has sent are then sent again.
+        If two processes send at the same time, the position that is stored last replaces the other
+        one. Entries that only the other process has sent are then sent again.
 
         Raises:
             StateError: The state store cannot be used.
@@ -147,7 +147,7 @@ class Unsent:
         return lineage_rows.c.namespace == self._namespace
 
     def before(self, at: datetime) -> LineagePosition:
-        """Return the position at which no entry since a time was sent.
+        """Return the position at which all entries from before a time are sent, and no later one.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not an entry.

@@ -201,7 +201,7 @@ class CaptureRecord(Part):
 
 @dataclass(frozen=True)
 class TierCapture(Part):
-    """The capture of one tier, and the topic there of one table, as the table's record names them.
+    """One tier's capture, and one table's topic in it, as the table's record names them.
 
     Args:
         tier: The tier.

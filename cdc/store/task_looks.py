@@ -51,8 +51,8 @@ class TaskLook(Part):
         doubts: By table, the newest doubt. A look records a doubt if it cannot find out whether
             changes of the table were lost when a task ended.
         topic_ids: The UUID of each topic in ``ends``, as the attempt of the topic's table has
-            recorded it. A look that a version without this field stored has no UUIDs, and counts
-            for any topic of the name.
+            recorded it. Looks of Tributary versions without this field have no UUIDs. Such a look
+            counts for any topic with the same name.
         behind: The topics that could not be read when a look found that the connector had a new
             task. A later look must search each such topic from its offset in ``ends`` on. The value
             is the ``beat_at`` of the look that searched the topic up to that offset.

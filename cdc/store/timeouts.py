@@ -89,9 +89,9 @@ def connect_args(url: URL) -> dict[str, Any]:
 def idle_limit_of_session(url: URL) -> str | None:
     """Return the SQL that makes the server end a session whose transaction is idle too long.
 
-    MariaDB has this setting, MySQL has not. The SQL for MySQL makes the server end every session
-    that is idle too long, and the connection pool then opens a new session. The result is None for
-    databases other than MySQL and MariaDB.
+    MariaDB has a setting for this, MySQL has none. The SQL for MySQL makes the server end every
+    session that is idle too long, and the connection pool then opens a new session. The result is
+    None for databases other than MySQL and MariaDB.
     """
     return {
         "mysql": f"SET SESSION wait_timeout = {IDLE_LIMIT_S}",
@@ -115,7 +115,7 @@ def takes_no_writes(error: BaseException) -> bool:
     """Whether the state store's server has refused a statement because it is read-only.
 
     After a failover, an open connection can still lead to the former primary, which is read-only,
-    while the host's name already stands for the new primary.
+    while the host's name already leads to the new primary.
 
     Args:
         error: The driver's error.

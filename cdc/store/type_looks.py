@@ -1,6 +1,6 @@
 """Stores which type each type name means now, and which types it meant before.
 
-`cdc.capture.type_looks` explains why.
+`cdc.capture.type_looks` explains what these looks are for.
 """
 
 from __future__ import annotations

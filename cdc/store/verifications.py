@@ -48,8 +48,8 @@ class VerifyRecord(Part):
         at: When the comparison ended.
         rows: Number of distinct keys on both sides together.
         differences: Number of confirmed differences by kind. ``more`` counts the differences beyond
-            the thousand that ``verify`` lists. ``unsettled`` counts the keys for which the rounds
-            gave no result, and the differing keys that no round checked.
+            the thousand that ``verify`` lists. ``unsettled`` counts the differing keys that no
+            later round checked, and those for which these rounds gave no result.
         position: Position in the source's log: the comparison covers all changes up to it.
         seconds: Duration of the comparison in seconds.
         equal_at: The end of the newest comparison of this attempt that found source and lake equal;

@@ -35,7 +35,7 @@ class Definition:
 class Add:
     """MySQL's clause ADD COLUMN.
 
-    ``place`` is the name of the column that follows AFTER. It is empty for FIRST, and None if the
+    ``place`` is the name of the column after the word AFTER. It is empty for FIRST, and None if the
     clause has neither word.
     """
 

@@ -176,7 +176,7 @@ def _words(tokens: Iterable[Token]) -> list[str]:
 
 
 def _named(tokens: Sequence[Token]) -> NamedTable:
-    """Return the table whose name begins at the first token; ``name`` is empty if no name does."""
+    """Return the table that the first tokens name; ``name`` is empty if they name no table."""
     if len(tokens) > 2 and tokens[1].token_type is TokenType.DOT:
         return NamedTable(tokens[2].text, tokens[0].text)
     known = tokens and tokens[0].token_type is not TokenType.DOT

@@ -274,7 +274,7 @@ def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
 
 
 def _column_before(column: exp.ColumnDef) -> str | None:
-    """Return the column that AFTER names; an empty string for FIRST; None if neither is there."""
+    """Return the column that AFTER names; an empty string for FIRST; None without either word."""
     position = column.args.get("position")
     if position is None:
         return None

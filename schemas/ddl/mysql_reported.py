@@ -105,7 +105,7 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
 
 
 def _note_dropped(text: str, actions: Sequence[exp.Expr], effects: StatementEffects) -> None:
-    """If a statement drops an index, note it in ``effects`` with the unique indexes it creates."""
+    """If a statement drops an index, note the statement, and the unique indexes it creates."""
     if any(_drops_index(action) for action in actions):
         unique = tuple(frozenset(found) for action in actions for found in _unique(action) if found)
         effects.dropped_indexes.append(DroppedIndex(_shown(text), unique))
