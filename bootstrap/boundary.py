@@ -81,8 +81,8 @@ class Origin:
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
     """Return the attempt with O, and with the UUIDs and end offsets of the topics it needs.
 
-    These are the table's topic; for an append table of PostgreSQL, also Debezium's topic of
-    transactions; for MySQL and MariaDB, also Debezium's topic of DDL statements.
+    Every attempt needs the table's topic. For an append table of PostgreSQL, it also needs
+    Debezium's transactions topic; for MySQL and MariaDB, Debezium's topic of DDL statements.
     """
     names, statements_upto, statements_topic_id = capture.names, None, None
     if names.reports_definitions:

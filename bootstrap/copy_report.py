@@ -96,7 +96,7 @@ class ReportedCopy:
         self._task.note(text)
 
     def done(self) -> None:
-        """Show that the task has ended; the last report stays until `forget_report` deletes it."""
+        """End the display; the last report stays in the store until `forget_report` deletes it."""
         self._change(lambda report: replace(report, writing=()))
         self._task.done()
 

@@ -94,7 +94,7 @@ class CatalogColumn:
         return kept and since.stored and not self.stored
 
     def is_as(self, since: CatalogColumn) -> bool:
-        """Whether the column equals ``since``, except for the ids of transactions.
+        """Whether the compared fields but ``written`` and ``domain_written`` are as in ``since``.
 
         Args:
             since: The column at the earlier read of the catalog.

@@ -1,8 +1,7 @@
 """The effects of DDL statements on a table of MySQL or MariaDB.
 
-MySQL and MariaDB do not number columns. So their catalog does not show whether a name now stands
-for another column or table, after the former one was dropped. The statements in the binlog show
-this.
+MySQL and MariaDB do not number columns. So their catalog does not show whether a column
+or table was dropped and a new one has its name now. The statements in the binlog show this.
 """
 
 from __future__ import annotations
@@ -122,8 +121,8 @@ class StatementEffects:
     def shares_keys(self, key: Collection[str], primary_key: Collection[str]) -> Iterator[str]:
         """Yield the DDL statements after which several rows could have had the same lake key.
 
-        If the lake key contains the primary key, nothing is yielded: the catalog shows each change
-        of the primary key, so without such a change the lake key stayed unique.
+        If the lake key contains the primary key, nothing is yielded: the lake key is unique while
+        the primary key does not change, and the catalog shows each change of the primary key.
 
         Args:
             key: The lake table's key columns; empty for an append table.
@@ -150,7 +149,6 @@ class StatementEffects:
     def is_another(self, column: str) -> bool:
         """Whether a DDL statement has dropped or renamed a column of this name.
 
-        If so, the column that has this name now can be another column than the one that had it
-        before.
+        If so, the column that has this name now can be a different one than before.
         """
         return column.lower() in self.gone

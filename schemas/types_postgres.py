@@ -345,8 +345,8 @@ def _failure(place: _Place, why: str, as_type: str) -> str:
     """Return SQL that evaluates to NULL for a NULL, and fails in PostgreSQL for other values.
 
     The SQL casts a string that contains ``why``, and the cast fails. PostgreSQL has no other way to
-    raise an error, unless a function is installed in the source. The string also contains the
-    value, so the planner cannot evaluate the cast too early. A long value is cut.
+    raise an error, unless a function is installed in the source. The string also depends on
+    the value, so the planner cannot evaluate the cast too early. A long value is cut.
 
     Args:
         place: The column with the value.
@@ -360,7 +360,7 @@ def _failure(place: _Place, why: str, as_type: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a name in which ``_`` replaces quotes and braces, for an SQL literal in a template."""
+    """Return a name in which ``_`` replaces what a literal in an SQL template cannot contain."""
     return re.sub(r"[\x00-\x1f'\\{}?]", "_", name)
 
 

@@ -32,9 +32,9 @@ def family(kind: str) -> str:
 def prints_alike(old: str, new: str) -> bool:
     """Whether PostgreSQL prints each value the same before and after a change of a column's type.
 
-    Both types have the same lake type. PostgreSQL changes some types without a rewrite of the rows,
-    and then prints the same row differently. For example, it prints the network mask ``/32`` of a
-    ``cidr`` but not of an ``inet``, and prints a negative number as a positive ``oid``.
+    Both types must have the same lake type. PostgreSQL changes some types without a rewrite of the
+    rows, and then prints the same row differently. For example, it prints the network mask ``/32``
+    of a ``cidr`` but not of an ``inet``, and prints a negative number as a positive ``oid``.
     """
     before, after = family(old), family(new)
     return before == after or {before, after} <= _TEXTS
@@ -69,8 +69,8 @@ longer."""
 def keeps_rows(old: str, new: str) -> bool:
     """Whether a MODIFY keeps every value of a column in any sql_mode.
 
-    Both types have the same lake type. Without strict mode, the server truncates a value that does
-    not fit into the new type.
+    Both types must have the same lake type. Without strict mode, the server truncates a value that
+    does not fit into the new type.
 
     Args:
         old: The column's type before, as MySQL or MariaDB prints it.
@@ -139,7 +139,7 @@ def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
 def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
     """Whether a source prints each value the same before and after a change of a column's type.
 
-    Both types have the same lake type.
+    Both types must have the same lake type.
 
     Args:
         was: The column's former type, as the source prints it.

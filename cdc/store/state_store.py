@@ -177,7 +177,7 @@ class Store:
         return replace(record, version=expected + 1)
 
     def put_all(self, records: Sequence[TableRecord]) -> None:
-        """Store the records of several tables in one statement.
+        """Store the records of several tables in one transaction.
 
         If another process has changed a stored record since it was read, this record is not
         replaced, and no error is raised. The new records must have the states of the stored ones,
