@@ -1,7 +1,8 @@
 """Plans a table's copy: chunks of rows, and waves of chunks.
 
-A chunk is what one Spark task reads: a range of keys, or a range of pages if the table has no key.
-A wave is the set of chunks that one lake commit contains. The functions are pure.
+A chunk is a part of the table that one Spark task reads: a range of keys, or a range of pages if
+the table has no key. A wave is the set of chunks that one lake commit contains. The functions are
+pure.
 """
 
 from __future__ import annotations

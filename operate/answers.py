@@ -33,7 +33,7 @@ class CaptureAnswer:
     """What the servers answered about one capture.
 
     Args:
-        evidence: The capture's evidence. If a server did not answer, the evidence has its error.
+        evidence: The capture's evidence. If a server did not answer, the evidence has the error.
         beat_at: Time of the newest heartbeat in Kafka; None if there is none, or if it could not be
             read.
         trouble: Why the heartbeat could not be read; None if it could be read.

@@ -146,6 +146,8 @@ class DebeziumField:
 class DebeziumSchema:
     """The parsed Avro schema of the keys or of the change events in a Debezium topic.
 
+    The schema of change events is an envelope around the row before and after the change.
+
     Args:
         avro_json: The schema as JSON, exactly as registered, for Spark's ``from_avro``.
         name: Full name of the record.

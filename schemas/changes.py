@@ -262,8 +262,8 @@ class ChangeNullability(Change):
     """A schema change: a column now allows NULL, or no longer allows it.
 
     If ``back`` is true, the column allows NULL in both compared catalogs, or in neither. But the
-    column's definition was written between the two reads, so for a while the opposite can have been
-    true.
+    column's definition was written between the two catalogs, so the opposite can have been true for
+    a while.
     """
 
     name: str

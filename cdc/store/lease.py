@@ -376,7 +376,7 @@ def _utc(seconds: float) -> datetime:
 def _keep(lease: Lease, stop: threading.Event) -> None:
     """Renew a lease in the background until ``stop`` is set or the lease is lost.
 
-    The loss raises no error here: the next call of ``Lease.check`` by the process raises it.
+    The loss raises no error here: the process's next call of ``Lease.check`` raises one.
     """
     while not stop.wait(lease.ttl_s / 3):
         try:

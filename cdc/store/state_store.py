@@ -1,4 +1,4 @@
-"""The state store: records, histories, leases and schemas, in any database of SQLAlchemy."""
+"""The state store: records, histories, leases, schemas; in SQLite, PostgreSQL, MySQL or MariaDB."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Store:
     Safe to share between threads.
 
     Args:
-        url: Any SQLAlchemy URL, with its secrets. Errors and the repr do not show the secrets.
+        url: SQLAlchemy's URL of the database, with secrets. Errors and the repr do not show them.
         run_id: Identity of this process's runs, for the histories; by default a new one.
         threads: Number of workers of this process that use the store at the same time.
 

@@ -13,8 +13,8 @@ class Definition:
 
     Args:
         name: The column's name.
-        sql: The column as SQL for CREATE TABLE: name, type, NULL or NOT NULL, and default. A server
-            creates a temporary table with this SQL, so that its catalog prints the column.
+        sql: The column as SQL for CREATE TABLE: name, type, NULL or NOT NULL, and default. The
+            server creates a temporary table with it, and the server's catalog prints the column.
         expression: The SQL expression of a generated column.
         stored: Whether the generated column is stored, and not virtual.
         not_null: Whether the column forbids NULL because it is AUTO_INCREMENT or the primary key.
