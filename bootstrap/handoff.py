@@ -227,7 +227,7 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin another attempt, since the lake has commits of this one that the store lacks."""
+        """Begin another attempt, since this one is further in the lake than in the state store."""
         _log.warning(
             "attempt %s of %s is further in the lake than in the state store: was the store"
             " restored from a backup? The table is copied again",

@@ -94,7 +94,7 @@ class CatalogColumn:
         return kept and since.stored and not self.stored
 
     def is_as(self, since: CatalogColumn) -> bool:
-        """Whether the compared fields but ``written`` and ``domain_written`` are as in ``since``.
+        """Whether the column equals ``since`` if ``written`` and ``domain_written`` are ignored.
 
         Args:
             since: The column at the earlier read of the catalog.

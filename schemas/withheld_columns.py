@@ -47,9 +47,8 @@ def no_longer_withheld(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
 
     If the schema of an event has the name of a withheld column, a run knows that the event's values
     can be in wrong columns. Once no withheld column has this name, the run would accept such events
-    from before the change. Nothing is yielded for a table without an enum, whose events
-    have their values in the right columns, or for a withheld column that no column of the WAL
-    follows.
+    from before the change. There are two exceptions: a table without an enum, and a
+    withheld column that no column of the WAL follows. Neither causes values in wrong columns.
 
     Args:
         before: The catalog that the lake follows.

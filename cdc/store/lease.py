@@ -149,7 +149,7 @@ class Lease:
             connection.execute(free)
 
     def _taken(self) -> dict[str, Any]:
-        """Return the values of the lease's row for this process as holder, as SQL expressions."""
+        """Return the lease's row as this process writes it when it takes the lease."""
         clock = self._store.clock
         return {"owner": self.owner, "taken_at": clock, "expires_at": clock + self.ttl_s}
 
@@ -376,7 +376,7 @@ def _utc(seconds: float) -> datetime:
 def _keep(lease: Lease, stop: threading.Event) -> None:
     """Renew a lease in the background until ``stop`` is set or the lease is lost.
 
-    The loss raises no error here: the process's next call of ``Lease.check`` raises one.
+    The loss raises no error here; the next call of ``Lease.check`` raises one.
     """
     while not stop.wait(lease.ttl_s / 3):
         try:

@@ -74,7 +74,7 @@ class Owner:
 
 
 def started(pid: int) -> float:
-    """Return when a lease owner's process began; setting the machine's clock does not change this.
+    """Return when a lease owner's process began; setting the machine's clock does not change it.
 
     On Linux the value is in ticks since the boot. psutil's value is not used there: psutil adds the
     time of the boot, which the system computes from the machine's clock. If somebody set that

@@ -14,7 +14,7 @@ class Definition:
     Args:
         name: The column's name.
         sql: The column as SQL for CREATE TABLE: name, type, NULL or NOT NULL, and default. The
-            server creates a temporary table with it, and the server's catalog prints the column.
+            server creates a temporary table with this SQL, and its catalog describes the column.
         expression: The SQL expression of a generated column.
         stored: Whether the generated column is stored, and not virtual.
         not_null: Whether the column forbids NULL because it is AUTO_INCREMENT or the primary key.
