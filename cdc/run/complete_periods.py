@@ -172,7 +172,7 @@ def _wanted(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted
 
 
 def _note(context: RunContext, wanted: Iterable[_Wanted]) -> None:
-    """Remember the captures' newest heartbeats, and the topics' ends, read after the heartbeats."""
+    """Remember the captures' newest heartbeats, and the ends that the topics have after them."""
     records = [one.record for one in wanted]
     if not records:
         return
@@ -272,7 +272,7 @@ def _problem(context: RunContext, captures: Captures, record: TableRecord) -> st
 
 
 def _is_grave(finding: Finding, log: LogHealth | TributaryError) -> bool:
-    """Whether a finding can mean that changes are missing; a log that only grows has lost none."""
+    """Whether a finding can mean that changes are missing; a log that only grows is not grave."""
     if finding.severity is Severity.WAITING:
         return isinstance(log, TributaryError) or finding.subject != log.title
     return finding.severity is not Severity.UNNEEDED

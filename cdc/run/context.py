@@ -190,9 +190,9 @@ class RunContext:
         """Return a table's settings and their digests; refuse them if they are outdated.
 
         Raises:
-            OlderSettingsError: Another process has copied the table, or followed an edit of its
-                settings, after this process's start. The settings of this process differ, or cannot
-                be used for the table.
+            OlderSettingsError: After this process's start, another process has copied the table, or
+                followed an edit of its settings, and used other settings than this process has. Or
+                the settings of this process cannot be used for the table.
             ConfigError: As in `settings`.
             SecretError: The key of hashes cannot be read.
         """

@@ -74,9 +74,9 @@ def run_tables(
     The failure of one table does not stop the others. `cdc.capture.watch` reports a connector that
     stops.
 
-    For a table without new offsets, each of five calls to Kafka has one more entry; a sixth call
-    has one more entry once per process. The table's slot and catalog are checked, too, since
-    neither a lost slot nor a rewrite of the table sends an event.
+    A table without new offsets adds one entry to each of five calls to Kafka and, once per process,
+    one entry to a sixth call. The table's slot and catalog are checked, too, since neither a lost
+    slot nor a rewrite of the table sends an event.
 
     Args:
         context: The runs' context.
@@ -143,7 +143,7 @@ def _runnable(context: RunContext, records: Iterable[TableRecord]) -> list[Table
 def _tidy(
     context: RunContext, records: Iterable[TableRecord], ran: Collection[TableId] = ()
 ) -> None:
-    """Remove former generations of tables, and update the names of the tables that did not run.
+    """Remove former generations, and update the catalog's names of tables that did not run.
 
     Each of the two steps takes the lease of the table that it changes.
     """
@@ -201,7 +201,7 @@ def _find_work(
 
 
 def _events_of_turn(context: RunContext, record: TableRecord, turn_s: float) -> int | None:
-    """Return how many events a commit can have to fit into a turn; None if runs have no turns."""
+    """Return how many events in one commit fit into a turn; None if runs have no turns."""
     if math.isinf(turn_s):
         return None
     known = context.predictions.estimate(record.table)

@@ -64,7 +64,8 @@ class FormerLabels:
         """Refuse a batch if an event's value of an enum column is no present label of the column.
 
         Args:
-            changes: The batch in normal form, with hidden values.
+            changes: The batch in the normal form of `cdc.rows.decode`. Its values are already
+                hashed and masked as the settings require.
             schema: The lake's columns.
             lake: The settings with the secret key that hashes values.
 

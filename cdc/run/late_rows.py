@@ -132,8 +132,9 @@ class LateRows:
     def _counted(
         self, batch: Batch, first: datetime, cut: datetime, places: Collection[Place] | None
     ) -> dict[int, int]:
-        """Count the rows that a batch leaves in the lake, by slot, if their time is in a range.
+        """Count the rows with a time from ``first`` to ``cut`` that a batch leaves in the lake.
 
+        The counts are by the start of a row's slot, which is `SLOT_S` long, in seconds since 1970.
         Only the last change of each key counts, as in the lake. A deleted row is not counted.
         """
         moment = self.moment

@@ -13,8 +13,8 @@ earlier schema of the table has. There are two exceptions, in which Debezium nev
 it reads the definition at each event with this label:
 
 - The label is of a domain over an enum.
-- The enum was created under the name of another enum, which lacks the label. Such a table is not
-  followed until a copy has restarted the connector (`cdc.capture.type_looks`).
+- The enum was created under the name of another enum, which lacks the label. A table with such an
+  enum is not followed until a copy has restarted the connector (`cdc.capture.type_looks`).
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def require_own_definition(table: TableId, changes: DataFrame, doubts: Mapping[i
 
     Args:
         table: The table.
-        changes: The batch in normal form.
+        changes: The batch in the normal form of `cdc.rows.decode`.
         doubts: The result of `LaterDefinitions.doubts`.
 
     Raises:

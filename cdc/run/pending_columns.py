@@ -19,7 +19,7 @@ class LateColumns:
     """The differences that a run allows between the lake's columns and those of older events.
 
     Args:
-        absent: By column that an event can lack, Spark SQL of the column's value for such an event.
+        absent: For each column that an event can lack, Spark SQL of its value for such an event.
         former: By renamed column, the former names under which an event can have the column, newest
             first.
         new: The late columns among ``absent``; empty in a replay.

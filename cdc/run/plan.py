@@ -102,7 +102,7 @@ def waits_for_later_run(record: TableRecord, settings: TableSettings, now: datet
 
 
 def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) -> Iterator[Range]:
-    """Yield the offsets to read in consecutive ranges.
+    """Yield consecutive ranges of the offsets to read.
 
     Args:
         start: First offset per partition.
@@ -134,8 +134,8 @@ def watermark(
     """Return the event time up to which a table is complete.
 
     This time never decreases, unless it is far ahead of the clock. An event can be dated ahead, for
-    example by ``SET timestamp`` of MariaDB. If such an event's time counted, the table would not be
-    late until that time has passed, however old the lake's rows are.
+    example by ``SET timestamp`` of MariaDB. If such a time counted, the table would not be late
+    until this time, however old the lake's rows are. So a time far ahead of the clock is reduced.
 
     Args:
         previous: Watermark of the last commit.

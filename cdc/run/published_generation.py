@@ -297,7 +297,7 @@ def _joined(record: TableRecord) -> Shard | None:
 
 
 def known_commit(record: TableRecord | None) -> str | None:
-    """Return the instant of the newest commit in the shared table that a shard's record names.
+    """Return the instant of the last commit in a shard's record, a commit of the shared table.
 
     None if there is no record, or if the shard's rows are not in the shared table.
     """

@@ -62,8 +62,8 @@ def replay_table(
         DecodeError: None of the quarantined records can be decoded, or a record that an earlier run
             has applied can no longer be decoded.
         PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
-        StateError: No record is in quarantine. Or the table is neither INCREMENTAL nor was so
-            before it FAILED. Or its schema has changed since its last run.
+        StateError: No record is in quarantine. Or the table is not INCREMENTAL, and was not
+            INCREMENTAL before it FAILED. Or its schema has changed since its last run.
         FencedError: Another writer has committed to the table.
         LeaseHeldError: Another process holds the table's lease.
     """

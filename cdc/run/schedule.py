@@ -5,12 +5,13 @@ The rules, in this order:
 1. **Shares.** Tables wait in lanes. Each tier with a share of the workers has a lane of its own,
    and all other tiers have one lane together. The lane with the least work in relation to its share
    comes first. If no table of a lane may start, other lanes use the lane's workers. The lane does
-   not get that work back later.
+   not get this time of its workers back later.
 2. **Long runs.** Runs of more than `LONG_S`, and runs of failing tables, never hold all workers, so
    that a worker is soon free for short runs. A single worker takes long runs, too. There are two
    exceptions. If the command ends once these tables have run (`Rules.ends`), long runs may hold all
-   workers while no short run waits. Otherwise, a run that is long by prediction may take one more
-   worker if its table would miss the deadline by waiting, unless the table's last run failed.
+   workers while no short run waits. If the command goes on after these runs, a run that is long by
+   prediction may take one more worker if its table would miss the deadline by waiting, unless the
+   table's last run failed.
 3. **Deadlines.** A table's deadline is the time at which its freshness target is exceeded, unless
    the table commits earlier. A table's slack is the time until the deadline, less the predicted
    seconds of the table's work. A table's age is the time since the lake table had all events,
@@ -122,7 +123,7 @@ class Rules:
 
     Args:
         workers: Number of tables that run at a time.
-        shares: The share of the workers, between 0 and 1, of each tier that has one, by tier.
+        shares: Share of the workers, between 0 and 1, by tier. Tiers without a share are left out.
         ends: Whether the tables are offered only once, and the command ends with their last run.
         turn_s: Seconds after which a run leaves its remaining work to the table's next run.
     """

@@ -105,7 +105,7 @@ class Asked:
     def _found(
         self, lacking: DataFrame, names: Sequence[str], columns: Sequence[str]
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the primary's values of ``names`` for the keys of a batch's changes, by query."""
+        """Yield, for each query by key, the primary's rows with the values of ``names``."""
         for keys in self._keys(lacking):
             found = self.source.fetch_by_key(self.source_table, self.source_schema, keys, columns)
             yield [tuple(row[name] for name in names) for row in found]
@@ -138,8 +138,8 @@ def joined(
 ) -> Iterator[list[tuple[Any, ...]]]:
     """Join the rows of queries, in their order, into lists of about ``enough`` bytes.
 
-    A list ends with the query whose rows reach that size, so no more than the rows of one query are
-    above it. Queries without rows make no list.
+    A list ends with the last row of the query that brings it to that size, so the rows of one query
+    are always in one list. No list is empty.
     """
     rows: list[tuple[Any, ...]] = []
     size = 0

@@ -383,10 +383,10 @@ class _TableRun:
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 
     def _keep_history(self, committed: Committed) -> None:
-        """Store a schema change and late rows that the lake's newest commit records.
+        """Store the schema change, and count the late rows, that the lake's newest commit records.
 
-        If a run dies after its commit, the commit still has both. So no run makes another commit
-        before they are stored.
+        If a run dies after its commit, the next run finds both in the newest commit. So no run
+        makes another commit before both are in the state store.
         """
         entry = SchemaEntry.followed(self._record, committed.record.require_handoff())
         if entry is not None:

@@ -47,8 +47,8 @@ class Work:
         seen_at: When the facts of the topic were read, in seconds since 1970.
         found: Whether a round's check of idle tables found this work. Not every round makes this
             check, so the next round may not find the work again.
-        deferred: Whether a run of a shard of the same lake table was deferred, and no such shard
-            has committed since.
+        deferred: Whether a shard of the same lake table was deferred, and since then, no shard of
+            that lake table has committed.
     """
 
     record: TableRecord

@@ -8,8 +8,8 @@ CPU time is not compared, since a thread in an endless loop also uses it.
 A task that does not end after its job is cancelled holds its core until the process ends. So `run
 --continuous` ends if there are such tasks.
 
-A stage that waits for a core is cancelled only in two cases. The cluster gives this application no
-executor at all. Or cancelled tasks hold all cores, so that the stage could never begin.
+A stage that waits for a core is cancelled only in two cases: if the cluster gives this application
+no executor at all, or if cancelled tasks hold all cores, so that the stage could never begin.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def _unlogged(session: Session, kind: str) -> GtidSet:
 
     After a crash, InnoDB can have a transaction that the binlog has lost. MySQL counts this
     transaction's GTID as executed and never gives it to a later transaction. So the connector skips
-    no transaction, and the lost transaction need not be reported.
+    no later transaction because of this GTID, and the lost transaction need not be reported.
     """
     return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
 
