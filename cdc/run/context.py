@@ -132,12 +132,12 @@ class RunContext:
 
     @cached_property
     def predictions(self) -> Predictions:
-        """The predicted costs of runs, and the time up to which a lake table has all events."""
+        """Predicts the costs of runs; knows the time up to which each lake table has all events."""
         return Predictions(self.store)
 
     @property
     def looks(self) -> LogLooks:
-        """Checks whether a capture's log continues from its last recorded end."""
+        """Checks whether a capture's log continues from the end that the last look has recorded."""
         return LogLooks(self.store, lambda: self.kafka, lambda: self.registry)
 
     @property

@@ -194,7 +194,7 @@ def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord
 def _rewritten(
     lake: FollowedTable, fills: Mapping[str, str], renamed: Mapping[str, str], config: LakeConfig
 ) -> DataFrame:
-    """Return all rows of the lake table, with the columns that a run adds or renames there.
+    """Return all rows of the lake table, with new columns and the new names of renamed columns.
 
     A deleted row that the lake keeps does not get the default of a new column. A renamed column
     keeps its values, also in deleted rows. Hashed and masked values of a renamed column are not

@@ -45,9 +45,9 @@ def wait_while(
     with this value. The last check takes place when time has run out, so it sees a change during
     the last pause.
 
-    This loop does not use stamina, which repeats refused requests elsewhere: stamina repeats only
-    calls that raise an exception, logs each check as a retry, cannot be cancelled, and does not
-    report what it waits for.
+    This loop does not use the library stamina, which repeats refused requests elsewhere: stamina
+    repeats only calls that raise an exception, logs each check as a retry, cannot be cancelled, and
+    does not report what it waits for.
 
     Args:
         lacking: Checks once; returns what is lacking, or a false value if nothing is lacking. If it

@@ -26,7 +26,7 @@ class SentTables(Protocol):
     def remove_renamed(
         self, known: Collection[Fingerprint], keep: Collection[TableId]
     ) -> list[TableId]:
-        """Remove the tables of these fingerprints unless their present names are in ``keep``."""
+        """Remove the tables of these fingerprints, even if renamed, except names in ``keep``."""
 
     def added(self) -> Mapping[TableId, SentTable]:
         """Return the tables that were added one by one, each with the statement that removes it."""
@@ -84,4 +84,4 @@ class KeptLog(Protocol):
         """Describe the session that reads the log: program, machine, id; None if none reads it."""
 
     def beat_age_s(self) -> float | None:
-        """Return the age in seconds of the newest heartbeat of the log's connector, or None."""
+        """Return the age in seconds of the connector's newest heartbeat; None if there is none."""

@@ -56,7 +56,7 @@ class Stored:
 
 
 def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dict[TableId, Stored]:
-    """Return InnoDB's ids of the files of each table's rows, read by one statement.
+    """Return, for each table, InnoDB's ids of the files with its rows; run one statement.
 
     Raises:
         SourceError: The login lacks PROCESS.

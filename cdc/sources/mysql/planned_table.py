@@ -1,9 +1,9 @@
 """Computes a table as it would be after planned statements, which are not executed.
 
 Only a server knows how its catalog prints a column's definition. So this module creates a temporary
-table in database ``tributary`` that has one column with the planned definition, and reads the
-column back from the catalog. Other sessions do not see the temporary table, and a row-based binlog
-does not contain it.
+table with one column, which has the planned definition, and reads the column back from the catalog.
+The temporary table is in database ``tributary``. Other sessions do not see it, and a row-based
+binlog does not contain it.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
 
 
 def _require_row_format(session: Session, table: TableId) -> None:
-    """Refuse a session that logs statements: then the binlog would contain the temporary table."""
+    """Refuse a session that logs statements: it would log the creation of the temporary table."""
     found = session.rows("SHOW SESSION VARIABLES LIKE 'binlog_format'")
     if found and found[0][1] != "ROW":
         raise SourceError(

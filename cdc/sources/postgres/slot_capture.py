@@ -145,7 +145,7 @@ class Slot:
             return slot_readers.reader(session, self._name)
 
     def beat_age_s(self) -> float | None:
-        """Return the age of the newest heartbeat of the slot's connector; None if there is none."""
+        """Return the age in seconds of the connector's newest heartbeat; None if there is none."""
         with self._connections.open("admin") as session:
             return slot_readers.beat_age_s(session, self._name)
 
