@@ -172,7 +172,7 @@ def _wanted(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted
 
 
 def _note(context: RunContext, wanted: Iterable[_Wanted]) -> None:
-    """Remember the captures' newest heartbeats, and the ends that the topics have after them."""
+    """Remember the captures' newest heartbeats, and the topics' ends at a later moment."""
     records = [one.record for one in wanted]
     if not records:
         return

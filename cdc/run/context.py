@@ -190,9 +190,9 @@ class RunContext:
         """Return a table's settings and their digests; refuse them if they are outdated.
 
         Raises:
-            OlderSettingsError: After this process's start, another process has copied the table, or
-                followed an edit of its settings, and used other settings than this process has. Or
-                the settings of this process cannot be used for the table.
+            OlderSettingsError: This process's settings differ from those by which another process
+                has copied the table, or followed an edit of its settings, after this process's
+                start. Settings that cannot be used for the table count as different.
             ConfigError: As in `settings`.
             SecretError: The key of hashes cannot be read.
         """

@@ -93,7 +93,7 @@ class Observation:
 
 
 def cold_factor(runs: int) -> float:
-    """Return how many times as long a run takes if its process has made only ``runs`` runs."""
+    """Return how many times as long a run takes if its process has made ``runs`` runs before."""
     return 1.0 + (_COLD - 1.0) * max(0.0, 1.0 - runs / _COLD_RUNS)
 
 

@@ -143,9 +143,10 @@ def _runnable(context: RunContext, records: Iterable[TableRecord]) -> list[Table
 def _tidy(
     context: RunContext, records: Iterable[TableRecord], ran: Collection[TableId] = ()
 ) -> None:
-    """Remove former generations, and update the catalog's names of tables that did not run.
+    """Remove former generations of tables, and update the names of the tables that did not run.
 
-    Each of the two steps takes the lease of the table that it changes.
+    The names are those in the catalog of names. Each of the two steps takes the lease of the table
+    that it changes.
     """
     wanted = _runnable(context, records)
     remove_former(context, wanted)

@@ -67,7 +67,7 @@ def _remove_superfluous(context: RunContext, record: TableRecord, pointer: Point
 def _remove_under_lease(
     context: RunContext, record: TableRecord, settings: TableSettings, there: Collection[str]
 ) -> None:
-    """Take the table's lease, read the pointer again, and remove superfluous attempts."""
+    """Take the table's lease, read the pointer again, and remove superfluous former attempts."""
     with context.leases.hold(record.resource):
         # The record and the pointer can be older than the lease.
         record = context.store.newest(record)

@@ -134,7 +134,7 @@ class LateRows:
     ) -> dict[int, int]:
         """Count the rows with a time from ``first`` to ``cut`` that a batch leaves in the lake.
 
-        The counts are by the start of a row's slot, which is `SLOT_S` long, in seconds since 1970.
+        The count of each slot of `SLOT_S` seconds is by the slot's start, in seconds since 1970.
         Only the last change of each key counts, as in the lake. A deleted row is not counted.
         """
         moment = self.moment

@@ -1,7 +1,7 @@
 """Compares a cluster's executors with the driver, before any table is touched.
 
-The versions come from one small job of Spark's built-in functions, so the executors need no Python
-and no code of Tributary.
+The versions come from one small Spark job that calls only Spark's built-in functions. So the
+executors need no Python and no code of Tributary.
 """
 
 from __future__ import annotations

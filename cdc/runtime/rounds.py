@@ -12,7 +12,7 @@ class Round:
 
     Args:
         ended_at: When the round ended.
-        seconds: How long the round took, with the looks at captures that are due in it.
+        seconds: How long the round took, including the looks at captures that it made.
     """
 
     ended_at: datetime

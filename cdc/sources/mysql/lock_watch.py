@@ -96,7 +96,7 @@ class LockWatch(threading.Thread):
         return next((str(shown) for (shown,) in waiting if shown), _UNKNOWN)
 
     def _is_locked(self, session: Session) -> bool:
-        """Whether a new query of the table has to wait in MySQL or MariaDB."""
+        """Whether a new query of the table has to wait for a lock in MySQL or MariaDB."""
         table = f"{quoted(self._table.schema)}.{quoted(self._table.name)}"
         try:
             session.rows(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - quoted
