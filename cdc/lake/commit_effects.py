@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from cdc.lake.index import IndexLayout
     from cdc.lake.timeline import Committed, Timeline
 
+_CLUSTER = "org.apache.hudi.table.action.cluster"
+_TIMELINE = "org.apache.hudi.common.table.timeline"
 READ_COMMITS = 40
 """Maximum number of commits whose effects are read."""
+GROWTH_EVERY_COMMITS = 5
+"""Number of commits between two judgements whether a table of buckets grows fast."""
 _CHANGES = ("UPSERT", "UPSERT_PREPPED", "INSERT", "INSERT_PREPPED", "DELETE")
 """Hudi's names of the operations of a run. Those of copies, overwrites and clusterings are not
 here."""
@@ -61,7 +65,10 @@ def effect_of(stats: list[dict[str, Any]]) -> CommitEffect:
 
 
 def has_outgrown(timeline: Timeline, committed: Committed, index: IndexLayout) -> bool:
-    """Return whether a table has outgrown its buckets. Only few commits have to be read for this.
+    """Return whether a table has outgrown its buckets.
+
+    Whether the table grows fast is judged before every fifth commit only, since the effects of up
+    to `READ_COMMITS` commits are read for this.
 
     Args:
         timeline: The table's commits.
@@ -71,57 +78,89 @@ def has_outgrown(timeline: Timeline, committed: Committed, index: IndexLayout) -
     if not (index.automatic and index.is_bucket):
         return False
     largest = timeline.largest_file_bytes(committed)
-    return index.outgrown(largest) or (
-        index.outgrown(largest, growing=True) and grows(effects_of(timeline))
-    )
+    if index.outgrown(largest) or not index.outgrown(largest, growing=True):
+        return index.outgrown(largest)
+    due = len(timeline.completed_instants()) % GROWTH_EVERY_COMMITS == 0
+    return due and grows(effects_of(timeline))
 
 
-def narrow(spark: SparkSession, timeline: Timeline, instant: str, plan: FilePlan) -> bool:
-    """Remove from a planned clustering all files that it shall not rewrite.
+def plan_clustering(spark: SparkSession, client: Any, timeline: Timeline, plan: FilePlan) -> str:
+    """Plan a clustering of those files that shall be rewritten, and store this plan.
 
     Hudi proposes all files of some sizes, and has no setting that leaves out single files. So the
-    plan that it has stored is replaced, before anything is written by it.
+    others are removed from its proposal before it is stored. A stored plan is never changed: Hudi's
+    readers open the plans of pending clusterings.
 
     Args:
         spark: The session.
-        timeline: The table's commits, read after Hudi planned the clustering.
-        instant: Instant of the clustering.
-        plan: Which files it shall rewrite.
+        client: Hudi's client of the table, with the options of ``plan``.
+        timeline: The table's commits.
+        plan: Which files the clustering shall rewrite.
 
     Returns:
-        Whether files are left. If not, the clustering is removed from the timeline.
+        The instant of the clustering; an empty string if there is nothing to rewrite.
     """
-    meta, active = timeline.client, timeline.client.getActiveTimeline()
-    utils = java_class(spark, "org.apache.hudi.common.util.ClusteringUtils")
-    proposed = utils.getPendingClusteringPlan(meta, instant)
-    wanted = utils.getRequestedClusteringInstant(instant, active, meta.getInstantGenerator()).get()
+    config, engine = client.getConfig(), client.getEngineContext()
+    table = java_class(spark, "org.apache.hudi.table.HoodieSparkTable").create(config, engine)
+    strategies = java_class(spark, f"{_CLUSTER}.strategy.ClusteringPlanStrategy")
+    strategy = java_class(spark, strategies.checkAndGetClusteringPlanStrategy(config))(
+        table, engine, config
+    )
+    none = java_class(spark, "org.apache.hudi.common.util.Option").empty()
+    instant = str(client.createNewInstantTime(True))
+    executor = java_class(spark, f"{_CLUSTER}.ClusteringPlanActionExecutor")(
+        engine, config, table, instant, none
+    )
+    service = java_class(spark, "org.apache.hudi.common.model.TableServiceType").CLUSTER
+    partitions = java_class(spark, "org.apache.hudi.util.Lazy").eagerly(
+        executor.getPartitions(strategy, service)
+    )
+    proposed = strategy.generateClusteringPlan(executor, partitions)
+    if not proposed.isPresent() or not _narrow(spark, timeline.path, proposed.get(), plan):
+        return ""
+    meta = table.getMetaClient()
+    requested = java_class(spark, f"{_TIMELINE}.HoodieInstant$State").REQUESTED
+    meta.getActiveTimeline().saveToPendingReplaceCommit(
+        meta.getInstantGenerator().createNewInstant(requested, "replacecommit", instant),
+        java_class(spark, "org.apache.hudi.avro.model.HoodieRequestedReplaceMetadata")
+        .newBuilder()
+        .setOperationType("CLUSTER")
+        .setExtraMetadata(java_class(spark, "java.util.Collections").emptyMap())
+        .setClusteringPlan(proposed.get())
+        .build(),
+    )
+    return instant
+
+
+def _narrow(spark: SparkSession, path: str, proposed: Any, plan: FilePlan) -> bool:
+    """Remove from a proposed clustering all files that a plan does not take.
+
+    Args:
+        spark: The session.
+        path: Path of the table.
+        proposed: Hudi's proposal, which is changed.
+        plan: Which files the clustering shall rewrite.
+
+    Returns:
+        Whether files are left.
+    """
     groups = proposed.getInputGroups()
-    files, left = file_system(spark, timeline.path), AT_ONCE_BYTES
+    files, left = file_system(spark, path), AT_ONCE_BYTES
     for place in reversed(range(len(groups))):
+        if left <= 0:
+            del groups[place]
+            continue
         slices = groups[place].getSlices()
         for at in reversed(range(len(slices))):
             if not plan.takes(str(slices[at].getFileId())):
                 del slices[at]
-        total = sum(_size(spark, files, timeline.path, one) for one in slices)
+        total = sum(_size(spark, files, path, one) for one in slices)
         if len(slices) < plan.fewest or (total > left and left < AT_ONCE_BYTES):
             del groups[place]
             continue
         left -= total
         groups[place].setNumOutputFileGroups(plan.outputs(total))
-    active.deletePending(wanted)
-    if not len(groups):
-        return False
-    requested = java_class(spark, "org.apache.hudi.avro.model.HoodieRequestedReplaceMetadata")
-    none = java_class(spark, "java.util.Collections").emptyMap()
-    active.saveToPendingReplaceCommit(
-        wanted,
-        requested.newBuilder()
-        .setOperationType("CLUSTER")
-        .setExtraMetadata(none)
-        .setClusteringPlan(proposed)
-        .build(),
-    )
-    return True
+    return len(groups) > 0
 
 
 def _size(spark: SparkSession, files: Any, path: str, planned: Any) -> int:

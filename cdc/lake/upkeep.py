@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from cdc.errors import LakeError
-from cdc.lake.commit_effects import effects_of, narrow
+from cdc.lake.commit_effects import effects_of, plan_clustering
 from cdc.lake.file_sizes import FilePlan, judge
 from cdc.lake.guard import CommitGuard
 from cdc.lake.late_files import delete_late_files, delete_unnamed, require_named
@@ -134,13 +134,14 @@ class Upkeep:
             began=timeline.completed_instants(),
             passed=lambda: crash("upkeep.in_clustering"),
         )
-        planned = client.scheduleClustering(option.empty())
-        if not planned.isPresent():
+        if plan is None:
+            planned = client.scheduleClustering(option.empty())
+            instant = str(planned.get()) if planned.isPresent() else ""
+        else:
+            instant = plan_clustering(self._spark, client, timeline, plan)
+        if not instant:
             return
-        instant = str(planned.get())
         planned_on = Timeline(self._spark, self._path)
-        if plan is not None and not narrow(self._spark, planned_on, instant, plan):
-            return
         require_named(self._spark, planned_on, lambda: planned_on.clustered_paths(instant))
         written = client.cluster(instant, False)
         operations = java_class(self._spark, "org.apache.hudi.common.model.WriteOperationType")

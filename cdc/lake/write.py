@@ -330,12 +330,12 @@ class LakeTable:
         """Return Hudi's index for the next commit: the index of the newest commit.
 
         A new index is chosen if the table has no commit, if the newest commit names no index, or if
-        the table has outgrown its buckets.
+        the table has outgrown its buckets. Buckets whose number the settings name stay.
         """
         if previous is None or previous.index is None:
             return IndexLayout.choose(self._settings, self.layout, None)
         index = previous.index
-        if has_outgrown(timeline, previous, index):
+        if self._settings.buckets is None and has_outgrown(timeline, previous, index):
             _log.info("%s outgrew its %d buckets: its index is now bloom", self.path, index.buckets)
             return IndexLayout("bloom", automatic=True)
         return index

@@ -40,7 +40,7 @@ HOURS = Calendar("hour")
 _WAIT_S = 120.0
 _TARGET_S = 20
 """The freshness target of tables that a phase of the drill lets be late."""
-_DUE_S = 30
+_DUE_S = 60
 """From when on the hour is overdue: after the scrape that shows that nothing is wrong yet."""
 _LIMIT = {"warn": "32MiB", "alarm": "999GiB"}
 _NOISE = "INSERT INTO noise SELECT n, repeat(md5(n::text), 8) FROM generate_series(1, 160000) n"

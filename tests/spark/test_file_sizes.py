@@ -133,12 +133,12 @@ def test_a_bucket_table_that_grows_goes_on_with_bloom_filters_early(
     still, growing = (lake(spark, tmp_path / name, ORDERS) for name in ("still", "growing"))
     for table, op, first in ((still, "u", 0), (growing, "c", 100)):
         insert(spark, table, *[(i, "old") for i in range(20)])
-        for at in range(6):
+        for at in range(10):
             change(spark, table, at + 1, (op, at, (first + at, "new")))
 
     def kinds(table: LakeTable) -> list[str]:
         return [one.index.kind for one in table.timeline().commits() if one.index]
 
-    assert kinds(still) == ["bucket"] * 7
-    assert kinds(growing) == ["bucket"] * 6 + ["bloom"]
-    assert len(content(growing)) == 26
+    assert kinds(still) == ["bucket"] * 11
+    assert kinds(growing) == ["bucket"] * 10 + ["bloom"], "it is judged before each fifth commit"
+    assert len(content(growing)) == 30
