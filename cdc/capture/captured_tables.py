@@ -4,7 +4,7 @@ A table that moves to another tier has two captures until the move has ended. Ru
 them. The other one is either the capture that the next generation follows, or a former capture that
 the table has not left yet. If the other capture fails, its slot keeps the log of the primary, and
 the move cannot end. So all code that watches captures gets them from this module. A finding about a
-capture that no table follows stops no table.
+capture stops only tables that follow this capture.
 """
 
 from __future__ import annotations

@@ -178,8 +178,8 @@ class CaptureEvidence:
             after ``log``, as `LogHealth.problem` requires.
         statements: The DDL statements that the connector has reported; None if this kind of
             connector reports no statements, or if the caller did not request them.
-        starts: The starts of the connector without a stored position in Connect. Each is the offset
-            of the first record that the connector then wrote to the topic of DDL statements.
+        starts: One offset for each start of the connector without a stored position in Connect:
+            the offset of the first record after this start in the topic of DDL statements.
         life: Whether the connector sends changes; None if the caller did not request this fact.
         skipped: Why the connector will skip a table definition of its schema history at its next
             start; None if it will skip none, or if the caller did not request the statements.

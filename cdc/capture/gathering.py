@@ -81,8 +81,8 @@ def gather(
     Args:
         names: The capture.
         servers: The servers.
-        sent: Reads what the connector has sent to Kafka. With its ``exactly_once``, a connector
-            that does not write in Kafka transactions is a wrong setting in the evidence.
+        sent: Reads what the connector has sent to Kafka. If its ``exactly_once`` is True and
+            the connector writes without Kafka transactions, the evidence has a wrong setting.
         definitions: Returns the reader of the DDL statements that connectors report; None leaves
             the statements out of the evidence.
         life: Finds out whether the connector sends changes; None leaves this fact out of the
@@ -354,7 +354,7 @@ class Captures:
         return look.doubt(record) if isinstance(look, TaskLook) else None
 
     def unjudged(self, record: TableRecord) -> str | None:
-        """Return why a table may lack changes that no look at tasks has judged; None if it cannot.
+        """Return why a table may lack changes that no look has judged; None if all are judged.
 
         A table in doubt counts as judged, since no later look can say more about the table.
         """

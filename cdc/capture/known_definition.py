@@ -96,7 +96,7 @@ def differences(
         known: The connector's columns, in order.
         columns: The catalog's columns, in order.
         exact: The columns whose values cannot be read from the source by key. If the connector's
-            definition gives such a column the type BOOLEAN, the definitions differ.
+            definition gives such a column the type BOOLEAN, this counts as a difference.
     """
     names = [column.name for column in known]
     there = [column.name for column in columns]

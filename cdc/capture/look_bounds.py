@@ -120,7 +120,7 @@ def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
 
 
 def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLook:
-    """Return the previous look without its entries for topics that were recreated after it."""
+    """Return the previous look without its entries for topics that were recreated since."""
     same = {topic for topic, record in begun.items() if known.is_of(record)}
     ends = {topic: end for topic, end in known.ends.items() if topic in same}
     behind = {topic: at for topic, at in known.behind.items() if topic in same}
@@ -129,7 +129,7 @@ def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLoo
 
 
 def remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
-    """Return the previous look's doubts, without those about tables that were copied after it."""
+    """Return the previous look's doubts, without those about tables that were copied since."""
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
     return {table: known.doubts[table] for table in tables}
 

@@ -1,6 +1,6 @@
 """Finds out whether connectors of two installations write to the topics of one capture.
 
-Two installations with the same names can share Kafka, but neither Kafka Connect nor a database.
+Two installations with the same names can share Kafka without sharing Connect or a database.
 Each of them would apply the rows of both databases to its lake tables. Only the heartbeats show the
 other installation, since each heartbeat names its server.
 

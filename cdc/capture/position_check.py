@@ -319,8 +319,8 @@ def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | N
 
     Args:
         table: The table.
-        starts: The starts without a stored position, each as the offset of the first record that
-            the connector then wrote to the topic of DDL statements.
+        starts: One offset for each start without a stored position: the offset of the first record
+            after this start in the topic of DDL statements.
         statements_upto: The end offset of the topic of DDL statements, recorded before O; None if
             the connector has no such topic.
 

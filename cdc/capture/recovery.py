@@ -58,7 +58,7 @@ class FailedConnector:
         given_up: Whether the connector has had its last automatic restart.
         runs: Whether Connect reports the connector and its tasks as running. If so, the failure is
             a lost connection to the source.
-        outage: Whether the connector cannot reach the source. Then the number of its restarts is
+        outage: Whether the connector cannot reach the source. If so, the number of its restarts is
             not limited.
     """
 
@@ -93,8 +93,8 @@ def lost_before_restart(
 
     Raises:
         TributaryError: The log begins after Connect's stored position, and it is not known yet
-            whether anything was lost. Either a commit can be late, or Kafka or the registry does
-            not answer.
+            whether anything was lost: a commit of the connector can be late in Kafka, or Kafka or
+            the registry does not answer.
     """
     try:
         log = source.log_health()

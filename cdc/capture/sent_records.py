@@ -108,8 +108,8 @@ class SentRecords:
         store: The state store, which has the captures' topics.
         kafka: Opens the cluster.
         registry: Opens the registry, which has the writers' schemas.
-        exactly_once: Whether connectors write to Kafka in transactions. Then a commit can be late
-            in Kafka.
+        exactly_once: Whether connectors write to Kafka in transactions. If so, a commit can be
+            late in Kafka.
     """
 
     def __init__(
@@ -132,10 +132,10 @@ class SentRecords:
 
         This is Connect's stored position, or the slot's later position if the connector has sent
         all changes between the two. Kafka is queried only if the slot's position is later, or was
-        later at an earlier look that is still open. Without Kafka transactions, the two positions
-        are compared only while nothing reads the slot. With Kafka transactions, the one that has
-        Connect's stored position can be committed late. While this is not known, all changes up to
-        the slot's position count as sent.
+        later at an earlier look that could not decide whether changes were lost. Without Kafka
+        transactions, the two positions are compared only while nothing reads the slot. With Kafka
+        transactions, the commit of Connect's newest position can be late in Kafka. As long as it
+        can be late, all changes up to the slot's position count as sent.
 
         Args:
             names: The capture.
@@ -167,7 +167,7 @@ class SentRecords:
     def settled(
         self, names: CaptureNames, log: LogHealth, stored: LogPosition | None
     ) -> LogPosition | None:
-        """Return the same as `position`; raise an error while a commit can be late.
+        """Return the same as `position`; raise an error while a commit can be late in Kafka.
 
         A caller that starts or changes a connector must know first whether changes were lost, since
         the connector would hide a gap.
@@ -195,8 +195,8 @@ class SentRecords:
         """With Kafka transactions, return the position up to which changes count as captured.
 
         Returns:
-            The position, and whether a commit up to it can be late. If changes are lost, the
-            position is before the slot's.
+            The position, and whether a commit of the connector can be late in Kafka. If changes
+            are lost, the position is before the slot's.
         """
         if names.slot is None:
             return stored, False
@@ -275,7 +275,7 @@ class SentRecords:
         """Return whether the topics show that one task has sent all changes between two positions.
 
         The heartbeats can show this. While the task reads a backlog, only the topic with the newest
-        record can.
+        record can show it.
         """
         if self._shows(names.heartbeat_topic, stored, confirmed):
             return True

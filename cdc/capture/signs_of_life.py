@@ -87,8 +87,8 @@ def any_lately(kafka: KafkaAdmin, topics: Sequence[str], bound_s: float) -> bool
     """Return whether any of the topics got a record in the last ``bound_s`` seconds.
 
     Raises:
-        KafkaError: The cluster does not answer. Or a topic cannot be read, and none of the others
-            got such a record.
+        KafkaError: The cluster does not answer. Or a topic cannot be read, and no other topic got
+            a record in this time.
     """
     sent = kafka.newest_times_each(topics).values()
     if any(not isinstance(one, KafkaError) and came_lately(one, bound_s) for one in sent):

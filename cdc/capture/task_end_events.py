@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
     """Return whether a topic's last record is from a later task than the newest heartbeat.
 
-    Then the end of the earlier task cannot be judged yet: the later task may still be within the
+    If so, the end of the earlier task cannot be judged yet: the later task may still be within the
     transaction with which it began. A heartbeat from the later task shows that this transaction is
     complete.
     """

@@ -265,8 +265,8 @@ class _Capture:
     def takes_rows_twice(self) -> bool:
         """Whether a row that the connector sends twice would be in the lake twice.
 
-        This is so for append tables of PostgreSQL. On MySQL and MariaDB, a start of the connector
-        without its stored position already counts as a loss (`cdc.debezium.fresh_starts`).
+        True for append tables of PostgreSQL. False for MySQL and MariaDB, where a start without a
+        stored position already counts as a loss (`cdc.debezium.definitions.fresh_starts`).
         """
         return self.names.append and self.names.kind == "postgres"
 

@@ -174,7 +174,7 @@ def cut_off(
 def _refilled(
     context: RunContext, idle: Iterable[TableRecord], facts: Mapping[str, TopicFacts]
 ) -> set[TableId]:
-    """Return the idle tables whose topics have another record in place of the last one read.
+    """Return the idle tables whose topics have another record at the last offset that was read.
 
     Records that this process has already found are not asked for again.
     """

@@ -136,7 +136,7 @@ class Mistakes:
         """Return the other types that the connector can have cached for the present name of a type.
 
         These are all types that had the name before, in any schema. If the type itself was renamed,
-        the types of this name in other schemas are included: under this name, the connector may
+        the result also has the present types of this name in other schemas, since the connector may
         have cached one of them.
         """
         name, _, _ = self._named[oid]
@@ -147,9 +147,9 @@ class Mistakes:
 
 
 def _without_present(types: Names, former: Former) -> Former:
-    """Return the former types of each name, without those that are its present type.
+    """Return each name's former types, without any that has the present type's object id.
 
-    Such a former type has the object id of the present type, but other labels.
+    Such a type is the present type itself with its former labels.
     """
 
     def gone(name: str, schema: str, many: tuple[NamedType, ...]) -> tuple[NamedType, ...]:

@@ -37,8 +37,8 @@ class Forgotten:
 
     Args:
         capture: The capture.
-        tables: The lost tables, in order; empty if no table needs the capture, and none of its
-            tables is known.
+        tables: The lost tables, in order; empty if no table needs the capture, and no lost table
+            was found in it.
         message: What is wrong.
         remedy: What to do.
     """
@@ -152,8 +152,8 @@ def _forgotten(evidence: CaptureEvidence, tables: tuple[TableId, ...], *, whole:
 
     Args:
         evidence: The evidence of the capture.
-        tables: The lost tables; empty if no table needs the capture, and none of its tables is
-            known.
+        tables: The lost tables; empty if no table needs the capture, and no lost table was found
+            in it.
         whole: Whether no table on the plan needs the capture.
     """
     names = evidence.names

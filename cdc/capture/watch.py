@@ -50,7 +50,7 @@ class Silence:
         remedy: What to do.
         moving: The tables whose move to another tier is not finished: their next generation gets no
             changes, or they have not left this capture yet.
-        unknown: Whether the capture may send changes, since a server did not answer.
+        unknown: Whether it is unknown if the capture sends changes, as a server did not answer.
     """
 
     capture: CaptureNames

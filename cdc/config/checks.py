@@ -34,7 +34,7 @@ CheckName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,49}$")]
 
 
 def _cron(text: str) -> str:
-    """Return a cron expression; refuse one without five fields, or that matches no time."""
+    """Return a cron expression; refuse one that lacks five fields or matches no time."""
     try:
         if len(text.split()) != 5:
             raise CronSimError("it must have five fields")  # noqa: TRY301
@@ -51,7 +51,7 @@ def _cron(text: str) -> str:
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return a time zone; UTC also on a machine without a database of time zones.
+    """Return a time zone by its name. UTC needs no database of time zones on the machine.
 
     Raises:
         KeyError: This machine does not know the zone.
@@ -146,7 +146,7 @@ class CheckSettings(Section):
 
     @property
     def scheduled(self) -> bool:
-        """Whether the check is ever due by itself."""
+        """Whether the check is enabled and has a schedule."""
         return self.enabled and (self.cron is not None or self.every_commits is not None)
 
     @property

@@ -50,7 +50,7 @@ class PartitionField(Section):
 
     @property
     def derived(self) -> bool:
-        """Whether the lake has a further column, with the values of the expression."""
+        """Whether the lake has a further column, which has the values of the expression."""
         return self.by != "value"
 
     @property
@@ -65,15 +65,15 @@ class PartitionField(Section):
 
     @property
     def lake_type(self) -> str:
-        """The Spark type of the further lake column."""
+        """The Spark type of the lake column that has the expression's values."""
         return {"day": "date", "hash": "int"}.get(self.by, "string")
 
     @property
     def lasting(self) -> bool:
-        """Whether one value of the column has the same partition for all time.
+        """Whether the partition of a value never changes.
 
-        It does not for periods in a time zone other than UTC: the rules of time zones change, also
-        for times that are past.
+        It can change for periods in a time zone other than UTC, since the rules of time zones
+        change, also for past times.
         """
         return not self.of_time or self.zone == "UTC"
 
@@ -111,5 +111,5 @@ PartitionEntry = Annotated[
 
 
 def partition_field(text: str) -> PartitionField:
-    """Return the field of a column's name, or of the compact form of an expression."""
+    """Return the field that a text describes: a column's name, or an expression's compact form."""
     return PartitionField.model_validate(_section(text))

@@ -87,7 +87,7 @@ def is_literal(part: str) -> bool:
 
 
 def _read(name: str, quoted: bool) -> str:
-    """Return the source, schema or table of a pattern without double quotes.
+    """Return one part of a pattern, its source, schema or table, without double quotes.
 
     In a quoted part, each wildcard character gets brackets, as in ``[*]``, and then matches only
     itself.

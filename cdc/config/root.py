@@ -179,7 +179,7 @@ class Config(Section):
         return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
 
     def require_shard(self, table: TableId, known: Shard | None) -> None:
-        """Check that a table's settings still describe the shard that it was at onboarding.
+        """Check that a table's settings describe the same shard as at onboarding, or still none.
 
         Args:
             table: The table.

@@ -1,4 +1,4 @@
-"""Finds files with secrets and certificates that have changed since a process has read them.
+"""Finds files with secrets and certificates that have changed since a process read them.
 
 The clients of Kafka, Kafka Connect, the schema registry and the state store read their files once,
 when they are opened. After a rotation, a long-running process still has the former contents. Its
@@ -36,8 +36,8 @@ class SecretFiles:
     def look(self) -> None:
         """Set ``changed`` to the files whose contents have changed since the process read them.
 
-        Callers look after a failure that a changed secret can explain. A file that cannot be read
-        does not count as changed.
+        Processes call this after a failure that a changed secret can explain. A file that cannot be
+        read does not count as changed.
         """
         now = {path: _digest(path) for path in self._read}
         found = [path for path, digest in now.items() if digest not in (None, self._read[path])]

@@ -66,7 +66,7 @@ class SecretRef:
         return value
 
     def read(self) -> str:
-        """Read and return the secret. Unlike after ``resolve``, errors and logs can then show it.
+        """Read and return the secret. Errors and logs can still show it, unlike after ``resolve``.
 
         Raises:
             SecretError: As for ``resolve``.

@@ -69,7 +69,7 @@ def _path(name: str, section: TableSettings) -> str:
 
 
 def described(shard: Shard | None) -> str:
-    """Describe a shard in words, for messages: for None, ``a table of its own``."""
+    """Describe a shard in words, for messages; None becomes ``a table of its own``."""
     if shard is None:
         return "a table of its own"
     return f"shard {shard.name} of {shard.of} (column {shard.column}) in {shard.base_path}"

@@ -82,7 +82,7 @@ class Credentials(Section):
 
 
 class WalLimit(Section):
-    """Sizes of the log that a slot holds back on the primary, from which on commands react."""
+    """Limits for the log that a slot holds back on the primary; above them, commands react."""
 
     warn: Size | None = "20GiB"
     """Commands warn."""

@@ -76,8 +76,8 @@ class ConnectClient:
         """Return the Connect worker's version and plugins, and whether exactly-once is enabled.
 
         The REST API does not report whether exactly-once is enabled. So this method asks the worker
-        to validate a configuration that requires it. If it is not enabled, the worker refuses the
-        configuration.
+        to validate a configuration that requires exactly-once. A worker that has not enabled it
+        refuses the configuration.
         """
         root = self._rest.ask("GET", "").json()
         plugins = tuple(self.plugins())
@@ -385,9 +385,8 @@ class ConnectClient:
     def _stored(self, name: str) -> Mapping[str, Any] | None:
         """Return the partition and the offset from which a connector of Debezium continues.
 
-        Connect can list several partitions. It keeps the offset of a connector that was deleted,
-        and a later connector of the same name, but with another topic prefix, has a partition of
-        its own.
+        Connect can list several partitions: it keeps the partition of a deleted connector, and a
+        later connector of the same name has another partition if its topic prefix differs.
         """
         settings = self.connector(name)
         path = f"connectors/{quote(name, safe='')}/offsets"

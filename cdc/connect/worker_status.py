@@ -70,7 +70,7 @@ class ConnectorStatus:
 
     @property
     def running(self) -> bool:
-        """Whether the connector has tasks, and it and all of its tasks run."""
+        """Whether the connector runs, has tasks, and all of its tasks run."""
         states = [self.state, *(task.state for task in self.tasks)]
         return len(states) > 1 and all(state == "RUNNING" for state in states)
 

@@ -1,4 +1,4 @@
-"""What each kind of Debezium connector implements, and the settings that all share."""
+"""What each kind of Debezium connector implements, and the settings that all kinds share."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Reads the schema history of a MySQL or MariaDB connector: the definitions that it starts with.
 
 Debezium writes each definition to the schema history as soon as it has read the DDL statement in
-the binlog. The events of earlier changes can still be in the connector's queue then. A task that
-starts reads the schema history, and takes the definitions up to its stored position. In two cases
-it takes the wrong ones:
+the binlog. At that time, the events of earlier changes can still be in the connector's queue. A
+task that starts reads the schema history, and takes the definitions up to its stored position. In
+two cases it takes the wrong ones:
 
 - Without GTIDs, it takes all definitions, also those of statements after its stored position. It
   decodes rows that precede such a statement by the later definition (debezium/dbz#1541).

@@ -335,8 +335,8 @@ def repeats(change: SentChange, after: SentChange) -> bool | None:
         after: The next task's first change in the topic.
 
     Returns:
-        The answer; None if these two changes do not show it. Then the next task started without a
-        stored position, and ``after`` is in the first transaction that this task sent.
+        The answer; None if these two changes do not show it, because the next task started without
+        a stored position, and ``after`` is in the first transaction that this task sent.
     """
     if change.order is None or after.order is None:
         return False

@@ -37,7 +37,7 @@ class TaskStream:
 
 
 def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterator[TaskStream]:
-    """Yield what the newest tasks have sent to a topic, without tasks that began after a position.
+    """Yield what the newest tasks that began before a position have sent to a topic.
 
     Args:
         ends: Reads the topic.
@@ -91,7 +91,7 @@ def _later(ends: TaskEnds, sent: tuple[int, KafkaRecord], first: int, position: 
 
 
 def _order(ends: TaskEnds, record: KafkaRecord) -> tuple[int, ...] | None:
-    """Return the order of a record's change; for a tombstone, of the task's change before it.
+    """Return the order of the change in a record, or in the task's record before a tombstone.
 
     The result is None if there is no such change, or if the change has no order.
     """
