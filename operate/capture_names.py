@@ -264,14 +264,14 @@ def _refuse_slot_without_publication(services: Services, capture: CaptureNames) 
 
 
 def _refuse_other_publication(services: Services, capture: CaptureNames) -> None:
-    """Check that no other installation uses the publication of a capture new to this one.
+    """Check that no other installation uses the publication of a capture that is new here.
 
     If the other installation has another slot, only the publication shows the other installation.
-    Both would add tables to the publication and remove them again, even tables that the other one
-    needs. The last `offboard` of one would drop the publication.
+    Each installation would remove tables that the other one needs. When one installation offboards
+    its last table, it would drop the publication.
 
-    Somebody can also have made the publication, with tables, for this installation. Then either the
-    capture's slot exists as well, or no other slot exists that could send the publication.
+    The check passes if somebody can have made the publication for this installation: the capture's
+    slot exists as well, or no slot exists that another installation can have.
 
     Raises:
         CaptureError: The publication has tables, the slot does not exist, and a slot exists that no
@@ -346,9 +346,9 @@ def _refuse_other_server(services: Services, capture: CaptureNames) -> None:
 
     Two environments with the same names can share Kafka, but neither Kafka Connect nor a database.
     Then only the heartbeats show the other environment, since they name their server. Only
-    heartbeats of PostgreSQL can be compared with the source's server. Nothing is refused if the
-    newest heartbeat is of the source's own server, or if this installation has had the capture
-    before: the topics then have what the capture's former connectors wrote.
+    heartbeats of PostgreSQL can be compared with the source's server. The check passes if the
+    newest heartbeat is of the source's own server. It also passes if this installation has had the
+    capture before, since the capture's former connectors have written to the topics.
 
     Raises:
         CaptureError: The newest heartbeat in Kafka is fresh, and of another server.
@@ -386,7 +386,7 @@ def _bound_s(services: Services, capture: CaptureNames) -> float:
 
 
 def _was_captured_here(services: Services, capture: CaptureNames) -> bool:
-    """Whether this installation has had this capture, and can have written a fresh heartbeat."""
+    """Whether this installation has had this capture, so that a fresh heartbeat can be its own."""
     there = (capture.source, capture.tier)
     return (
         # `onboard` leaves this look before it creates the publication.

@@ -69,7 +69,7 @@ class CheckStatus:
 
     @property
     def alarms(self) -> bool:
-        """Whether the check failed, and its policy makes that a condition of the table."""
+        """Whether the check has failed, and its policy is not ``report``."""
         return self.failed and self.settings.alarms
 
     def to_json(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def statuses(
 
 
 def _is_over(failure: CheckResult, record: TableRecord, verified: VerifyRecord | None) -> bool:
-    """Whether a failure of a check of kind ``verify`` is over without a result of the check.
+    """Whether a check's failure of kind ``verify`` is over, although the check has no newer result.
 
     The failure is over if, after it, the table was copied again, or `verify` found all rows equal.
     If the check had read the primary, `verify` must have read the primary, too.

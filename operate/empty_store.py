@@ -90,7 +90,7 @@ def empty_store(services: Services, answers: Answers) -> EmptyStore | None:
 
 
 def configured_captures(config: Config) -> list[CaptureNames]:
-    """Return the captures that the configuration's tables can have; skip too long names."""
+    """Return the captures that configured tables can have; skip those whose names are too long."""
     sections = (config.defaults, *config.tables.values())
     tiers = dict.fromkeys([*(one.tier for one in sections), *config.tiers])
     found: list[CaptureNames] = []

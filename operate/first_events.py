@@ -1,4 +1,4 @@
-"""When the first change that waits in a table's topic was made: the lake has all earlier ones."""
+"""Finds the time of the first change that waits in a table's topic; the lake has all before it."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ Place = tuple[str, int]
 
 
 class FirstEvents:
-    """The times of changes that wait. Each is read once, since a record never changes.
+    """The times of changes that wait in topics. Each is read once, since a record never changes.
 
-    A time is that of the change at the source, and not later than when Connect sent it. Connect can
-    send a change hours after it was made. None stands for a record that has no time of a change.
+    A change's time is when the source made the change, but at the latest when Connect sent it.
+    Connect can send a change hours after the source made it. A record without such a time has None.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class FirstEvents:
         self._events: EventReader | None = None
 
     def keep(self, places: Iterable[Place]) -> None:
-        """Forget all other places."""
+        """Forget the times at all places except the given ones."""
         for gone in {*self._known, *self._reads} - {*places}:
             self._known.pop(gone, None)
             self._reads.pop(gone, None)
@@ -58,7 +58,7 @@ class FirstEvents:
     def unknown(self, places: Iterable[Place]) -> list[Place]:
         """Return the places of which nothing is known yet, those with the fewest reads first.
 
-        So records that cannot be read do not keep others from being read.
+        With this order, records that cannot be read do not keep others from being read.
         """
         return sorted(
             (one for one in places if one not in self._known), key=self._reads.__getitem__
@@ -99,7 +99,7 @@ class FirstEvents:
 def _time_of(events: EventReader, record: KafkaRecord) -> datetime | None:
     """Return the time of the change in a record; None if the record has no such time.
 
-    A change can be dated ahead. So it is not later than when Connect sent it.
+    A source can date a change ahead. So the result is at the latest when Connect sent the change.
     """
     try:
         made = events.read(record, "a change", _made_at)
@@ -124,10 +124,10 @@ def first_events(
 ) -> dict[TableId, datetime]:
     """Return, by table, a time before which the table lacks no change.
 
-    This is just before the first change that waits in its topic. Only tables are asked whose last
-    commit is so old that they would be late by it. Tables without a result are as old as their last
-    commit. These are tables with quarantined records, tables whose first record cannot be read, and
-    tables above the limits of one look, which a later look reads.
+    The time is just before the first change that waits in the table's topic. The result has only
+    tables whose last commit is so old that they can be late. It lacks tables with quarantined
+    records, tables whose first record cannot be read, and tables above the limits of one look,
+    which a later look reads. A table that the result lacks counts as old as its last commit.
 
     Args:
         answers: Asks the servers.

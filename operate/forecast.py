@@ -124,8 +124,8 @@ def order_of(
 def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) -> Forecast:
     """Return the forecast that ``plan`` shows for the given tables; if none is given, for all.
 
-    Tables that runs do not follow now are left out, for example paused tables. The load of captures
-    is that of all their tables.
+    Tables that runs do not follow now are left out, for example paused tables. The load of a
+    capture counts all of its tables.
 
     Args:
         services: The services of the command.

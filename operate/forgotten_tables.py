@@ -79,8 +79,8 @@ def forgotten_tables(
     """Return what captures send although the state store has lost the tables, for ``run``.
 
     Args:
-        services: The services of the command. The command's runs have looked at the captures of the
-            tables.
+        services: The services of the command. The command's runs have already looked at the
+            tables' captures.
         answers: Asks Kafka Connect, within a limited time.
         records: The records of the command's tables.
 

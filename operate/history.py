@@ -88,7 +88,7 @@ def moment(text: str, now: datetime) -> datetime:
         now: Now, with a time zone.
 
     Raises:
-        ValueError: The text is neither.
+        ValueError: The text is neither a duration nor a time.
     """
     if re.fullmatch(r"[1-9][0-9]{0,5}[smhd]", text):
         return now - timedelta(seconds=seconds_of(text))

@@ -169,7 +169,7 @@ def _repaired(services: Services, names: CaptureNames, if_lost: str) -> list[str
 
 
 def _refuse_lost(services: Services, names: CaptureNames, remedy: str) -> None:
-    """Refuse to start a connector that does not run, if its log has lost uncaptured changes.
+    """Refuse to start a connector if its source's log has lost changes before their capture.
 
     Raises:
         LostChangesError: Changes were lost.
@@ -313,7 +313,7 @@ def offboard(
 
 
 def _forget_shown(services: Services, table: TableId) -> None:
-    """Delete what the state store has about an offboarded table only for people to read."""
+    """Delete an offboarded table's data that the state store keeps only for people to read."""
     Announcements(services.store).drop(table)
     CopyReports(services.store).forget(table, beside=False)
 

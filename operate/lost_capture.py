@@ -85,15 +85,15 @@ def dependent(
 def after_gtid_change(
     services: Services, capture: CaptureNames, source: SourceLog, log: LogHealth
 ) -> str | None:
-    """Return why a capture is lost if its source has turned GTIDs on or off.
+    """Check whether a capture is lost because its source has turned GTIDs on or off.
 
     The switch shows in the tables' recorded positions R: an R from before the switch cannot be
     compared with the binlog's current position. The connector's stored position does not show the
     switch.
 
     Returns:
-        The reason; None if no table has an R, or if at least one R can be compared with the
-        binlog's current position.
+        Why the capture is lost; None if no table has an R, or if at least one R can be compared
+        with the binlog's current position.
     """
     rests = [
         log.problem(recorded=source.position(record.attempt.reads_upto))
@@ -104,10 +104,10 @@ def after_gtid_change(
 
 
 def of_another_server(services: Services, capture: CaptureNames, source: SourceLog) -> str | None:
-    """Return the reason if a capture is lost because its tables are copies of another server.
+    """Check whether a capture is lost because its tables were copied from another server.
 
     Returns:
-        The reason; None if at least one table was copied from the current server, or if the
+        Why it is lost; None if at least one table was copied from the current server, or if the
         identities of the servers are not known.
     """
     attempts = (record.attempt for record in not_retired(services, capture))
@@ -143,13 +143,13 @@ def left_on_former_server(
 
     Args:
         services: The services of the command.
-        group: The capture, with tables of it.
+        group: The capture, with some of its tables.
         running: The settings of the capture's connector.
         wanted: The connector's settings by the configuration file.
 
     Returns:
-        A note with the statements to execute there. None if the connector reads the server that
-        the configuration names, or if the capture has no slot.
+        A note with the statements to execute on the former server. None if the connector reads the
+        server that the configuration names, or if the capture has no slot.
     """
     capture, there, here = group.capture, read_server(running), read_server(wanted)
     on_source = services.source(capture.source).capture(capture)

@@ -121,7 +121,7 @@ class PeriodAnswer:
         table: The table.
         period: The period.
         completion: The answer.
-        reason: Why the period is not complete; None if it is.
+        reason: Why the period is not complete; None if it is complete.
         remedy: What to do; None if waiting is enough.
         announcement: The announcement of the period; None if the state store has none. A period
             before the first announced one is complete without an announcement.

@@ -1,8 +1,8 @@
 """``readers``: the registered readers of tables, and the lag of each.
 
-A reader writes a file beside the table, which says what the reader has read. On this machine, each
-look reads the files. In other lakes, only runs read the files, since runs have a Spark session.
-They keep the result in the state store, so ``readers`` and ``status`` need not start Spark.
+A reader writes a file beside the table, which says what the reader has read. If the lake is on this
+machine, each look reads the files. In other lakes, only runs read the files, since runs have a
+Spark session. Runs store the result, so ``readers`` and ``status`` need not start Spark.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ def examine_all(
 def examine_group(services: Services, group: tier_capture.Group, found: Examined) -> None:
     """Refuse the tables of a tier that its capture cannot take.
 
-    The source must allow a capture, the capture must have the names of its onboarding, and no new
-    table may share its topic with another table.
+    The source must allow a capture. The capture must still have the names with which its tables
+    were onboarded. No new table may share its topic with another table.
     """
     found.refuse(_uncapturable(services, group))
     found.refuse(refuse_edited_names(services, group))

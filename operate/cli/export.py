@@ -36,7 +36,7 @@ def dbt_sources(
 ) -> None:
     """Print sources of dbt 1.10.5 or later, in YAML, for the tables that readers see.
 
-    The freshness in dbt comes from a table's target, and the tests in dbt from the table's checks.
+    The freshness in dbt comes from a table's freshness target, and the tests from its checks.
     """
     from operate.context import services
     from operate.dbt_sources import dbt_sources as describe

@@ -60,8 +60,8 @@ def lineage(
 ) -> None:
     """Send OpenLineage events of runs, copies and schema changes from the history.
 
-    OPENLINEAGE_URL or openlineage.yml says where to, as for each OpenLineage client. The state
-    store keeps what was sent: each event is sent at least once, and has the same run id again.
+    OPENLINEAGE_URL or openlineage.yml names the receiver, as for each OpenLineage client. Each
+    event is sent at least once. An event that is sent again has the same run id as before.
     """
     from operate.context import services
     from operate.history import moment

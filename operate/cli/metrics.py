@@ -118,8 +118,8 @@ def serve(
 ) -> None:
     """Serve metrics at http://HOST:PORT/metrics until stopped (Ctrl-C), without Spark.
 
-    There is no login and no TLS: listen at other addresses than the default only behind something
-    that has them. Labels have names of sources, tables and tiers, never values of rows.
+    The server has no login and no TLS. To serve metrics to other machines, put a proxy with login
+    and TLS before it. Labels have names of sources, tables and tiers, never values of rows.
     """
     from cdc.config import load
     from operate.metrics.exposing import serving

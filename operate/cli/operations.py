@@ -109,7 +109,7 @@ def run(
     """Apply new changes to the lake, in one run for all tables that have new changes.
 
     Exit code 3: a table failed or a setting has paused it, a capture sends no changes or holds back
-    too much log, a freshness target is missed at the end or cannot be kept, a check of these
+    too much log, a freshness target is missed at the end or cannot be kept, a table's check
     failed, or the state store has lost its tables. Exit code 4: a table needs a bootstrap.
     --fail-on chooses other conditions.
     """
@@ -186,8 +186,7 @@ def _require_read(renderer: Renderer, files: Sequence[str]) -> None:
     """End the command if files with secrets have changed since the command has read them.
 
     If it went on, the command would next read the state store, to print what waits for an operator.
-    The secret of the state store can be among those that have changed, and the store then refuses
-    the command.
+    If the state store's secret is one of the changed secrets, the store would refuse the command.
     """
     if files:
         renderer.line(

@@ -108,7 +108,7 @@ def remove(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Forget a reader that reads the table no longer. If it records again, it is back."""
+    """Forget a reader that reads the table no longer. If it records again, it is listed again."""
     from operate.context import services
     from operate.readers import remove as drop
 

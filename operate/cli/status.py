@@ -107,7 +107,7 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
 
 
 def show_empty_plan(renderer: Renderer, store: EmptyStore | None) -> None:
-    """Show that no table is on the plan, and what that means for a state store without tables."""
+    """Show that no table is on the plan; if the state store has lost its tables, show that."""
     if store is None or not store.lost:
         renderer.line(EMPTY_PLAN)
     if store is not None and (problem := store.problem) is not None:

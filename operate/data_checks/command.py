@@ -69,7 +69,7 @@ class Executed:
 
     @property
     def failed(self) -> bool:
-        """Whether a check with another policy than to report failed, or a check did not work."""
+        """Whether a check did not work, or a check failed whose policy is not ``report``."""
         return any(outcome.failed for outcome in self.outcomes) or any(
             one.outcome == "error" or (one.outcome == "failed" and one.policy != "report")
             for one in self.results
@@ -290,7 +290,7 @@ class _TableChecks:
         finding: Finding,
         began: tuple[datetime, int],
     ) -> None:
-        """Store a check's result; ``began`` is the time and the number of commits when it began."""
+        """Store a check's result; ``began``: time and number of commits when the check began."""
         store = self._services.store
         result = CheckResult(
             table=self._table,

@@ -93,7 +93,7 @@ def volume(check: CheckSettings, counts: Mapping[str, int], past: Sequence[Check
 
     Args:
         check: The check.
-        counts: `COUNTED` and, with a period, `PERIOD`.
+        counts: `COUNTED`, the number of rows; `PERIOD`, the period's end, unless all rows count.
         past: Earlier results about the data, newest first. A result for the same period does
             not count. If another period has several results, only the newest counts.
     """

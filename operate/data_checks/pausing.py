@@ -86,11 +86,11 @@ def pause_failed(
 
 
 def _pause(services: Services, failures: list[CheckResult], wait_s: float) -> Outcome:
-    """Pause a table after failed checks, as a setting pauses it after a change.
+    """Pause a table after failed checks.
 
-    A table that was copied again since the check began is not paused, and its pause is no longer
-    due. A table that is not INCREMENTAL is not paused either. Its pause stays due, unless the
-    table is PAUSED already.
+    If the table was copied again since the check began, it is not paused, and the pause is no
+    longer due. If the table is not INCREMENTAL, it is not paused either, and the pause stays due,
+    unless the table is PAUSED already.
     """
     first, *_ = failures
     table, checks = first.table, Checks(services.store)

@@ -121,7 +121,7 @@ def _matched(
     *,
     below: int,
 ) -> Finding:
-    """Count those rows with a last event below the offset ``below`` that refer to no known row.
+    """Count the rows whose last event is below offset ``below`` and that refer to no known row.
 
     Args:
         checked: Rows of the checked table, with the offsets of their last events.

@@ -116,7 +116,7 @@ def _number(wrong: SparkColumn) -> SparkColumn:
 
 
 def _any_null(values: Iterable[SparkColumn]) -> SparkColumn:
-    """Return an expression: whether a configured value is NULL. Its result is NULL without rows."""
+    """Return an expression: is a configured value NULL? Without rows, its result is NULL."""
     return F.max(reduce(or_, (value.isNull() for value in values)))
 
 

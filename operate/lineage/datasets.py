@@ -78,10 +78,10 @@ def topic_name(config: Config, topic: str) -> Name:
 
 
 def lake_name(url: str) -> Name:
-    """Return the name of the folder of a lake's table.
+    """Return the name of a lake's table: its folder, above the folders of its generations.
 
-    The folders of generations are below it. Clients of OpenLineage can trim such a folder from a
-    name, since it has the form of a partition.
+    Clients of OpenLineage can trim a generation's folder from a name, since that folder's name has
+    the form of a partition.
     """
     parts = urlsplit(url)
     path = unquote(parts.path) if parts.scheme == "file" else parts.path
@@ -109,7 +109,7 @@ def source_facets(record: TableRecord | None) -> Facets:
     """Return the facets of a source's table, with its columns at the newest look at its catalog.
 
     Args:
-        record: The table's record; None if it has none any more.
+        record: The table's record; None if there is no record any more.
     """
     facets: Facets = {"datasetType": dataset_type_dataset.DatasetTypeDatasetFacet("TABLE")}
     looked = None if record is None or record.attempt is None else record.attempt.fingerprint
@@ -131,7 +131,7 @@ def lake_facets(
 
     Args:
         config: The configuration.
-        record: The table's record; None if it has none any more.
+        record: The table's record; None if there is no record any more.
         columns: The lake's columns at the time of the event; empty if they are not known.
         source: The name of the source's table; None if it is not known.
     """
@@ -160,9 +160,9 @@ def _schema(columns: Sequence[tuple[str, str]]) -> schema_dataset.SchemaDatasetF
 def _column_lineage(
     columns: Sequence[LakeField], source: Name
 ) -> column_lineage_dataset.ColumnLineageDatasetFacet:
-    """Return from which column of the source each column of the lake comes, and if it is hidden.
+    """Return the source's column of each column of the lake, and whether its values are hidden.
 
-    A column that the source has dropped comes from nowhere any more.
+    A column that the source has dropped has no column of the source any more.
     """
     fields = {}
     for column in columns:

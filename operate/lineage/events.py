@@ -1,7 +1,7 @@
-"""The OpenLineage events of one entry of a history: its run's start, and how it has ended.
+"""Makes OpenLineage events from an entry of a history: the start and the end of a job's run.
 
-Each entry is a run of a job of its table. A run of Tributary is a run of the job ``run``, a copy
-is a run of the job ``copy``, and a schema change is a run of the job ``schema``.
+Each table has three jobs. A run of Tributary is a run of the job ``run``, a copy is a run of the
+job ``copy``, and a schema change is a run of the job ``schema``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PRODUCER = f"pkg:pypi/tributary-cdc@{VERSION}"
 
 @dataclass(frozen=True)
 class Subject:
-    """What the state store knows of the table of an entry.
+    """The table of an entry, with what events need to know of the table.
 
     Args:
         config: The configuration.
@@ -61,7 +61,7 @@ class Subject:
         namespace: The namespace of jobs.
         messages: Whether events have the messages of errors.
         table: The table.
-        record: The table's record; None if it has none any more.
+        record: The table's record; None if there is no record any more.
         schemas: The table's schema history, oldest first.
     """
 
@@ -74,7 +74,7 @@ class Subject:
     schemas: Sequence[SchemaEntry]
 
     def columns(self, generation: int, at: datetime) -> tuple[LakeField, ...]:
-        """Return the lake's columns in a generation at a time; empty if they are not known."""
+        """Return the lake's columns in a generation at time ``at``; empty if they are not known."""
         followed = [
             one
             for one in self.schemas
@@ -103,7 +103,7 @@ class _Ended:
         started_at: When the run began.
         ended_at: When the run ended.
         error: What the event says of the run's failure; None if the run succeeded.
-        instant: The lake's version after the run; None if it is not known.
+        instant: The instant of the run's newest commit; None if it is not known.
         change: The change of the lake's table as a whole; None if there is none.
         rows: The number of changes that were written; None if it is not known.
         bytes: The size of what was written; None if it is not known.
@@ -294,7 +294,7 @@ def job_name(table: TableId, kind: str) -> str:
 
 
 def _folder(subject: Subject) -> str:
-    """Return the folder of a table in the lake; for a shard, that of the table which it shares."""
+    """Return the folder of a table in the lake; for a shard, the folder of the shared table."""
     record = subject.record
     shard = subject.config.shard(subject.table) if record is None else record.shard
     if shard is not None:

@@ -44,12 +44,12 @@ _log = logging.getLogger(__name__)
 
 
 class LineageError(TributaryError):
-    """A receiver of lineage events that does not take them, or that is not configured."""
+    """The receiver of lineage events does not take an event, or no receiver is configured."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What events have.
+    """What the events to send contain.
 
     Args:
         namespace: The namespace of jobs.
@@ -61,12 +61,12 @@ class Wanted:
 
 
 class Lineage:
-    """Sends what the histories have and what was not sent yet.
+    """Sends events for the entries of the histories that were not sent yet.
 
     Args:
         services: The services of the command.
-        wanted: What events have.
-        since: Sends again what happened from this time on; None begins after what was sent.
+        wanted: What the events contain.
+        since: Entries from this time on are sent again; None sends only what was not sent yet.
 
     Raises:
         ConfigError: OpenLineage's client is not installed.
@@ -115,7 +115,7 @@ class Lineage:
         return count
 
     def follow(self, interval_s: float, ended: threading.Event) -> Iterator[int]:
-        """Send events until ``ended`` is set; yield the number of each look that has found some.
+        """Send events until ``ended`` is set; after each look that sent some, yield their number.
 
         After a failure, the next look sends the same events again. Each failure doubles the pause.
 
@@ -180,7 +180,7 @@ class Lineage:
 
 @contextmanager
 def _client() -> Iterator[OpenLineageClient]:
-    """Open OpenLineage's client, as its own settings say; at the end, wait until it has sent all.
+    """Open OpenLineage's client with the client's settings; at the end, wait until all is sent.
 
     Each call reads the settings again, so that a renewed key is used.
     """
@@ -243,7 +243,7 @@ def _keep_secrets(settings: object, key: str = "") -> None:
 
 
 def lacking() -> ConfigError:
-    """Return the error for OpenLineage's client, which is not installed."""
+    """Return the error which says that OpenLineage's client is not installed."""
     return ConfigError(
         "the Python package openlineage-python is not installed, which lineage needs",
         remedy="Install the extra: `pip install 'tributary-cdc[lineage]'`.",

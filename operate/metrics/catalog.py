@@ -28,7 +28,7 @@ class Metric:
         unit: The unit of a value; ``0 or 1`` if the value answers a question.
         read_from: Where the value comes from.
         labels: The names of the labels.
-        kind: The metric's type in docs/observe.md. Prometheus gets each type as a gauge.
+        kind: The metric's type in docs/observe.md. Prometheus gets every metric as a gauge.
     """
 
     name: str

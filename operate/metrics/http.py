@@ -1,4 +1,4 @@
-"""A listener that answers each request with a text that is made for it."""
+"""A listener that answers each request with a text that is made for this request."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Quiet(WSGIRequestHandler):
 def listening(host: str, port: int, text: Callable[[], bytes]) -> Iterator[int]:
     """Answer requests in the background for a ``with`` block.
 
-    Prometheus asks for gzip, and offers formats of which it takes the plain text.
+    The answer is plain text, compressed with gzip if the client accepts gzip.
 
     Args:
         host: The address to listen at.

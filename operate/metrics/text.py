@@ -18,8 +18,8 @@ def as_text(families: Iterable[GaugeMetricFamily]) -> bytes:
     """Return metrics in Prometheus' text format, byte for byte as ``generate_latest`` writes them.
 
     That function of prometheus-client checks and escapes each name and each label of each series.
-    For the series of 3,000 tables this takes 2.5 times the CPU time of this function, which writes
-    labels that series share once.
+    For the series of 3,000 tables, it takes 2.5 times the CPU time of `as_text`. If several series
+    share labels, `as_text` writes the labels only once.
     """
     known: dict[int, str] = {}
     # The families are kept until the end: only while a dictionary lives is its id its own.
