@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -99,6 +100,7 @@ def test_metrics_say_what_status_says_and_what_goes_away(
     writes_a_file(project)
     with started(project, log, "metrics", "serve", "--port", str(port), "--cache", "0"):
         shows_a_check_a_reader_and_a_lease(project, port)
+        shows_the_kind_of_an_error(project, port)
         shows_a_connector_that_goes_away(project, port)
 
 
@@ -126,20 +128,7 @@ def follows_a_table(project: Project, port: int) -> None:
     assert written is not None
     assert written > 0
     assert found.get("table_commit_written_bytes_per_row", **labels) == pytest.approx(written / 3)
-    with opened(project) as services:
-        (record,) = services.store.tables()
-    assert record.last_commit is not None
-    assert record.last_commit.writes is not None
-    assert record.last_commit.watermark is not None
-    seconds = found.get("table_commit_duration_seconds", **labels)
-    assert seconds == record.last_commit.writes.seconds
-    watermark = found.get("table_watermark_timestamp_seconds", **labels)
-    assert watermark == pytest.approx(record.last_commit.watermark.timestamp())
-    moments = [found.get(f"{one}_timestamp_seconds") for one in ("round", "heartbeat")]
-    assert all(one is not None and abs(time.time() - one) < 120 for one in moments), moments
-    took = found.get("round_duration_seconds")
-    assert took is not None
-    assert 0 < took < 60
+    shows_the_newest_commit(project, found)
     assert found.get("table_events_behind", **labels) == table["events_behind"] == 0
     assert found.get("table_freshness_target_seconds", **labels) == table["freshness_target_s"]
     assert found.get("table_late", **labels) == int(table["late"])
@@ -153,6 +142,32 @@ def follows_a_table(project: Project, port: int) -> None:
         assert not found.get(absent, **labels), absent
     for kind in ("missing", "extra", "different"):
         assert found.get("table_verify_drift_rows", kind=kind, **labels) is None
+    shows_the_capture(found, capture)
+    assert found.get("tier_events_behind", tier="default") == 0
+    assert found.get("tier_backlog_seconds", tier="default") == 0
+    assert found.get("tier_load_ratio", tier="default") is not None
+
+
+def shows_the_newest_commit(project: Project, found: Scraped) -> None:
+    """The figures of the commit are those of the state store; the round and the beat are new."""
+    with opened(project) as services:
+        (record,) = services.store.tables()
+    assert record.last_commit is not None
+    assert record.last_commit.writes is not None
+    assert record.last_commit.watermark is not None
+    seconds = found.get("table_commit_duration_seconds")
+    assert seconds == record.last_commit.writes.seconds
+    watermark = found.get("table_watermark_timestamp_seconds")
+    assert watermark == pytest.approx(record.last_commit.watermark.timestamp())
+    moments = [found.get(f"{one}_timestamp_seconds") for one in ("round", "heartbeat")]
+    assert all(one is not None and abs(time.time() - one) < 120 for one in moments), moments
+    took = found.get("round_duration_seconds")
+    assert took is not None
+    assert 0 < took < 60
+
+
+def shows_the_capture(found: Scraped, capture: dict[str, Any]) -> None:
+    """The connector runs, and its slot holds back what `status` says."""
     assert capture["connector"] == "running"
     assert found.get("connector_up") == found.get("connector_state", state="running") == 1
     assert found.get("connector_tasks", state="running") == 1
@@ -168,9 +183,6 @@ def follows_a_table(project: Project, port: int) -> None:
     assert safe is not None
     assert 0 < safe < 5 * 2**30, "the stack sets max_slot_wal_keep_size to 4 GB"
     assert found.get("capture_problem") == 0
-    assert found.get("tier_events_behind", tier="default") == 0
-    assert found.get("tier_backlog_seconds", tier="default") == 0
-    assert found.get("tier_load_ratio", tier="default") is not None
 
 
 def announces_an_hour_and_leaves_a_record_out(project: Project, port: int) -> None:
@@ -222,6 +234,25 @@ def shows_a_check_a_reader_and_a_lease(project: Project, port: int) -> None:
     assert found.get("reader_unread_seconds", reader="billing") == 0
     assert found.get("reader_lag_target_seconds", reader="billing") == 86_400
     assert found.get("reader_lost", reader="billing") is None
+
+
+def shows_the_kind_of_an_error(project: Project, port: int) -> None:
+    """A table that was onboarded with a key cannot become one that only appends."""
+    project.execute("UPDATE orders SET v = 9 WHERE id = 9")
+    project.configure({ORDERS: {"mode": "append"}})
+    wait_until(lambda: project.run("run").code == 3, "a run that fails", 180)
+    found = scrape(port)
+    with opened(project) as services:
+        (record,) = services.store.tables()
+    assert found is not None
+    assert record.error is not None
+    assert found.get("table_error", kind=record.error.error) == 1
+    assert found.get("table_failures") == record.failures >= 1
+    assert found.get("table_state", state="failed") == 1
+    project.configure({ORDERS: SETTINGS})
+    project.run("retry", ORDERS).expect(0)
+    project.run("run").expect(0)
+    assert value(port, "table_error") is None
 
 
 @contextmanager
@@ -279,15 +310,6 @@ def shows_a_connector_that_goes_away(project: Project, port: int) -> None:
     assert (gone.get("connector_up"), gone.get("capture_problem")) == (0, 1)
     assert gone.get("up", service="connect") == 1, "Connect itself answers"
     assert gone.get("table_state", state="incremental") == 1
-    assert project.run("run").code != 0
-    with opened(project) as services:
-        (record,) = services.store.tables()
-    assert record.error is not None
-    assert value(port, "table_error") == 1
-    stopped = scrape(port)
-    assert stopped is not None
-    assert stopped.get("table_error", kind=record.error.error) == 1
-    assert stopped.get("table_state", state=record.state.value) == 1
 
 
 def value(port: int, name: str) -> float | None:
