@@ -77,7 +77,7 @@ class Applier:
             )
 
     def any_runs(self, session: Session, names: tuple[str, ...] | None = None) -> bool:
-        """Whether an applier of ``names`` or, without names, one that `stop` has stopped runs."""
+        """Whether an applier of ``names`` runs; without names, one of those that `stop` stopped."""
         of = self._stopped if names is None else names
         return any(runs for name, runs in self._states(session).items() if name in (of or ()))
 

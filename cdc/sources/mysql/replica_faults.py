@@ -193,8 +193,8 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
     number of the same domain and server. The log can lack transactions that the server replicated
     before it became the primary. ``gtid_slave_pos`` has the last such transaction of each domain.
 
-    A MariaDB replica can follow several primaries. So the result leaves out transactions of domains
-    that this primary does not have, except transactions that the replica itself wrote.
+    A MariaDB replica can follow several primaries. So the result leaves out a transaction whose
+    domain this primary lacks, unless the replica itself wrote the transaction.
     """
     if kind == "mysql":
         return str(MysqlGtidSet.parse(replica.logged).without(MysqlGtidSet.parse(primary.logged)))

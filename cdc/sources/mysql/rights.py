@@ -42,8 +42,8 @@ _NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
     """Return the problem and the remedy if a login may not read all columns of a table.
 
-    Both are parts of a message. The problem names the logins of MySQL or MariaDB, and the remedy
-    has the GRANT statements. The result is None if all logins may read all columns.
+    Problem and remedy are parts of a message. The problem names the logins of MySQL or MariaDB,
+    and the remedy has the GRANT statements. The result is None if all logins may read all columns.
 
     The check must come before the capture: the catalog silently leaves out what a login may not
     read. If the capture login could not read a table when the connector first started, the

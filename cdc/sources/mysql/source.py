@@ -148,7 +148,7 @@ class MysqlSource:
             return compressed_columns.obstacle(session)
 
     def cascades_unseen(self) -> bool:
-        """Whether the binlog lacks changes of rows that InnoDB makes because of foreign keys."""
+        """Whether the binlog lacks the row changes that InnoDB makes because of foreign keys."""
         with self._connections.open("admin") as session:
             return preparation.cascades_unseen(session)
 
@@ -211,7 +211,7 @@ class MysqlSource:
 
         Each session checks that it sees the marker row, so it reads at a moment after the marker.
         If only some sessions see a change, the change has an event at or after O. Such events are
-        applied to the copy, and so make it exact.
+        applied to the copy, which makes the copy exact.
         """
         self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         identity = self.identity(on_replica=True)
@@ -277,7 +277,7 @@ class MysqlSource:
     def assert_view_alive(self, view: View) -> None:
         """Check that the MySQL or MariaDB replica is still the view's server.
 
-        The replica must also skip no changes of the primary, and have no changes of its own.
+        Also check that the replica skips no change and has no change of its own.
         """
         now = self.identity(on_replica=True)
         if now.system_identifier != view.identity.system_identifier:

@@ -74,7 +74,7 @@ class MysqlTableRules:
         return f"ALTER TABLE {_named(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP DEFAULT"
 
     def log_note(self, table: SourceTable) -> str:
-        """Return a note: capture of a MySQL or MariaDB append table ignores updates and deletes."""
+        """Return a note that updates and deletes of a MySQL or MariaDB append table are ignored."""
         return "mode append: updates and deletes are not captured"
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ class _Level:
             self.values, self.results = self.results, frozenset()
 
     def _check(self, values: frozenset[str]) -> None:
-        """Record a conversion if both a TIME and a date are among values that get one type."""
+        """Record a conversion if both a TIME and a date are among values converted to one type."""
         self.converts |= values >= _BOTH
 
     def _ended(self) -> frozenset[str]:
