@@ -112,7 +112,7 @@ def key_order(
     """Return the library versions by which a PostgreSQL source sorts a key's text.
 
     The result is empty if the key has no text. It is None if an index can order a key's values
-    differently from the server. Then the function logs a warning with the reason.
+    differently from the server. In that case the function logs a warning with the reason.
 
     There are two reasons. An index can be older than the server's library that compares text: it is
     then sorted by an earlier version of the library. Or the replica, whose indexes are copies of

@@ -23,8 +23,8 @@ def missing_rights(
 ) -> tuple[str, str] | None:
     """Return the problem and the remedy if a login lacks a right on a PostgreSQL table.
 
-    Both are parts of a message. The remedy has the statements that a superuser must run. The result
-    is None if no right is missing.
+    Problem and remedy are parts of a message. The remedy has the statements that a superuser must
+    run. The result is None if no right is missing.
 
     Args:
         connections: Opens sessions.

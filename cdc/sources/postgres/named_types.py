@@ -79,7 +79,7 @@ class UserTypes:
     def read(self) -> tuple[str, Names]:
         """Return a digest of PostgreSQL's types, and the types: ``types[name][schema]``.
 
-        Both are read at one moment.
+        The digest and the types are read at one moment.
         """
         types: dict[str, dict[str, NamedType]] = {}
         with self._connections.open("admin") as session, session.transaction():

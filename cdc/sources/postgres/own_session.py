@@ -1,7 +1,7 @@
 """Sessions whose settings no other client of a connection pooler gets.
 
 A pooler such as PgBouncer in transaction mode runs each transaction of a client in any session of
-the server. What a client sets for the session stays there for the next client, for example for the
+the server. What a client sets for the session stays set for the next client, for example for the
 application. So through a pooler, all settings are for one transaction only.
 """
 
@@ -43,8 +43,8 @@ class OwnSession(psycopg.Connection[tuple[Any, ...]]):
         """Apply settings to everything that the session executes from now on.
 
         The method also finds out whether there is a pooler. At a login, a server sends the process
-        id of its session. A pooler sends another number, in each of its modes. So the mode itself
-        cannot be found out.
+        id of its session. A pooler sends another number in each of its modes, so the
+        number does not show the pooler's mode.
 
         Args:
             settings: The settings' values by name.

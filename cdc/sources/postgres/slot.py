@@ -69,8 +69,8 @@ class SlotHealth:
     ) -> str | None:
         """Return why the slot has lost uncaptured changes; None if none are lost.
 
-        The slot's confirmed position must not be after Connect's stored position. If it is after
-        that, the slot was recreated, or something other than the connector moved it.
+        The slot's confirmed position must not be after Connect's stored position. If it is
+        later, the slot was recreated, or something other than the connector moved it.
 
         With exactly-once support, the two positions are compared even while a session reads the
         slot. The connector stores a position in a Kafka transaction, and confirms the position only

@@ -261,8 +261,8 @@ class PostgresCapture:
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
         """Return the problem and the remedy if a login lacks a right on a PostgreSQL table.
 
-        Both are parts of a message. The remedy has the statements that a superuser must run. The
-        result is None if no right is missing.
+        Problem and remedy are parts of a message. The remedy has the statements that a superuser
+        must run. The result is None if no right is missing.
         """
         return logins.missing_rights(self._connections, table, self._publication)
 

@@ -27,7 +27,7 @@ class SlotReader:
     address: str | None
 
     def __str__(self) -> str:
-        """The reader in messages."""
+        """Describe the reader for messages."""
         name = f"`{self.application}`" if self.application else "a program without a name"
         where = "" if self.address is None else f" on {self.address}"
         return f"{name}{where}, process {self.process}"
