@@ -314,8 +314,8 @@ class NextInserted:
     """The row that a transaction inserted next after a given row of the same transaction.
 
     Args:
-        known: Whether the source knows if there is such a row, and which one. It does not know if
-            the given row has changed since its insert, or if the key's type cannot be compared.
+        known: Whether the source can find out if there is such a row. False if the given row has
+            changed since its insert, or if the key's type cannot be compared.
         key: The key values of the next row, as text; None if there is no such row, or if ``known``
             is False.
     """
