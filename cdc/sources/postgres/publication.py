@@ -398,7 +398,7 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
 
 
 def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> SlotHealth | None:
-    """Return the slot's current health; None if it is missing or a `foreign_slot`.
+    """Return the slot's current health; None if the slot is missing or a `foreign_slot`.
 
     Args:
         session: A session on the primary.
