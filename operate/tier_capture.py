@@ -365,7 +365,7 @@ def remove_tables(
 
 
 def _publish(services: Services, group: Group, sent: SentTables) -> None:
-    """Add tables to the captured ones; remove renamed tables that had these names when copied."""
+    """Capture tables; remove other tables that had these names when they were copied."""
     sent.add(group.tables)
     keep = users_of(services, group.capture) | {*group.tables}
     sent.remove_renamed(_fingerprints(services, {*group.tables}), keep)

@@ -38,7 +38,7 @@ class UnusedSlot:
 
 
 def unused_captures(config: Config, records: Iterable[TableRecord]) -> list[CaptureNames]:
-    """Return the captures with slots that tables can have or have had, and that no table needs.
+    """Return the configured and the recorded captures with a slot that no table needs.
 
     Args:
         config: The configuration, whose tiers name the captures that tables could have.

@@ -196,7 +196,7 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
 
 
 def _lake(addresses: Addresses, folder: Path) -> str:
-    """Return the YAML of the section ``lake``: the lake is on S3 if the stack has it."""
+    """Return the YAML of the section ``lake``: the lake is on S3 if the stack has S3."""
     endpoint = addresses.s3_endpoint
     if endpoint is None:
         return f"  url: {_yaml(str(folder / 'lake'))}"

@@ -169,7 +169,7 @@ class _Judge:
         """Return the attempt that a reader has read, for a reader whose file names no attempt.
 
         It is the attempt that has a commit with this instant. Without such a commit, it is the
-        published attempt, since a reader by time can name an instant between two commits. But if
+        published attempt, since the instant of a reader can lie between two commits. But if
         that attempt was published after the instant, and is not the table's first one, the result
         is None: the reader can have read a generation that was removed since.
         """

@@ -168,8 +168,8 @@ class Timeline:
     def keeps(self, instant: str) -> bool:
         """Whether all files that the table had at an instant certainly exist.
 
-        Only plans of cleanings after the instant are read: a cleaning keeps the files of later
-        instants than its own.
+        Only plans of cleanings after the instant are read, since an earlier cleaning keeps all
+        files of the instant.
         """
         if instant < min(self._completed, default=""):
             return False

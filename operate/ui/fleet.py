@@ -32,8 +32,8 @@ class Tile:
         value: The figure.
         tone: How the figure is shown.
         detail: What to know beside the figure.
-        query: The query with which the list of tables shows those that are counted; None without
-            one.
+        query: The query of the link to the list of the counted tables; None if there is no
+            link.
     """
 
     label: str

@@ -3,7 +3,7 @@
 The source is written to during the comparison, so one difference proves nothing. A round first
 notes the position P of the source's log. The round then samples the source's row of each suspect
 key repeatedly, until the lake has all changes up to P and the lake's rows were read. So a correct
-lake has one of the sampled rows, unless the row had these values only between two samples.
+lake has one of the sampled rows, unless its row was at the source only between two samples.
 
 - If the lake has one of the sampled rows, the key is equal.
 - If all samples are equal and the lake has another row, this is a difference. A difference is

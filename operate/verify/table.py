@@ -116,8 +116,8 @@ def reads_primary(services: Services, table: TableId, scope: Scope) -> bool:
 def _keep(services: Services, attempt: Attempt, found: Verification, *, primary: bool) -> None:
     """Store the result of ``verify``, without keys and values of rows.
 
-    If a piece is equal and there is an earlier result, only the key up to which the table is proven
-    changes in that result.
+    If there is an earlier result and a piece is equal, only ``proven`` changes in that result: how
+    far the table is proven equal.
     """
     kept, now = Verifications(services.store), services.store.now()
     earlier = _of_attempt(kept.of(found.table), attempt)
