@@ -137,7 +137,7 @@ class Wanted:
         )
 
     def query(self, **changed: Any) -> str:
-        """Return the query of a link to this list, ``changed`` and by default with page 1."""
+        """Return the query of a link to this list with ``changed`` values; page 1 unless given."""
         one = replace(self, **({"page": 1} | changed))
         values = {"q": one.text, "state": one.state, "sort": one.sort, "page": one.page}
         usual = {"q": "", "state": "", "sort": Wanted.sort, "page": 1}
