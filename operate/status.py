@@ -378,7 +378,7 @@ class _SharedFacts:
         checks: The newest results of checks, by table and name.
         commits: Number of commits of runs, by table.
         periods: The newest complete period of each table that has complete periods.
-        waiting: By table with waiting events, a time before which the lake has all changes.
+        waiting: For some tables with waiting events, a time before which the lake has all changes.
         brief: Whether to leave out the notes that take time for each table.
     """
 
