@@ -49,7 +49,10 @@ class Prometheus:
 
         def came() -> bool:
             nonlocal scraped
-            (target,) = self._get("targets")["activeTargets"]
+            targets = self._get("targets")["activeTargets"]
+            if not targets:  # it has just started
+                return False
+            (target,) = targets
             began = _seconds(target["lastScrape"])
             scraped = began + target["lastScrapeDuration"]
             return target["health"] == "up" and began > asked
