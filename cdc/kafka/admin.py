@@ -248,8 +248,8 @@ class KafkaAdmin:
 
         Args:
             known: The records; one of each partition.
-            timeout_s: Limit for all partitions together, in seconds, after the first answer; by
-                default the limit of one request.
+            timeout_s: Seconds from the call after which no further record is read; by default
+                the limit of one request.
 
         Returns:
             For each of ``known``, what the partition has in place of the record. None if it has the
@@ -263,7 +263,7 @@ class KafkaAdmin:
     ) -> dict[str, KafkaRecord]:
         """Return the first record of a range in partition 0 of each topic, committed or not.
 
-        Topics without a record there, and topics that cannot be read in time, are left out.
+        Topics without a record in the range, and topics that cannot be read in time, are left out.
 
         Args:
             ranges: By topic, the first offset and the offset after the last one.

@@ -93,7 +93,7 @@ def _offsets(
 
 
 def _read(client: KafkaClient, known: Iterable[KnownRecord], deadline: float) -> Answers:
-    """Read the record at each known record's offset, and return how it differs from that one."""
+    """Read the record at each known offset, and return how it differs from the known record."""
     found: Answers = {}
     left = list(known)
     if not left:

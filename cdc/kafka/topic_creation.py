@@ -39,7 +39,7 @@ Settings = Mapping[str, Mapping[str, str]]
 
 
 class ThrottledError(KafkaError):
-    """A quota of the cluster for changes of topics has let no further topic be created in time."""
+    """A quota of the cluster for topic changes has let no further topic be created in time."""
 
 
 def ensure(
@@ -93,7 +93,7 @@ def _create_all(
     replication_factor: int,
     progress: Progress | None,
 ) -> None:
-    """Create topics; repeat the request for topics that a quota for changes of topics refuses.
+    """Create topics; repeat the request for topics that a quota for topic changes refuses.
 
     Managed clusters have such quotas (`controller_mutation_rate`). A broker can then create some of
     a request's topics, and refuse the others for a moment. This function gives up after two minutes
@@ -135,7 +135,7 @@ def _create(
     wanted: Settings,
     replication_factor: int,
 ) -> Settings:
-    """Create topics; return those that a quota for changes of topics has refused."""
+    """Create topics; return those that a quota for topic changes has refused."""
     topics = [
         ck_admin.NewTopic(
             name,

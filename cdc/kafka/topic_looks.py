@@ -118,7 +118,7 @@ def ends_now(
 def newest(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Iterable[str]
 ) -> tuple[dict[str, int], dict[str, KafkaError]]:
-    """Return the timestamp of each topic's newest record, and the errors of the other topics.
+    """Return the time of each topic's newest record, and the errors of unreadable topics.
 
     Topics without records, and topics that do not exist, are left out.
 
@@ -128,7 +128,7 @@ def newest(
         names: The topics.
 
     Returns:
-        By topic, the largest timestamp in milliseconds since 1970; and by topic, its error.
+        The largest timestamp by topic, in milliseconds since 1970; and the errors by topic.
 
     Raises:
         KafkaError: Several topics were requested, and none of them can be read.

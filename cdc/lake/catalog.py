@@ -79,7 +79,7 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     without partitions, one request does this. The metastore can refuse the request, for example
     because of a column's new type. Then, and for a table with partitions, two renames replace the
     entry. Between the two renames, for milliseconds, the name is missing. If the process dies
-    there, the next call finishes the replacement.
+    then, the next call finishes the replacement.
 
     Args:
         spark: The session, whose JVM has the metastore's client.
@@ -118,7 +118,7 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
 
 
 def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Restore a name that is missing because a process was killed between the two renames."""
+    """Restore a name that is missing because a process was killed between the renames of `show`."""
     if client.tableExists(entry.database, entry.name):
         return
     for suffix in (_NEXT, _FORMER):

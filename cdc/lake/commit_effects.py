@@ -1,4 +1,4 @@
-"""Reads what a lake table's last commits did to its files, and narrows clusterings by it."""
+"""Reads what a lake table's last commits did to its files, and plans clusterings accordingly."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def has_outgrown(timeline: Timeline, committed: Committed, index: IndexLayout) -
 
     Args:
         timeline: The table's commits.
-        committed: The newest one.
+        committed: The table's newest commit.
         index: The table's index.
     """
     if not (index.automatic and index.is_bucket):
@@ -88,8 +88,8 @@ def plan_clustering(spark: SparkSession, client: Any, timeline: Timeline, plan: 
     """Plan a clustering of those files that shall be rewritten, and store this plan.
 
     Hudi proposes all files of some sizes, and has no setting that leaves out single files. So the
-    others are removed from its proposal before it is stored. A stored plan is never changed: Hudi's
-    readers open the plans of pending clusterings.
+    other files are removed from the proposal before it is stored. A stored plan is never changed:
+    Hudi's readers open the plans of pending clusterings.
 
     Args:
         spark: The session.

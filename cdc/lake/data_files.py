@@ -1,4 +1,4 @@
-"""Finds the data files of a lake table: by the metadata of its commits, and by their names."""
+"""Finds the data files of a lake table: by the commits' metadata, or by the files' names."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class FilePlan:
     """What a clustering does with a table's files.
 
     Args:
-        target: Size up to which files are merged, or are split into, in bytes.
+        target: Target size of the files that the clustering writes, in bytes.
         updated: Ids of the files that recent commits have updated. They are not merged.
         too_large: Ids of updated files that are split. If there are any, nothing is merged.
     """
@@ -94,7 +94,7 @@ class FilePlan:
 
     @property
     def fewest(self) -> int:
-        """The smallest number of files that are worth a rewrite together."""
+        """The smallest number of files to rewrite: one for a split, two for a merge."""
         return 1 if self.too_large else 2
 
     def outputs(self, total: int) -> int:
@@ -102,7 +102,7 @@ class FilePlan:
         return max(1, math.ceil(total / self.target))
 
     def options(self) -> dict[str, str]:
-        """Return Hudi's settings by which it proposes files; not all of them are taken."""
+        """Return the settings by which Hudi proposes files, some of which are not rewritten."""
         strategy = "hoodie.clustering.plan.strategy."
         small = 2**62 if self.too_large else min(SMALL_FILE_BYTES, self.target // 2)
         return {
@@ -152,11 +152,11 @@ def _updated_target(files: Collection[UpdatedFile]) -> int:
 
 
 def grows(effects: Sequence[CommitEffect]) -> bool:
-    """Return whether a table of buckets doubles within `GROWTH_COMMITS` commits as the last ones.
+    """Return whether a table with buckets grows so fast that `GROWTH_COMMITS` commits double it.
 
     Args:
-        effects: What the last commits did, newest first. Each of them rewrites a file of all rows
-            whose hash is in the same bucket, so nearly the whole table.
+        effects: What the last commits did, newest first. Each bucket is one file, so a commit to
+            most buckets writes nearly all rows. The greatest ``rows`` is the table's size.
     """
     if len(effects) < LEAST_COMMITS:
         return False

@@ -347,7 +347,7 @@ def renames(changes: Iterable[Change]) -> Iterator[RenameColumn]:
 
 
 def hash_key_of(columns: Iterable[Column], config: LakeConfig) -> str | None:
-    """Return a digest that identifies the key of hashed columns; None if no column is hashed.
+    """Return a digest that identifies the secret key of hashes; None if no column is hashed.
 
     Raises:
         SecretError: The key cannot be read.

@@ -70,8 +70,8 @@ class IndexLayout(Part):
         and is the cheapest index for a table of few files. But only one bulk insert can write to a
         bucket, and all rows of a bucket are in the same partition. So four kinds of tables get
         bloom filters instead: an append table, a table whose copy takes several commits, a table
-        that needs several buckets, and a table whose rows can move between partitions. Changes of
-        recent rows would rewrite all of several buckets.
+        that needs several buckets, and a table whose rows can move between partitions. With
+        several buckets, changes of recent rows would rewrite nearly the whole table.
 
         Args:
             settings: The table's settings.

@@ -66,7 +66,7 @@ def _named(field: PartitionField, day: SparkColumn) -> SparkColumn:
 
 
 def _local_seconds(cell: SparkColumn, lake_type: str, zone: str) -> tuple[SparkColumn, SparkColumn]:
-    """Return, in seconds, what a zone's clocks show since 1970, and their offset from UTC."""
+    """Return the local time, in seconds since 1970, and its offset from UTC, in seconds."""
     if lake_type == "timestamp":
         moment = cell
     else:

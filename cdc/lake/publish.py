@@ -61,8 +61,8 @@ def write_pointer(
         shown: The generation to publish.
         check: Called just before and just after the pointer is written. It raises FencedError if
             this process no longer holds the table's lease.
-        replaces: Called with the pointer to replace, or None. It raises an error if this process
-            must not replace it (`cdc.lake.ownership.Ownership.require`).
+        replaces: Called with the present pointer, or None. It raises an error if this process
+            must not replace this pointer (`cdc.lake.ownership.Ownership.require`).
 
     Raises:
         OtherInstallationError: Another installation has published the present generation.

@@ -122,7 +122,7 @@ class Upkeep:
             self._cluster_by(client, plan, timeline)
 
     def _cluster_by(self, client: Any, plan: FilePlan | None, timeline: Timeline) -> None:
-        """Rewrite the files that a plan takes, or all that Hudi proposes without a plan.
+        """Rewrite the files that a plan takes; without a plan, all files that Hudi proposes.
 
         A guard refuses the clustering's commit if this process no longer holds the table's lease.
         """

@@ -14,8 +14,8 @@ class LogMark:
         server: The server's id. The servers that replicate from this server have other ids. For
             PostgreSQL, also the server's timeline.
         file: Name of the log's newest file, read after `executed`. So every file with a higher
-            number begins after the position `executed`. For PostgreSQL, the time when the
-            server's statistics were reset, in seconds since 1970. If the slot's statistics were
+            number begins after the position `executed`. For PostgreSQL, instead the time when
+            the server's statistics were reset, in seconds since 1970. If the slot's statistics were
             ever reset, a slash and the time of this reset follow.
         executed: The position up to which the server had executed transactions, as a string. For
             PostgreSQL, the number of transactions and of bytes that the slot has decoded.

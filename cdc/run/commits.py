@@ -75,7 +75,7 @@ class RunGuard:
 
 
 def commit_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
-    """Return warnings of a run: the newest commit is ahead of the clock, or the lake lost one."""
+    """Return warnings of a run: the newest commit is ahead of the clock, or a commit is lost."""
     return (*clock_warnings(record.table, newest.instant), *_behind_warnings(record, newest))
 
 

@@ -77,7 +77,7 @@ class _Wanted:
         return self.known is not None and self.known.attempt != str(self.record.attempt_id)
 
     def can_be_due(self, now: datetime) -> bool:
-        """Whether something can be announced at a time, provided that a look proves enough."""
+        """Whether a look at the time ``now`` can lead to an announcement."""
         if self.known is None or self.moved:
             return True
         return self.rules.expected_at(self.known.newest_end) <= now
@@ -116,7 +116,7 @@ def announce_periods(
         silent: The captures that send no changes. Nothing is announced for their tables.
 
     Returns:
-        The announcements that were made, of new periods and of periods announced before.
+        The announcements that were made: of new periods, and of earlier periods again.
 
     Raises:
         TributaryError: The state store, Kafka or the lake cannot be used.
