@@ -89,9 +89,9 @@ class Histories:
             )
             changes = _read(connection, schema_change_rows, sa.true(), tables, most)
         # Parsing a day of a fleet takes seconds; until then a SQLite store would take no writes.
-        found = [Noted(_moment(row.noted_at), _entry(RUN_ENTRIES, row)) for row in runs]
-        found += [Noted(_moment(row.noted_at), _entry(STATE_ENTRIES, row)) for row in states]
-        entries = [_entry(SCHEMA_ENTRIES, row) for row in changes]
+        found = [Noted(moment_of(row.noted_at), read_entry(RUN_ENTRIES, row)) for row in runs]
+        found += [Noted(moment_of(row.noted_at), read_entry(STATE_ENTRIES, row)) for row in states]
+        entries = [read_entry(SCHEMA_ENTRIES, row) for row in changes]
         found += [Noted(entry.at, entry) for entry in entries if entry.at >= at]
         return sorted(found, key=lambda noted: noted.at)
 
@@ -141,7 +141,7 @@ class Histories:
             old = [
                 row.id
                 for row in connection.execute(oldest)
-                if _entry(SCHEMA_ENTRIES, row).at.timestamp() < now - keep_s
+                if read_entry(SCHEMA_ENTRIES, row).at.timestamp() < now - keep_s
             ]
             return _delete(connection, rows, old)
 
@@ -168,9 +168,15 @@ def _delete(connection: Connection, rows: sa.Table, ids: Sequence[int]) -> int:
     return len(ids)
 
 
-def _moment(seconds: float) -> datetime:
+def moment_of(seconds: float) -> datetime:
+    """Return a time of the state store's clock, in seconds since 1970, as an aware time in UTC."""
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 
-def _entry(codec: Codec[Entry], row: Any) -> Entry:
+def read_entry(codec: Codec[Entry], row: Any) -> Entry:
+    """Return the entry in a row of a history's SQL table.
+
+    Raises:
+        StateError: The stored document is not an entry.
+    """
     return codec.read(row.entry, f"entry {row.id} of a history")

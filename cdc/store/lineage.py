@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from cdc.errors import StateError
 from cdc.store.documents import Codec, Part
+from cdc.store.histories import Entry, moment_of, read_entry
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, STATE_ENTRIES
 from cdc.store.table_state import STORE_REMEDY, State
 from cdc.store.tables import (
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from cdc.store.history import RunEntry, SchemaEntry, StateEntry
     from cdc.store.state_store import Store
     from schemas.table import TableId
-
-    Entry = TypeVar("Entry", RunEntry, SchemaEntry, StateEntry)
-else:
-    Entry = TypeVar("Entry")
 
 LOOK_BACK = 200
 """How far below the last sent entry a missing number counts as one that can still appear."""
@@ -161,7 +158,7 @@ class Unsent:
                 upto = connection.execute(newest).scalar() if since is None else since - 1
                 found.append(Sent(upto or 0))
             changes = connection.execute(sa.select(schema_change_rows)).all()
-        young = [row.id for row in changes if _read(SCHEMA_ENTRIES, row).at >= at]
+        young = [row.id for row in changes if read_entry(SCHEMA_ENTRIES, row).at >= at]
         newest_change = max((row.id for row in changes), default=0)
         schemas = Sent(min(young) - 1 if young else newest_change)
         return LineagePosition(found[0], schemas, found[1])
@@ -188,7 +185,7 @@ class Unsent:
         found = [_numbered(RUN_ENTRIES, row) for row in runs]
         found += [_numbered(STATE_ENTRIES, row) for row in states]
         for row in schemas:
-            entry = _read(SCHEMA_ENTRIES, row)
+            entry = read_entry(SCHEMA_ENTRIES, row)
             found.append(Numbered(row.id, entry.at, entry))
         after = LineagePosition(
             position.runs.after(_ids(runs)),
@@ -213,7 +210,7 @@ class Unsent:
         with self._store.transaction() as connection:
             found = connection.execute(asked.order_by(rows.c.id.desc())).all()
         for row in found:
-            entry = _read(STATE_ENTRIES, row)
+            entry = read_entry(STATE_ENTRIES, row)
             if entry.generation == generation and begins_copy(entry):
                 return _numbered(STATE_ENTRIES, row)
         return None
@@ -241,9 +238,4 @@ def _ids(rows: Iterable[sa.Row[Any]]) -> list[int]:
 
 
 def _numbered(codec: Codec[Entry], row: sa.Row[Any]) -> Numbered:
-    at = datetime.fromtimestamp(row.noted_at, timezone.utc)
-    return Numbered(row.id, at, _read(codec, row))
-
-
-def _read(codec: Codec[Entry], row: sa.Row[Any]) -> Entry:
-    return codec.read(row.entry, f"entry {row.id} of a history")
+    return Numbered(row.id, moment_of(row.noted_at), read_entry(codec, row))

@@ -344,6 +344,25 @@ def test_a_holder_that_was_killed_here_blocks_no_one(store: Store) -> None:
     heir.check()
 
 
+def test_what_is_read_with_the_lease_is_read_after_it_is_taken(store: Store) -> None:
+    """Before that, the former holder can still store something that the reader would miss."""
+    seen = list[object]()
+
+    def read(connection: sa.Connection) -> None:
+        seen.append(connection.execute(sa.select(leases.c.owner, leases.c.token)).one_or_none())
+
+    for _ in range(2):  # the first time, there is no row of the lease
+        lease = Lease(store, TABLE, "reader")
+        lease.acquire(gives_way=True, read=read)
+        lease.release()
+    dead = str(replace(Owner.current(), started=1.0))
+    Lease(store, TABLE, dead).acquire()
+    Lease(store, TABLE, "heir").acquire(read=read)
+    taken_over = seen.pop()
+    assert seen == [("reader", 1), ("reader", 2)]
+    assert taken_over == ("heir", 4)
+
+
 def test_of_many_who_see_a_dead_holder_one_gets_the_lease(store: Store) -> None:
     dead = replace(Owner.current(), started=1.0)
     barrier = threading.Barrier(6)
