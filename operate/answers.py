@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from cdc.capture.server_queries import ServerOpeners
+from cdc.errors import KafkaError
 from cdc.store.table_state import State
 from operate.bounded import BoundedCalls, result
 from operate.first_events import FirstEvents
@@ -50,11 +51,15 @@ class Answers:
     Args:
         services: The services of the command.
         first_events: The times of waiting changes that earlier calls have read.
+
+    Attributes:
+        known_ends: The newest result of `ends`; None before the first one.
     """
 
     def __init__(self, services: Services, first_events: FirstEvents | None = None) -> None:
         self.services = services
         self.first_events = FirstEvents() if first_events is None else first_events
+        self.known_ends: Mapping[str, Mapping[int, int] | TributaryError] | None = None
 
     def source(self, name: str) -> Source:
         """Return the source with this name."""
@@ -105,11 +110,14 @@ class Answers:
         Raises:
             TributaryError: Kafka does not answer.
         """
-        wanted = list(topics)
-        if not wanted:
-            return {}
-        kafka = self.kafka()
-        return self.within("the ends of topics", lambda: kafka.ends_now(wanted, committed=False))
+        wanted, found = list(topics), dict[str, dict[int, int] | KafkaError]()
+        if wanted:
+            kafka = self.kafka()
+            found = self.within(
+                "the ends of topics", lambda: kafka.ends_now(wanted, committed=False)
+            )
+        self.known_ends = found
+        return found
 
     def within(self, what: str, work: Callable[[], T], *, at_most_s: float | None = None) -> T:
         """Call ``work``, which asks servers; return its result.

@@ -6,7 +6,7 @@ The command reads the state store and the ends of topics. It needs neither Spark
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -121,7 +121,13 @@ def order_of(
     return found
 
 
-def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) -> Forecast:
+def forecast(
+    services: Services,
+    tables: Sequence[TableId],
+    *,
+    count: int = 20,
+    ends: Mapping[str, Mapping[int, int] | TributaryError] | None = None,
+) -> Forecast:
     """Return the forecast that ``plan`` shows for the given tables; if none is given, for all.
 
     Tables that runs do not follow now are left out, for example paused tables. The load of a
@@ -131,6 +137,8 @@ def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) 
         services: The services of the command.
         tables: The tables.
         count: Maximum number of tables in the forecast's list of next runs.
+        ends: The end offset of each partition, by topic, or why the topic cannot be read. By
+            default, Kafka is asked for the last stable offsets.
 
     Raises:
         KafkaError: The ends of topics cannot be read.
@@ -138,8 +146,9 @@ def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) 
     wanted, now = set(tables), services.store.now()
     on_plan = [one for one in services.store.tables() if plan.runnable(one, now)]
     records = [one for one in on_plan if not wanted or one.table in wanted]
-    topics = [one.topic for one in records]
-    ends = services.kafka.ends_now(topics, committed=True) if topics else {}
+    if ends is None:
+        topics = [one.topic for one in records]
+        ends = services.kafka.ends_now(topics, committed=True) if topics else {}
     predictions = Predictions(services.store)
     needs, entries, problems = list[Need](), list[Entry](), list[tuple[TableId, str]]()
     for record in records:
@@ -166,7 +175,7 @@ def _look(
     services: Services,
     predictions: Predictions,
     record: TableRecord,
-    ends: dict[int, int] | TributaryError | None,
+    ends: Mapping[int, int] | TributaryError | None,
     now: datetime,
 ) -> tuple[Need, Entry]:
     """Return a table's predicted need, and the table's entry in the schedule of runs.

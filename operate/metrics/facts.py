@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc.capture.evidence import CaptureEvidence
-from cdc.errors import KafkaError, StateError
+from cdc.errors import StateError
 from cdc.store.newest_runs import NewestRuns
 from operate.answers import Answers, CaptureAnswer, T
 from operate.bounded import BoundedCalls, Overdue, answer, result
@@ -218,7 +218,7 @@ class FactReader:
             answers = BoundedAnswers(self._services, self._calls, self._bound_s, self._first_events)
             found = status(self._services, (), answers=answers, brief=True)
             up = {("state_store", ""): True, **answers.up}
-            plan = self._forecast(answers) if up["kafka", ""] else None
+            plan = self._forecast(answers)
         except StateError as error:
             _log.warning("metrics: %s", error)
             return Facts({("state_store", ""): False}, now, time.monotonic() - began)
@@ -226,8 +226,14 @@ class FactReader:
         return Facts(up, now, time.monotonic() - began, found, plan, runs, newest)
 
     def _forecast(self, answers: BoundedAnswers) -> Forecast | None:
+        # The ends of thousands of topics take half a second, and `status` has just read them.
+        services, ends = self._services, answers.known_ends
+        if ends is None:
+            return None
         try:
-            return answers.within("the forecast", lambda: forecast(self._services, (), count=0))
-        except (KafkaError, Overdue) as error:
+            return answers.within(
+                "the forecast", lambda: forecast(services, (), count=0, ends=ends)
+            )
+        except Overdue as error:
             _log.warning("metrics: %s", error)
             return None

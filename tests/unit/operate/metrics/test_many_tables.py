@@ -26,6 +26,8 @@ from tests.unit.operate.metrics.test_scrape import document, fill, fill_more, st
 TABLES = 3_000
 BOUND_S = 60.0
 """No answer is left out, however busy the machine is."""
+asked = list[int]()
+"""For each request for the ends of topics, the number of topics."""
 CPU_S = 10.0
 """Four times what a scrape took on two busy cores: the test finds work that grows too fast."""
 
@@ -41,7 +43,8 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servic
     found = Services(parse(yaml.safe_dump(document(tmp_path))), NullProgress())
 
     def ends_now(topics: list[str], *, committed: bool) -> dict[str, dict[int, int]]:
-        assert committed in (True, False)
+        assert not committed
+        asked.append(len(topics))
         return {topic: {0: 9} for topic in topics}
 
     def no_look(*_: object) -> CaptureEvidence:
@@ -74,10 +77,12 @@ def test_a_scrape_of_three_thousand_tables_is_bounded(services: Services) -> Non
     scrapes = Scrapes(services.config, reader, cache_s=0.0, bound_s=2 * BOUND_S)
     as_text(scrapes.collect())
     sa.event.listen(services.store._engine, "before_cursor_execute", note)
+    asked.clear()
     began = time.process_time()
     text = as_text(scrapes.collect()).decode()
     seconds = time.process_time() - began
     assert len(many) == len(few) <= 40, "with the figures of freshness and the forecast"
+    assert asked == [TABLES + 2], "the forecast takes the ends that the status has read"
     names = [line.partition("{")[0] for line in text.splitlines() if line[0] != "#"]
     everywhere = (catalog.BEHIND, catalog.FRESHNESS, catalog.COMMIT_BYTES, catalog.RUN_SECONDS)
     for metric in everywhere:
