@@ -1,8 +1,8 @@
 """One scrape of thousands of tables: the time that `tributary metrics serve` takes for it.
 
-The state store is a file of SQLite, filled by the store's own methods: each table has a record with
-a commit, a run and a result of `verify`. Each table has a topic in a real Kafka, and a source and
-Kafka Connect are asked, too. No scrape uses the facts of an earlier one.
+One table is onboarded, so its connector runs and sends heartbeats. The others are on record only:
+the store's own methods give each one a record with a commit, a run and a result of `verify`. Each
+has a topic in Kafka. No scrape uses the facts of an earlier one.
 
     python -m benchmarks.scrape [--tables 3000] [--rounds 5]
 """
@@ -22,21 +22,22 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import yaml
+import psycopg
 
 from benchmarks.environment import on_a_stack
-from cdc.config import Config
-from cdc.runtime.progress import NullProgress
+from benchmarks.incremental import DDL, FILL, SOURCE, opened
 from cdc.store.attempt import Attempt
 from cdc.store.history import RunEntry
 from cdc.store.table_state import CommitSummary, CommitWrites, LakeSize, State, TableRecord
 from cdc.store.verifications import Verifications, VerifyRecord
 from operate.context import Services
 from operate.metrics.exposing import serving
+from operate.onboard import onboard
 from schemas.table import TableId
 from stack.local import LocalStack
 
-SOURCE = "bench"
+FOLLOWED = "followed"
+"""The table that is onboarded."""
 PROMETHEUS = {
     "Accept": "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5",
     "Accept-Encoding": "gzip",
@@ -67,23 +68,27 @@ def main() -> int:
 
 
 def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> int:
-    document = yaml.safe_load(stack.config_text(source=SOURCE, folder=folder))
-    document["state"] = {"url": f"sqlite:///{folder / 'state.db'}"}
-    config = Config.model_validate(document)
-    services = Services(config, NullProgress())
-    try:
-        topics = [f"scraped.public.t{number}" for number in range(arguments.tables)]
+    with opened(stack, folder) as services:
+        follow(stack.env()["TRIBUTARY_PRIMARY_DSN"], services)
+        topics = [f"scraped.public.t{number}" for number in range(1, arguments.tables)]
         for first in range(0, len(topics), PORTION):
             services.kafka.ensure_topics({name: {} for name in topics[first : first + PORTION]})
-        for number, topic in enumerate(topics):
+        for number, topic in enumerate(topics, 1):
             fill(services, number, topic)
-    finally:
-        services.close()
     print(f"{arguments.tables} tables are on record", flush=True)
-    with serving(config, host="127.0.0.1", port=0, cache_s=0.0) as port:
+    with serving(services.config, host="127.0.0.1", port=0, cache_s=0.0) as port:
         warm(port)
         taken = [timed(port) for _ in range(arguments.rounds)]
     return report(taken, arguments.tables)
+
+
+def follow(dsn: str, services: Services) -> None:
+    """Create a table at the source, and onboard it."""
+    with psycopg.connect(dsn, autocommit=True) as source:
+        source.execute(DDL.format(table=FOLLOWED))
+        source.execute(FILL.format(table=FOLLOWED, rows=1_000))
+    outcomes = onboard(services, [TableId(SOURCE, "public", FOLLOWED)])
+    assert not outcomes[0].failed, outcomes
 
 
 def fill(services: Services, number: int, topic: str) -> None:
@@ -139,8 +144,11 @@ def report(taken: list[Scrape], tables: int) -> int:
     text = taken[-1].text
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     behind = sum(line.startswith("tributary_table_events_behind") for line in lines)
-    assert value(text, "tributary_tables") == tables == behind, "the answer lacks tables"
+    known = value(text, "tributary_tables")
+    assert known == tables == behind, f"{known:.0f} tables, {behind} with events behind"
     assert value(text, "tributary_scrape_success") == 1
+    beats = [line for line in lines if line.startswith("tributary_heartbeat_timestamp_seconds{")]
+    assert len(beats) == 1, "the connector has not sent a heartbeat"
     seconds = min(one.cpu for one in taken)
     figures: dict[str, Any] = {
         "tables": tables,

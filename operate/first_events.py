@@ -139,11 +139,11 @@ def first_events(
     known, config = answers.first_events, answers.services.config
     wanted: dict[TableId, tuple[str, int, int]] = {}
     for record in records:
-        end, commit = ends.get(record.topic), record.last_commit
+        end, done = ends.get(record.topic), record.applied_offsets
         # A topic has one partition, and runs refuse another number.
-        if commit is None or not isinstance(end, Mapping) or set(end) != {0}:
+        if done is None or not isinstance(end, Mapping) or set(end) != {0}:
             continue
-        start = commit.offsets.get(0, 0)
+        start = done.get(0, 0)
         if start < end[0] and not lacking.get(str(record.attempt_id)) and _old(config, record, now):
             wanted[record.table] = (record.topic, start, end[0])
     places = {table: (topic, start) for table, (topic, start, _) in wanted.items()}
@@ -171,14 +171,15 @@ def _look(answers: Answers, ranges: Mapping[str, tuple[int, int]]) -> None:
 
 
 def _old(config: Config, record: TableRecord, now: datetime) -> bool:
-    """Whether an INCREMENTAL table would be late if it were as old as its last commit."""
-    commit = record.last_commit
-    if record.state is not State.INCREMENTAL or commit is None:
+    """Whether an INCREMENTAL table would be late if it were as old as its last commit or copy."""
+    commit, applied_at = record.last_commit, record.applied_at
+    if record.state is not State.INCREMENTAL or applied_at is None:
         return False
     try:
         settings = config.table_settings(record.table)
     except TributaryError:
         return False
     allowed = settings.freshness_target_s
-    allowed += 0 if commit.watermark is None else settings.allowed_lateness_s
-    return (now - (commit.watermark or commit.committed_at)).total_seconds() > allowed
+    watermark = None if commit is None else commit.watermark
+    allowed += 0 if watermark is None else settings.allowed_lateness_s
+    return (now - (watermark or applied_at)).total_seconds() > allowed

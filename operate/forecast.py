@@ -162,8 +162,10 @@ def forecast(
             entries.append(entry)
     rules = Rules(services.config.spark.parallel_tables, services.config.pool_shares)
     order = order_of(entries, rules, now.timestamp(), count)
+    # A process can be older than a source's settings, and a source's settings can be gone.
+    known = services.config.sources
     captures = capture_loads(
-        on_plan,
+        [one for one in on_plan if one.table.source in known],
         lambda record: services.capture_of(record).connector,
         predictions.rate,
         services.config.connect.events_per_s,

@@ -65,15 +65,15 @@ class TableStatus:
 
     Args:
         record: The table's record in the state store.
-        events_behind: Number of offsets between the last commit and the end of the topic, including
-            those of open Kafka transactions. At most this many events wait. None without a commit,
-            or if Kafka did not answer.
+        events_behind: Number of offsets between `TableRecord.applied_offsets` and the end of the
+            topic, including those of open Kafka transactions. At most this many events wait. None
+            if no copy has ended, or if Kafka did not answer.
         watermark: Event time up to which the table is complete; None if this time is not known. It
             can be later than the last commit's watermark: the newest heartbeat counts, too, if the
             lake has all events of the topic and Connect writes in Kafka transactions. If events
             wait, the time just before the first of them counts (`operate.first_events`).
         freshness_s: Seconds since the watermark, less ``allowed_lateness_s``. Without a watermark:
-            seconds since the last commit if events wait in the topic, otherwise None.
+            seconds since `TableRecord.applied_at` if events wait in the topic, otherwise None.
         target_s: The freshness target, in seconds.
         quarantined: Number of the table's quarantined records. The watermark is earlier than the
             first quarantined record.
@@ -440,9 +440,8 @@ def _table(
             f"source {place[0]} is not in the configuration, so nothing follows the table; put"
             f" sources.{place[0]} back, also to offboard it"
         )
-    behind = None
-    if commit is not None and isinstance(end, Mapping):
-        done = commit.offsets
+    behind, done = None, record.applied_offsets
+    if done is not None and isinstance(end, Mapping):
         behind = sum(max(0, offset - done.get(one, 0)) for one, offset in end.items())
     quarantined = 0 if record.attempt is None else look.lacking.get(str(record.attempt.id), 0)
     watermark = None if commit is None else commit.watermark
@@ -453,7 +452,7 @@ def _table(
     proven = beat if behind == 0 else None if lost else look.waiting.get(record.table)
     if whole and proven is not None:
         watermark = plan.watermark(watermark, {0: proven}, lateness, now=now)
-    fresh_at = commit.committed_at if watermark is None and commit and behind else watermark
+    fresh_at = record.applied_at if watermark is None and behind else watermark
     # A watermark is earlier by the allowed lateness, also that of a table that lacks nothing.
     allowed = 0 if watermark is None else lateness
     freshness = None if fresh_at is None else max(0.0, (now - fresh_at).total_seconds() - allowed)

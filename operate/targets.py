@@ -126,7 +126,7 @@ class Late:
     Args:
         changes: Number of these changes.
         seconds: Predicted duration of a run that applies these changes, in seconds.
-        unchanged_s: Seconds since the table's last commit.
+        unchanged_s: Seconds since the table's last commit, or since its copy without a commit.
         held: The open Kafka transactions that hide old changes.
     """
 
@@ -405,8 +405,8 @@ def shortfalls_now(
             suspects[record.table] = (record, now - timedelta(seconds=target))
     late: dict[TableId, Late] = {}
     for table, lacking in overdue(kafka, suspects).items():
-        commit, changes = suspects[table][0].last_commit, lacking.changes
-        quiet = math.inf if commit is None else (now - commit.committed_at).total_seconds()
+        at, changes = suspects[table][0].applied_at, lacking.changes
+        quiet = math.inf if at is None else (now - at).total_seconds()
         work = predictions.estimate(table).seconds(changes)
         late[table] = Late(changes, work, quiet, lacking.held)
     rules = Rules(config.spark.parallel_tables, config.pool_shares)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from schemas.errors import InvalidIdentifierError, SchemaError
 
@@ -76,6 +77,7 @@ class TableId:
         )
 
 
+@lru_cache(maxsize=8192)
 def quote_name(name: str) -> str:
     """Return a name for display, quoted as in SQL if necessary.
 

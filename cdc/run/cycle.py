@@ -229,7 +229,7 @@ def _waits(
     """
     if isinstance(topic, KafkaError) or settings is None:
         return False
-    done = record.last_commit.offsets if record.last_commit is not None else {}
+    done = record.applied_offsets or {}
     behind = sum(end - done.get(partition, 0) for partition, end in topic.stable.items())
     return 0 <= behind < settings.max_events_per_run and plan.waits_for_later_run(
         record, settings, now

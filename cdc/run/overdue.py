@@ -62,7 +62,7 @@ def overdue(
     """Return, by table, which records from before a given time the lake lacks.
 
     Records of open Kafka transactions count. A table that lacks no such record is left out. A table
-    without a commit or without a topic is left out, too: its run reports this. Changes that
+    without a copy or without a topic is left out, too: its run reports this. Changes that
     Debezium has not sent yet do not count. A record's time is by Connect's clock, or by the
     broker's clock if the topic's settings choose the broker's clock.
 
@@ -73,13 +73,15 @@ def overdue(
     Raises:
         KafkaError: The cluster does not answer.
     """
-    asked = {record.topic: at for record, at in tables.values() if record.last_commit is not None}
+    asked = {
+        record.topic: at for record, at in tables.values() if record.applied_offsets is not None
+    }
     first = kafka.since(asked) if asked else {}
     found: dict[TableId, Missing] = {}
     for table, (record, _) in tables.items():
-        if record.last_commit is None:
+        done = record.applied_offsets
+        if done is None:
             continue
-        done = record.last_commit.offsets
         ends = first.get(record.topic, {})
         missing = sum(max(0, end.offset - done.get(one, 0)) for one, end in ends.items())
         if missing:

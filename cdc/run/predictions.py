@@ -129,7 +129,7 @@ class Predictions:
             turn_s: Seconds after which a run leaves the remaining work to the next run; infinite if
                 each run continues to the end offsets.
         """
-        done = record.last_commit.offsets if record.last_commit is not None else {}
+        done = record.applied_offsets or {}
         behind = sum(max(0, end - done.get(partition, 0)) for partition, end in ends.items())
         known = self.estimate(record.table)
         commits = max(1, -(-behind // settings.max_events_per_run))

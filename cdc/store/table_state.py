@@ -302,6 +302,31 @@ class TableRecord(Part):
         return None if self.attempt is None else self.attempt.id
 
     @property
+    def applied_offsets(self) -> Mapping[int, int] | None:
+        """Offsets, by partition, below which the lake table has all events of its topic.
+
+        They are those of the last commit. Before a run's first commit, they are O of the copy; None
+        if no copy has ended.
+        """
+        if self.last_commit is not None:
+            return self.last_commit.offsets
+        copied = self.attempt is not None and self.attempt.handoff_offsets is not None
+        return self.attempt.start_offsets if self.attempt is not None and copied else None
+
+    @property
+    def applied_at(self) -> datetime | None:
+        """When the lake table last got rows: the time of its last commit.
+
+        Before a run's first commit, this is when the copy's view opened; None if no copy has ended.
+        """
+        if self.last_commit is not None:
+            return self.last_commit.committed_at
+        if self.attempt is None or self.applied_offsets is None:
+            return None
+        view = self.attempt.view
+        return self.attempt.started_at if view is None else view.opened_at
+
+    @property
     def captured(self) -> TierCapture:
         """The tier's capture and the topic that the table, or its next generation, follows."""
         return TierCapture(self.tier, self.topic, self.capture)

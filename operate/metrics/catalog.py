@@ -118,7 +118,7 @@ COMMIT_BYTES_PER_ROW = _of_table(
 FRESHNESS = _of_table(
     "freshness_seconds",
     "Seconds since the time up to which the table is complete, less `allowed_lateness_s`; without"
-    " such a time, since the newest commit while events wait.",
+    " such a time, since the newest commit, or the copy without one, while events wait.",
     *(_SECONDS, "state store, Kafka"),
 )
 TARGET = _of_table("freshness_target_seconds", "The freshness target.", _SECONDS, "tributary.yaml")

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc.capture.evidence import CaptureEvidence
-from cdc.errors import StateError
+from cdc.errors import ConfigError, StateError
 from cdc.store.newest_runs import NewestRuns
 from operate.answers import Answers, CaptureAnswer, T
 from operate.bounded import BoundedCalls, Overdue, answer, result
@@ -234,6 +234,6 @@ class FactReader:
             return answers.within(
                 "the forecast", lambda: forecast(services, (), count=0, ends=ends)
             )
-        except Overdue as error:
+        except (ConfigError, Overdue) as error:
             _log.warning("metrics: %s", error)
             return None

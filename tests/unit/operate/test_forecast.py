@@ -150,6 +150,10 @@ def test_the_plan_is_made_of_the_state_store_and_the_ends_of_topics(
             "heaviest": ["shop:public.busy", "shop:public.idle"],
         }
     ]
+    later = table_record(TableId("billing", "public", "later"), topic="later")
+    services.store.put(replace(later, last_commit=commit))
+    ends["later"] = {0: 100}
+    assert forecast(services, ()).captures == found.captures, "its source was configured since"
     idle = forecast(services, [TableId("shop", "public", "idle")])
     assert idle.order == ()
     assert idle.captures == found.captures, "other tables need the same connector"

@@ -19,9 +19,9 @@ from cdc.errors import KafkaError, SourceError
 from cdc.log.position import Lsn
 from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres.slot import SlotHealth
-from cdc.store.attempt import Attempt
+from cdc.store.attempt import Attempt, CopyView
 from cdc.store.lease import Lease, held_leases
-from cdc.store.table_state import CaptureRecord, CommitSummary, State, TierCapture
+from cdc.store.table_state import CaptureRecord, CommitSummary, State, TableRecord, TierCapture
 from cdc.store.task_looks import TaskLook
 from operate import status as module
 from operate.answers import Answers, CaptureAnswer
@@ -65,6 +65,32 @@ def test_a_table_whose_first_events_nobody_applies_becomes_late(services: Servic
     assert (waiting.watermark, waiting.freshness_s, waiting.events_behind) == (None, 3600.0, 2)
     assert waiting.late
     assert not shown(services, NOW - timedelta(seconds=9), end=9).late
+
+
+def copied(view_at: datetime, **attempt: object) -> TableRecord:
+    """The record of a table that was copied, and that no run has committed to."""
+    offsets = {"start_offsets": {0: 7}, "handoff_offsets": {0: 8}} | attempt
+    view = CopyView("", "0/9", view_at, on_replica=True, system_identifier=None, timeline=None)
+    at = view_at - timedelta(seconds=9)
+    whole = Attempt(UUID(int=1), at, "p", view=view, **offsets)  # type: ignore[arg-type]
+    return table_record(state=State.INCREMENTAL, attempt=whole)
+
+
+def test_a_copied_table_that_no_run_continues_becomes_late(services: Services) -> None:
+    """Nobody scheduled the runs: without a first commit, the age counts from the copy's view."""
+
+    def of(record: TableRecord, end: int) -> TableStatus:
+        look = module._SharedFacts(NOW, {record.topic: {0: end}}, None, {}, {}, {}, {}, {})
+        return module._table(services, look, record, None)
+
+    waiting = of(copied(NOW - HOUR), 9)
+    assert (waiting.watermark, waiting.freshness_s, waiting.events_behind) == (None, 3600.0, 2)
+    assert waiting.late
+    assert not of(copied(NOW - timedelta(seconds=9)), 9).late
+    idle = of(copied(NOW - HOUR), 7)
+    assert (idle.freshness_s, idle.events_behind, idle.late) == (None, 0, False)
+    copying = of(copied(NOW - HOUR, handoff_offsets=None), 9)
+    assert (copying.freshness_s, copying.events_behind) == (None, None)
 
 
 def test_a_table_without_a_watermark_that_lacks_nothing_is_not_late(services: Services) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from cdc.run.cost import Estimate
 from cdc.run.overdue import Held, Missing, overdue
 from cdc.run.predictions import Predictions
 from cdc.run.schedule import REST, Rules
+from cdc.store.attempt import Attempt
 from cdc.store.state_store import Store
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from operate.cli.status import show_status
@@ -175,12 +177,16 @@ def followed(name: str, state: State = State.INCREMENTAL) -> TableRecord:
 
 
 def test_tables_that_lack_old_changes_are_overdue() -> None:
-    kafka = Topics(old={0: 103}, new={0: 100}, cut={0: 7})
+    kafka = Topics(old={0: 103}, new={0: 100}, cut={0: 7}, copied={0: 103})
     tables = {t.table: (t, NOW) for t in map(followed, ("old", "new", "cut", "gone"))}
+    attempt = Attempt(UUID(int=1), NOW, "p", start_offsets={0: 99}, handoff_offsets={0: 101})
+    copied = table_record(table("copied"), topic="copied", attempt=attempt)
+    tables[copied.table] = (copied, NOW)
     never = table_record(table("never"), topic="never")
     tables[never.table] = (never, NOW)
-    assert overdue(cast("Any", kafka), tables) == {table("old"): Missing(3)}
-    assert kafka.asked == [dict.fromkeys(("old", "new", "cut", "gone"), NOW)]
+    late = {table("old"): Missing(3), table("copied"): Missing(4)}
+    assert overdue(cast("Any", kafka), tables) == late
+    assert kafka.asked == [dict.fromkeys(("old", "new", "cut", "gone", "copied"), NOW)]
     assert overdue(cast("Any", kafka), {}) == {}
     assert len(kafka.asked) == 1, "no call without tables"
 

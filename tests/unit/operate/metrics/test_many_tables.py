@@ -21,7 +21,15 @@ from operate.metrics import catalog
 from operate.metrics.exposing import Scrapes
 from operate.metrics.facts import FactReader
 from operate.metrics.text import as_text
-from tests.unit.operate.metrics.test_scrape import document, fill, fill_more, statements
+from schemas.table import TableId
+from tests.records import table_record
+from tests.unit.operate.metrics.test_scrape import (
+    attempt,
+    document,
+    fill,
+    fill_more,
+    statements,
+)
 
 TABLES = 3_000
 BOUND_S = 60.0
@@ -90,3 +98,14 @@ def test_a_scrape_of_three_thousand_tables_is_bounded(services: Services) -> Non
     assert 25 * TABLES < len(names) < 52 * TABLES
     assert catalog.TIER_LOAD.full_name in names, "the forecast is there"
     assert seconds < CPU_S
+
+
+def test_a_table_of_a_source_that_is_not_configured_hides_no_other(services: Services) -> None:
+    """It was onboarded after this process had read its settings, or the source is gone since."""
+    fill(services)
+    services.store.put(table_record(TableId("billing", "public", "t"), attempt=attempt(9)))
+    facts = FactReader(services, BOUND_S).read()
+    assert facts.status is not None
+    assert len(facts.status.tables) == 3
+    assert facts.forecast is not None
+    assert [one.connector for one in facts.forecast.captures] == ["tributary_shop_default"]
