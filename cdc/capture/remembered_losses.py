@@ -107,7 +107,7 @@ def of_remembered_losses(
         names: The table's capture.
         record: The table.
     """
-    if not follows(record):
+    if not seen or not follows(record):
         return
     try:
         check_losses(seen, names, record)

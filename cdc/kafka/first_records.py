@@ -13,8 +13,6 @@ from cdc.kafka.records import KafkaRecord, consumer_settings, record_of
 _SETTINGS = {
     # Records of open transactions wait, too. They are read like the others.
     "isolation.level": "read_uncommitted",
-    # At the end of a partition, the broker would wait for more records.
-    "fetch.wait.max.ms": 10,
     # One record of each partition is wanted. A broker sends one that is larger than this, too.
     "fetch.message.max.bytes": 32 * 1024,
 }

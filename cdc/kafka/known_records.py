@@ -98,7 +98,7 @@ def _read(client: KafkaClient, known: Iterable[KnownRecord], deadline: float) ->
     left = list(known)
     if not left:
         return found
-    consumer = ck.Consumer({**consumer_settings(client), "fetch.wait.max.ms": 10})
+    consumer = ck.Consumer(consumer_settings(client))
     try:
         for one in left:
             place = ck.TopicPartition(one.topic, one.partition, one.offset)

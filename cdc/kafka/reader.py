@@ -138,7 +138,5 @@ class RecordReader:
     def _open(self) -> ck.Consumer:
         """Return the consumer that all reads share. The first call creates it."""
         if self._consumer is None:
-            # At the end of a partition, the broker would wait for more records.
-            settings = {**consumer_settings(self._client), "fetch.wait.max.ms": 10}
-            self._consumer = ck.Consumer(settings)
+            self._consumer = ck.Consumer(consumer_settings(self._client))
         return self._consumer

@@ -227,7 +227,7 @@ def truncated(
     found: dict[ReachedOffset, str | KafkaError | None] = {}
     if not asked:
         return found
-    consumer = ck.Consumer({**consumer_settings(client), "fetch.wait.max.ms": 10})
+    consumer = ck.Consumer(consumer_settings(client))
     try:
         consumer.assign(
             [
@@ -265,6 +265,8 @@ def consumer_settings(client: KafkaClient) -> dict[str, Any]:
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
+        # At the end of a partition, the broker would wait for more records.
+        "fetch.wait.max.ms": 10,
         "auto.offset.reset": "error",
     }
 

@@ -49,6 +49,12 @@ class Sent(Part):
     upto: int = 0
     missing: tuple[int, ...] = ()
 
+    def back_to(self, number: int) -> Sent:
+        """Return a position at which no entry above a number counts as sent."""
+        if number >= self.upto:
+            return self
+        return Sent(number, tuple(one for one in self.missing if one <= number))
+
     def after(self, numbers: Collection[int]) -> Sent:
         """Return how far the history was sent once the entries with these numbers are sent, too."""
         upto = max([self.upto, *numbers])
@@ -112,11 +118,32 @@ class Unsent:
         Raises:
             StateError: The state store cannot be used, or the stored position cannot be read.
         """
+        return self._stored() or LineagePosition()
+
+    def since(self, at: datetime) -> LineagePosition:
+        """Return the position from which all entries since a time are sent, also sent ones.
+
+        Entries from before this time that were not sent yet are after this position, too, unless
+        nothing was ever sent in this namespace.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document cannot be read.
+        """
+        known, wanted = self._stored(), self.before(at)
+        if known is None:
+            return wanted
+        return LineagePosition(
+            known.runs.back_to(wanted.runs.upto),
+            known.schemas.back_to(wanted.schemas.upto),
+            known.states.back_to(wanted.states.upto),
+        )
+
+    def _stored(self) -> LineagePosition | None:
         asked = sa.select(lineage_rows.c.position).where(self._mine)
         with self._store.transaction() as connection:
             stored = connection.execute(asked).scalar()
         if stored is None:
-            return LineagePosition()
+            return None
         return LINEAGE_POSITIONS.read(stored, f"the lineage position of {self._namespace}")
 
     def keep(self, position: LineagePosition) -> None:

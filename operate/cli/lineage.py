@@ -18,7 +18,8 @@ SinceOption = Annotated[
         "--since",
         metavar="TIME",
         help="Send again what happened since a duration such as 90m, 24h or 7d, or a time such as"
-        " 2026-03-01T12:00 (UTC without a time zone). Without it, what was not sent yet.",
+        " 2026-03-01T12:00 (UTC without a time zone), and what was not sent yet. Without it, only"
+        " what was not sent yet.",
         show_default=False,
     ),
 ]

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
-from cdc.config.value_types import is_sensitive
 from cdc.errors import ConfigError
 from cdc.store.history import StateEntry
 from cdc.store.lineage import LineagePosition, Unsent
+from operate.lineage.client_secrets import keep_client_secrets
 from schemas.errors import TributaryError
-from schemas.redaction import keep_secret
 
 if TYPE_CHECKING:
-    from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import RunEvent
 
     from cdc.store.lineage import Numbered
@@ -36,9 +32,6 @@ _LONGEST_S = 300.0
 """The longest pause after a failure, in seconds."""
 # A remote's URL can have a login, so the client must not look for a repository around the process.
 _CLIENT = {"facets": {"source_code_location": {"disabled": True}}}
-
-_API_KEY = re.compile(r"api_?key|authorization", re.IGNORECASE)
-_LOGIN = re.compile(r"://[^/@:\s]*:(?P<password>[^/@\s]+)@")
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +59,8 @@ class Lineage:
     Args:
         services: The services of the command.
         wanted: What the events contain.
-        since: Entries from this time on are sent again; None sends only what was not sent yet.
+        since: Entries from this time on are sent again, and what was not sent yet; None sends only
+            what was not sent yet.
 
     Raises:
         ConfigError: OpenLineage's client is not installed.
@@ -83,7 +77,7 @@ class Lineage:
         self._services = services
         self._wanted = wanted
         self._unsent = Unsent(services.store, wanted.namespace)
-        self._at = self._unsent.position() if since is None else self._unsent.before(since)
+        self._at = self._unsent.position() if since is None else self._unsent.since(since)
 
     def shown(self) -> Iterator[str]:
         """Yield the events as JSON; nothing is sent, and nothing counts as sent.
@@ -106,9 +100,9 @@ class Lineage:
         count = 0
         for after, events in self._batches():
             if events:
-                with _client() as client:
+                with _client() as emit:
                     for event in events:
-                        client.emit(event)
+                        emit(event)
             self._unsent.keep(after)
             self._at = after
             count += len(events)
@@ -179,27 +173,40 @@ class Lineage:
 
 
 @contextmanager
-def _client() -> Iterator[OpenLineageClient]:
+def _client() -> Iterator[Callable[[RunEvent], None]]:
     """Open OpenLineage's client with the client's settings; at the end, wait until all is sent.
 
     Each call reads the settings again, so that a renewed key is used.
+
+    Yields:
+        Sends an event. After the first event that the client has not delivered, it raises a
+        `LineageError`: some transports wait for minutes before each such event.
     """
     from openlineage.client import OpenLineageClient
 
+    keep_client_secrets()
     config: dict[str, Any] = dict(_CLIENT)
     try:
         client = OpenLineageClient(config=config)
     except Exception as error:  # noqa: BLE001 - each transport has errors of its own
         raise _unusable(error) from None
-    if client.transport.kind == "noop" or not client.config.transport:
+    # Without a type, the client would print the events.
+    if client.transport.kind == "noop" or not (client.config.transport or {}).get("type"):
         raise _nowhere()
-    _keep_secrets(client.config.transport)
     logged = _Refusals()
     log = logging.getLogger("openlineage.client.transport")
     log.addHandler(logged)
+
+    def emit(event: RunEvent) -> None:
+        client.emit(event)
+        if logged.first is not None:
+            raise _refused(logged.first)
+
     try:
-        yield client
+        yield emit
         whole = client.close(_CLOSE_S)
+    except LineageError:
+        raise
     except Exception as error:  # noqa: BLE001 - each transport has errors of its own
         raise _refused(_described(error)) from None
     finally:
@@ -224,22 +231,6 @@ class _Refusals(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if self.first is None:
             self.first = next(iter(record.getMessage().splitlines()), record.levelname)
-
-
-def _keep_secrets(settings: object, key: str = "") -> None:
-    """Remember the secrets in a transport's settings, so that no message and no log has them."""
-    if isinstance(settings, Mapping):
-        for name, value in settings.items():
-            _keep_secrets(value, str(name))
-    elif isinstance(settings, (list, tuple)):
-        for value in settings:
-            _keep_secrets(value, key)
-    elif isinstance(settings, str):
-        if is_sensitive(key) or _API_KEY.fullmatch(key):
-            keep_secret(settings)
-        if (login := _LOGIN.search(settings)) is not None:
-            keep_secret(unquote(login["password"]))
-            keep_secret(login["password"])
 
 
 def lacking() -> ConfigError:
@@ -272,8 +263,9 @@ def _unusable(error: Exception) -> ConfigError:
 def _refused(reason: str) -> LineageError:
     return LineageError(
         f"the receiver of lineage events does not take them: {reason}",
-        remedy="Check the address and the login that OpenLineage's client has; -v shows its log."
-        " Then repeat the command: it sends what was not sent.",
+        remedy="Check the address and the login that OpenLineage's client has;"
+        " OPENLINEAGE_CLIENT_LOGGING=INFO shows its log. Then repeat the command: it sends what was"
+        " not sent.",
     )
 
 

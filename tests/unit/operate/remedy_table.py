@@ -29,6 +29,8 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}wal_limit.py::test_a_capture_that_fills_the_disk_is_offboarded": (
         "Let the connector catch up: `tributary status` names",
     ),
+    "tests/unit/operate/lineage/test_client_secrets.py::"
+    "test_a_file_that_is_not_yaml_is_corrected": ("Correct the file; docs/lineage.md",),
     "tests/unit/operate/lineage/test_lineage.py::test_without_a_receiver_nothing_counts_as_sent": (
         "Set OPENLINEAGE_URL, or write",
     ),

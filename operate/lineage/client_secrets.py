@@ -1,0 +1,85 @@
+"""Remembers the secrets in the settings of OpenLineage's client before the client reads them.
+
+The client logs settings that it cannot use, and its errors have addresses with their logins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+import yaml
+
+from cdc.config.value_types import is_sensitive
+from cdc.errors import ConfigError
+from schemas.redaction import keep_secret
+
+_PREFIX = "OPENLINEAGE_"
+_FILE = "openlineage.yml"
+_API_KEY = re.compile(r"api_?key|authorization", re.IGNORECASE)
+_LOGIN = re.compile(r"(?:^|//)[^/@:\s]*:(?P<password>[^/@\s]+)@")
+
+
+def keep_client_secrets() -> None:
+    """Remember the secrets in the client's variables and in its file of settings.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not YAML. The client would log its lines.
+    """
+    for name, value in os.environ.items():
+        if name.startswith(_PREFIX):
+            _keep_variable(name.removeprefix(_PREFIX), value)
+    if (file := _settings_file()) is not None:
+        _keep(_read(file))
+
+
+def _keep_variable(name: str, value: str) -> None:
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        parsed = value
+        # The client takes such a value for JSON, and logs the whole of it.
+        if any(one in value for one in "{}[]"):
+            keep_secret(value)
+    # In a variable's name, two underscores separate the keys.
+    _keep(value if isinstance(parsed, (int, float)) else parsed, name.rpartition("__")[2])
+
+
+def _keep(settings: object, key: str = "") -> None:
+    if isinstance(settings, Mapping):
+        for name, value in settings.items():
+            _keep(value, str(name))
+    elif isinstance(settings, (list, tuple)):
+        for value in settings:
+            _keep(value, key)
+    elif isinstance(settings, str):
+        if is_sensitive(key) or _API_KEY.fullmatch(key):
+            keep_secret(settings)
+        if (login := _LOGIN.search(settings)) is not None:
+            keep_secret(unquote(login["password"]))
+            keep_secret(login["password"])
+
+
+def _settings_file() -> Path | None:
+    """Return the file that the client reads: the first one of the client's three places."""
+    named = os.environ.get("OPENLINEAGE_CONFIG")
+    places = [Path(named)] if named else []
+    places += [Path(_FILE), Path("~/.openlineage").expanduser() / _FILE]
+    return next((one for one in places if one.is_file() and os.access(one, os.R_OK)), None)
+
+
+def _read(file: Path) -> object:
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        at = getattr(error, "problem_mark", None)
+        where = "" if at is None else f", line {at.line + 1}"
+        raise ConfigError(
+            f"{file}{where} is not valid YAML, or cannot be read",
+            remedy="Correct the file; docs/lineage.md says what it is for.",
+            field=_FILE,
+        ) from None
