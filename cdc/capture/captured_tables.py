@@ -3,8 +3,8 @@
 A table that moves to another tier has two captures until the move has ended. Runs follow one of
 them. The other one is either the capture that the next generation follows, or a former capture that
 the table has not left yet. If the other capture fails, its slot keeps the log of the primary, and
-the move cannot end. So all code that watches captures gets them from this module. A finding about a
-capture stops only tables that follow this capture.
+the move cannot end. So all code that watches captures gets the captures from this module. A finding
+about a capture stops only tables that follow this capture.
 """
 
 from __future__ import annotations
@@ -58,11 +58,10 @@ class CapturedTables:
         ]
 
     def attributed(self, finding: Finding) -> Finding:
-        """Return a finding about the capture, attributed to the tables that use the capture.
+        """Return a finding about the capture, with the tables that move if only moves use it.
 
-        If a table follows the capture, the finding is returned unchanged. Otherwise only unfinished
-        moves use the capture. Then the result names the tables that move, and its remedy includes
-        `move`.
+        If a table follows the capture, the finding is returned unchanged. If only unfinished moves
+        use the capture, the result names the tables that move, and its remedy includes `move`.
         """
         if self.followed or not self.moving:
             return finding

@@ -140,7 +140,7 @@ class ConnectorFacts:
             tables.
         health: The state of the connector and its tasks; None if the connector was deleted right
             after its configuration was read.
-        other_owner: An error if another installation made the connector; None if none did.
+        other_owner: The error to raise if another installation made the connector, else None.
     """
 
     effective: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Collects the changes that were, or may have been, lost at the ends of a connector's tasks."""
+"""Collects the losses, certain or possible, that happened when a connector's tasks ended."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def gather(
     Args:
         names: The capture.
         servers: The servers.
-        sent: Reads what the connector has sent to Kafka. If its ``exactly_once`` is True and
-            the connector writes without Kafka transactions, the evidence has a wrong setting.
+        sent: Reads what the connector has sent to Kafka. If ``sent.exactly_once`` is True, a
+            connector that writes without Kafka transactions counts as wrongly configured.
         definitions: Returns the reader of the DDL statements that connectors report; None leaves
             the statements out of the evidence.
         life: Finds out whether the connector sends changes; None leaves this fact out of the
@@ -210,7 +210,7 @@ class Captures:
         return found
 
     def _note_unneeded(self, found: CaptureEvidence, before: Iterable[TableRecord]) -> None:
-        """Note what the capture has and no table on the plan needs; log each warning only once."""
+        """Note the tables of a capture that the plan does not need; log each warning only once."""
         context, name = self._context, found.names.connector
         unneeded = of_unneeded(context.store, found, before)
         context.forgotten[found.names.resource] = unneeded.forgotten
@@ -298,8 +298,8 @@ class Captures:
     def _follow_types(self, found: CaptureEvidence) -> Answer[TypeLook | None]:
         """Compare the source's types with the last look, and return the newest look.
 
-        The result is None if the connector does not look up types by their names. It is an error if
-        a server does not answer.
+        The result is None if the connector does not look up types by their names. If a server does
+        not answer, the result is the server's error.
         """
         context, names = self._context, found.names
         for error in found.errors:
@@ -354,9 +354,9 @@ class Captures:
         return look.doubt(record) if isinstance(look, TaskLook) else None
 
     def unjudged(self, record: TableRecord) -> str | None:
-        """Return why a table may lack changes that no look has judged; None if all are judged.
+        """Return why not every end of a task in a table's topic is judged; None if all are judged.
 
-        A table in doubt counts as judged, since no later look can say more about the table.
+        An end that has left a doubt counts as judged, since no later look can say more about it.
         """
         name = self.evidence(record).names.connector
         look = self._tasks[name]
@@ -385,7 +385,7 @@ class Captures:
         """Return the losses of a table's capture and of the capture's tables.
 
         They were read from the state store after the capture's evidence was gathered. The keys are
-        the capture's `CaptureNames.resource` and the names of the tables.
+        the names that `loss_scopes` returns.
         """
         return self._losses[record.table.source, record.tier]
 

@@ -82,7 +82,7 @@ class LaterDecoding:
 
         Raises:
             DecodeError: A record in the table's topic is not a change event, or a record in the
-                schema history's topic is not one of a schema history.
+                schema history's topic is malformed.
             KafkaError: The topics cannot be read in time.
         """
         attempt = record.attempt

@@ -48,8 +48,8 @@ def to_await(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the awaited topics in two groups: those that have grown, and those that have not.
 
-    If the connector has another task than at the previous look, the present task has sent nothing
-    to the topics that are not searched. These topics are awaited from now on.
+    A topic is awaited until the present task sends its first change to the topic. If the task is
+    new since the previous look, all topics that are not searched are awaited from now on.
 
     Args:
         known: The previous look.
@@ -69,11 +69,11 @@ def to_await(
 
 
 def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
-    """Return a look whose end offsets exclude every record that may be from a later task.
+    """Return a look whose end offsets exclude every record that a later task may have sent.
 
-    If a topic's newest record is newer than the look's heartbeat, the record may be from a later
-    task. For such a topic, the result has the end offset of the previous look, so that the next
-    look searches the record again.
+    If a topic's newest record is newer than the look's heartbeat, a later task than the heartbeat's
+    may have sent the record. For such a topic, the result has the end offset of the previous look,
+    so that the next look searches the record again.
 
     Args:
         look: The look.
@@ -103,8 +103,8 @@ def postponed(known: TaskLook, topics: Iterable[str], beat_at: datetime) -> Task
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
     """Return whether the new look must replace the previous look in the state store.
 
-    It must if the task, the doubts, or the topics that are behind, awaited or postponed have
-    changed. It also must if a topic has grown and the new look is at least five minutes newer.
+    It must if its ``task``, ``doubts``, ``behind``, ``awaited`` or ``postponed`` has another value.
+    It also must if a topic has grown and the new look is at least five minutes newer.
 
     Args:
         look: The new look.
@@ -120,7 +120,7 @@ def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
 
 
 def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLook:
-    """Return the previous look without its entries for topics that were recreated since."""
+    """Return the previous look without recreated topics in ``ends``, ``behind`` and ``awaited``."""
     same = {topic for topic, record in begun.items() if known.is_of(record)}
     ends = {topic: end for topic, end in known.ends.items() if topic in same}
     behind = {topic: at for topic, at in known.behind.items() if topic in same}

@@ -102,7 +102,7 @@ def require_same_names(table: TableId, of: TierCapture, now: CaptureNames) -> No
     """Refuse names of a capture that differ from those with which a table was onboarded.
 
     Args:
-        table: The table, or another table of the same source and tier.
+        table: The table that was onboarded.
         of: The capture as the table's record names it.
         now: The configured names of the capture.
 

@@ -279,9 +279,9 @@ def rests_on(
 ) -> LogPosition | None:
     """Return the position up to which a lake table has all changes; None if none is recorded.
 
-    The result includes both R and the position of the newest commit, which is later than R. So a
-    source that was restored to a position between the two is also noticed: its log ends before the
-    result.
+    The result covers both R and the position of the newest commit, which is usually later than R.
+    So a source that was restored to a position between the two is also noticed: its log ends before
+    the result.
 
     Args:
         source: The source, which parses positions.

@@ -1,4 +1,4 @@
-"""Finds out, from records in Kafka, up to which position a connector has captured its log.
+"""Finds out, from records in Kafka, up to which position a connector has captured the log.
 
 PostgreSQL's connector confirms to the slot only a position that Connect has stored: Debezium reads
 the stored position at its next poll, and confirms it (`PostgresConnectorTask.performCommit`, since
@@ -27,7 +27,7 @@ half a minute, whether or not a connector reads the slot.
 
 The records in Kafka decide in this case, too, but they can be as late as the stored position. So
 the first look only notes the two positions. Changes count as lost if a look `LATE_S` seconds later
-still does not find in Kafka what the connector has sent between them. If the stored position is by
+still does not find in Kafka all changes between the two positions. If the stored position is by
 then later than the slot's, this does not prove that nothing was lost: a connector that began after
 a gap stores such a position, too.
 """
@@ -73,7 +73,7 @@ def is_sent(stream: TaskStream, stored: Lsn, confirmed: Lsn) -> bool:
     """Return whether a task has sent all changes between two positions.
 
     Each event names the last commit before the event. If a later event of the task names a later
-    commit than the first event does, the task has read this later commit. If the commit is not
+    commit than the first event does, the task has read this later commit. If this commit is not
     after ``stored``, the task began before a possible gap, since a task that began after a gap has
     read no commit up to ``stored``.
 

@@ -37,7 +37,7 @@ def skipped(
 
     Raises:
         KafkaError: The schema history cannot be read in time.
-        DecodeError: A record in the topic is not one of a schema history.
+        DecodeError: A record in the schema history's topic is malformed.
     """
     if names.kind != "mariadb" or not isinstance(stored, MariadbGtidSet):
         return None

@@ -1,4 +1,4 @@
-"""Judges the end of a connector's task, with pure functions, by the events around it."""
+"""Pure functions that judge the end of a connector's task by the events before and after it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Finds changes that a connector has left out, or sent twice, because one of its tasks ended.
 
-A connector stores the position of a record in the log, and how much of this record it has sent. On
-PostgreSQL this is a number of events from a record of the WAL. On MySQL and MariaDB it is a number
-of rows from an event of the binlog. The next task skips this number of events or rows. In two cases
-the next task skips too much:
+A connector stores the position of a record in the log, and how much of this record it has sent: on
+PostgreSQL, the number of events from a record of the WAL; on MySQL and MariaDB, the number of rows
+from an event of the binlog. The next task skips this number of events or rows. In two cases the
+next task skips too much:
 
 - The earlier task has sent the delete for an UPDATE of a key, but not the insert. The delete and
   the insert have the same position, and in a binlog they are one row.
@@ -236,7 +236,7 @@ class _Look:
         starts: The first offset of each topic that can be read.
         sent: The time of each topic's newest record, read after the look.
         unread: The topics that cannot be read.
-        grown: The tables whose topics are awaited and have grown, with the offsets of
+        grown: The tables whose topics have grown while they were awaited, each with the offset in
             `TaskLook.awaited`.
     """
 
@@ -357,10 +357,10 @@ class _Search:
                 self.found.lose(table, lost)
 
     def _repeated(self, table: TableId, ended: TaskEnd) -> str | None:
-        """Return a message if an append table of PostgreSQL got rows twice at the end of a task.
+        """Return a message if the next task sent rows of an append table of PostgreSQL again.
 
-        The result is None if it got no row twice. If this is uncertain, the result is None, and a
-        doubt is added to ``found``.
+        The result is None if it sent no row again, or if the table is of another kind. If this is
+        uncertain, the result is None, and a doubt is added to ``found``.
 
         Raises:
             _EarlyError: The next task has perhaps not reached the last change of the ended task.

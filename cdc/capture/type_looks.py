@@ -8,11 +8,11 @@ reads the table's definition again at each event with this label, and `cdc.run.l
 cannot find these events. The source's catalog has only the present type of each name. So each look
 compares the types with those of the last look, and stores the types that a name had before.
 
-Such a former type counts until the connector has started again and has read the types again. If
+The connector can use such a former type until it has started again and has read the types again. If
 Tributary itself restarts the connector before a copy, Tributary knows when the types were read.
 After any other restart, Tributary knows only that the new task read the types before its first
-heartbeat, and this can have been before the name got another type. So the former type counts until
-a second new task sends a heartbeat.
+heartbeat, and this can have been before the name got another type. So a look takes the former type
+into account until a second new task sends a heartbeat.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def changed(before: Names, now: Names, former: Former) -> Former:
 
 
 def merged(older: Former, newer: Former) -> Former:
-    """Return the former types in both maps; for each name, those of ``older`` come first."""
+    """Return the former types of both maps together; for each name, those of ``older`` first."""
     found = {name: dict(of) for name, of in older.items()}
     for name, of in newer.items():
         kept = found.setdefault(name, {})
@@ -212,8 +212,9 @@ class TypeLooks:
     def begin_again(self, names: CaptureNames, source: Source, before: TypeLook) -> None:
         """Store a new look after Tributary has restarted a capture's connector.
 
-        The restarted connector no longer knows former types, so they no longer count. Before the
-        call, the caller must wait until the connector reads the log in a new session.
+        The restarted connector does not know the former types of earlier looks, so the new look has
+        none of them. It has only the types that lost their names since ``before``. The caller must
+        first wait until the connector reads the log in a new session.
 
         Args:
             names: The capture.
@@ -259,7 +260,8 @@ class TypeLooks:
     def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
         """Return the look with more former types: those that lost their names since the last look.
 
-        The call reads the newest heartbeat. The caller must read the present types before the call.
+        If the newest heartbeat is from a new task, the former types move to ``older``, and those
+        in ``older`` are dropped. The caller must read the present types before the call.
 
         Args:
             names: The capture.

@@ -50,7 +50,7 @@ class Silence:
         remedy: What to do.
         moving: The tables whose move to another tier is not finished: their next generation gets no
             changes, or they have not left this capture yet.
-        unknown: Whether it is unknown if the capture sends changes, as a server did not answer.
+        unknown: True if a server did not answer, so the capture may send changes after all.
     """
 
     capture: CaptureNames
@@ -107,10 +107,10 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
 
 
 def _watched(capture: CapturedTables) -> CapturedTables:
-    """Return a capture without the tables that need no changes from it.
+    """Return a capture without the followed tables that need a bootstrap, unless all need one.
 
-    If all tables that follow the capture need a bootstrap, they stay in the result, so that the
-    capture is watched: while its connector has failed, its slot keeps the log of the primary.
+    If all need one, they stay in the result, so that the capture is watched: while its connector
+    has failed, its slot keeps the log of the primary.
     """
     needing = tuple(record for record in capture.followed if record.state not in UNREAD)
     return replace(capture, followed=needing or capture.followed)
@@ -275,7 +275,7 @@ class _Watch:
 
 
 def _unknown(capture: CaptureNames, error: TributaryError) -> Finding:
-    """Return the finding for a capture if an error hides whether it sends changes."""
+    """Return the finding that, because of an error, it is unknown if a capture sends changes."""
     name = f"connector {capture.connector}"
     what = f"whether {name} sends changes is not known ({error.message})"
     return Finding(Severity.UNKNOWN, name, what, error.remedy)

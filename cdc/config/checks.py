@@ -34,7 +34,7 @@ CheckName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,49}$")]
 
 
 def _cron(text: str) -> str:
-    """Return a cron expression; refuse one that lacks five fields or matches no time."""
+    """Return a cron expression; refuse one that has not five fields, or matches no time."""
     try:
         if len(text.split()) != 5:
             raise CronSimError("it must have five fields")  # noqa: TRY301
@@ -151,7 +151,7 @@ class CheckSettings(Section):
 
     @property
     def alarms(self) -> bool:
-        """Whether a failure of the check is a condition of its table (`operate.conditions`)."""
+        """Whether `status --check` fails if the check fails (`operate.conditions`)."""
         return self.policy != "report"
 
     @property

@@ -295,7 +295,7 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProbl
 def _plain_secrets(
     options: Mapping[Any, Any], path: _Path, *, verbatim: bool
 ) -> Iterator[ConfigProblem]:
-    """Yield a problem for each setting of another program that has a secret in plain text.
+    """Yield a problem for each secret in plain text in the settings of another program.
 
     Args:
         options: A map of settings for another program.
@@ -338,7 +338,7 @@ def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
 
 
 def _raw_child(annotation: Any, key: object) -> Any:
-    """Return the annotation of a key's value, with its markers; None if the key is unknown.
+    """Return the annotation of a key's value, as declared; None if the key is unknown.
 
     Args:
         annotation: The annotation of the section, map or list that has the key.

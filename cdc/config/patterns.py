@@ -87,7 +87,7 @@ def is_literal(part: str) -> bool:
 
 
 def _read(name: str, quoted: bool) -> str:
-    """Return one part of a pattern, its source, schema or table, without double quotes.
+    """Return one part of a pattern (source, schema or table) without double quotes.
 
     In a quoted part, each wildcard character gets brackets, as in ``[*]``, and then matches only
     itself.
@@ -116,7 +116,7 @@ def pattern_problem(text: str, sources: Iterable[str]) -> str | None:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether a name matches the source, schema or table of a pattern. Case counts."""
+    """Return whether a name matches a pattern's part (source, schema or table). Case counts."""
     return _expression(pattern).fullmatch(name) is not None
 
 

@@ -170,7 +170,7 @@ class ConnectClient:
         return self._put(name, {**existing, **self.owner.mark}, progress)
 
     def _put(self, name: str, config: Mapping[str, str], progress: Progress | None) -> bool:
-        """Create or change a connector of any installation, as `put_connector` does."""
+        """Do what `put_connector` does, also with a connector that another installation made."""
         wanted = {**config, "name": name}
         existing = self.connector(name)
         if existing == wanted:

@@ -57,7 +57,7 @@ def settings_changed_while_running(capture: CaptureNames) -> tuple[str, ...]:
 
 
 def capture_settings(capture: CaptureNames) -> dict[str, str]:
-    """Return the Debezium settings that `audit` requires, since the handoff's proof needs them.
+    """Return the Debezium settings that `audit` requires, since the handoff needs them.
 
     Args:
         capture: The connector's names.

@@ -192,7 +192,7 @@ class Definitions:
 
         Raises:
             KafkaError: The topic does not exist, or cannot be read in time.
-            DecodeError: A record in the topic is not one of a schema history.
+            DecodeError: A record in the schema history's topic is malformed.
         """
         topic = capture.schema_history_topic
         with self._lock:

@@ -166,7 +166,7 @@ class ConnectorKind(Protocol):
         """The rules by which `audit` judges a Debezium connector of this kind."""
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """Return the settings, with their required values, that the handoff's proof needs."""
+        """Return the settings that the handoff needs, with their required values."""
 
     def connection(
         self, source_name: str, source: SourceConfig, connect: ConnectConfig

@@ -180,7 +180,7 @@ class Mysql:
         return _RULES
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """Return the MySQL or MariaDB connector's settings that the handoff's proof needs."""
+        """Return the MySQL or MariaDB connector's settings that the handoff needs."""
         return {
             **_SETTINGS,
             "connector.class": self.connector_class,

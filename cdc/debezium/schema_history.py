@@ -62,7 +62,7 @@ def learned_definitions(records: Iterable[KafkaRecord], source: str) -> Iterator
         source: Key of the source.
 
     Raises:
-        DecodeError: A record in the topic is not one of a schema history.
+        DecodeError: A record in the schema history's topic is malformed.
     """
     known: dict[TableId, tuple[KnownColumn, ...]] = {}
     for record in records:

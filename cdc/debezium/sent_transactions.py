@@ -60,8 +60,8 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
     new files, so they are left out.
 
     MariaDB's GTIDs identify a server by its server id. If another server takes over this id, the
-    name of the server changes within a file. Then the transactions of the former server are left
-    out, too.
+    server's name in the sent rows can change within a file. Then the transactions of the former
+    server are left out, too.
 
     Duplicates come from connectors without exactly-once delivery.
 

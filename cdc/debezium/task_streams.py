@@ -37,7 +37,7 @@ class TaskStream:
 
 
 def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterator[TaskStream]:
-    """Yield what the newest tasks that began before a position have sent to a topic.
+    """Yield what each of the newest tasks has sent to a topic, if it began before a position.
 
     Args:
         ends: Reads the topic.
