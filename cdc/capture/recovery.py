@@ -55,7 +55,8 @@ class FailedConnector:
     Args:
         reason: The failure, its cause, and the number of restarts so far.
         remedy: What to do.
-        given_up: Whether the connector has had its last automatic restart.
+        given_up: Whether no automatic restart follows: the last one has been made, or changes
+            were lost.
         runs: Whether Connect reports the connector and its tasks as running. If so, the failure is
             a lost connection to the source.
         outage: Whether the connector cannot reach the source. If so, the number of its restarts is
@@ -75,7 +76,7 @@ def lost_before_restart(
     names: CaptureNames,
     sent: SentRecords,
 ) -> str | None:
-    """Return why a connector that does not run must not be restarted; None if it may be.
+    """Return why a failed or disconnected connector must not be restarted; None if it may be.
 
     If another program has moved the connector's slot past unread changes, these changes are lost. A
     restarted connector would continue after this gap, and the next position that it stores would
@@ -130,7 +131,7 @@ def restart_connector(
         lost: Returns the result of `lost_before_restart`.
 
     Returns:
-        The failure. Its reason also names the number of restarts so far, or what was lost.
+        The failure. Its reason also names the number of restarts so far, or what forbids a restart.
     """
     if (what := lost()) is not None:
         reason = f"{failed.reason} (not restarted, since {what})"

@@ -89,7 +89,7 @@ class Mistakes:
 
     Args:
         types: The present types, by name.
-        former: The types that each name had before, since the connector started.
+        former: The types that each name had before, and that the connector can still use.
     """
 
     def __init__(self, types: Names, former: Former) -> None:

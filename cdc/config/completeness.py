@@ -67,7 +67,7 @@ Completeness = Annotated[
 
 
 class _Columns(Protocol):
-    """The settings for columns that `completeness_conflicts` uses."""
+    """What `completeness_conflicts` needs of a table's `ColumnRules`."""
 
     def selects(self, column: str) -> bool:
         """Return whether the settings let a column be replicated."""

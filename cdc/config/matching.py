@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A table's settings: the defaults, overridden by the sections that match the table.
+    """A table's settings: the defaults, overridden by the table's tier and matching sections.
 
     Args:
         settings: The settings.

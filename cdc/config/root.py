@@ -107,7 +107,7 @@ class Config(Section):
         return table
 
     def table_settings(self, table: TableId) -> TableSettings:
-        """Return a table's settings, combined from the defaults and all sections that match it.
+        """Return a table's settings: the defaults, overridden by its tier and matching sections.
 
         Raises:
             ConfigError: The combined settings cannot work.
@@ -138,7 +138,7 @@ class Config(Section):
         return known.of(table)
 
     def settings_on_plan(self, table: TableId, tier: str) -> TableSettings:
-        """Return an onboarded table's settings; refuse a mode that differs from that at onboarding.
+        """Return an onboarded table's settings; refuse a mode that changed since then.
 
         Args:
             table: The table.

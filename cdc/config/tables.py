@@ -48,7 +48,7 @@ def configured_tier(tier: str) -> str:
 
 
 def capture_tiers(tier: str) -> tuple[str, str]:
-    """Return a tier's two names: for the capture of keyed tables, and for that of append tables."""
+    """Return the tier names of a tier's two captures: for keyed tables, and for append tables."""
     return tier, f"{tier}{_APPEND}"
 
 

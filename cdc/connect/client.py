@@ -98,7 +98,7 @@ class ConnectClient:
         return sorted(str(name) for name in self._rest.ask("GET", "connectors").json())
 
     def configs(self) -> dict[str, dict[str, str]]:
-        """Return each connector's configuration by its name, with references to secrets."""
+        """Return each connector's configuration by name, with references in place of secrets."""
         found = self._rest.ask("GET", "connectors?expand=info").json()
         return {
             str(name): {str(key): str(value) for key, value in one["info"]["config"].items()}

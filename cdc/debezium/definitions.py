@@ -48,9 +48,9 @@ class DefinitionChange:
         statement: The SQL of the statement.
         gtid: GTID of the statement's transaction; None in a snapshot, or if the server has no
             GTIDs.
-        place: The file and offset one byte after the beginning of the statement's event in the
-            binlog, as ``FILE:OFFSET``. So a position at the event's beginning is before this place,
-            and a position at the event's end is after it. None if the record names no file.
+        place: The binlog file of the statement's event, and the offset one byte after the event's
+            beginning, as ``FILE:OFFSET``. So a position at the event's beginning is before this
+            place, and a position at the event's end is after it. None if the record names no file.
         snapshot: Whether the record is from a snapshot: the connector had no stored position, and
             read the definition from the catalog.
         offset: Offset of the record in the topic.

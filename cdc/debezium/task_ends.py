@@ -208,7 +208,7 @@ class TaskEnds:
             offsets: The number of offsets to search at most.
 
         Returns:
-            The answer; None if the transaction goes on after the searched offsets.
+            The answer; None if the search stopped before ``end`` and within the transaction.
         """
         transaction, last = self.change(record).transaction, min(record.offset + 1 + offsets, end)
         for one in self._read(record.topic, record.offset + 1, last):
