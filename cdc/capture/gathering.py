@@ -354,7 +354,7 @@ class Captures:
         return look.doubt(record) if isinstance(look, TaskLook) else None
 
     def unjudged(self, record: TableRecord) -> str | None:
-        """Return why not every end of a task in a table's topic is judged; None if all are judged.
+        """Return a message if the end of a task in a table's topic is not judged yet, else None.
 
         An end that has left a doubt counts as judged, since no later look can say more about it.
         """
@@ -375,7 +375,8 @@ class Captures:
             used: The columns that are replicated.
 
         Raises:
-            SchemaChangeError: A look has found such a column since the table was copied.
+            SchemaChangeError: Since the table was copied, a look has found a column that the
+                connector may have misread.
             TributaryError: A server did not answer.
         """
         look = known(self._types[self.evidence(record).names.connector])

@@ -103,8 +103,8 @@ def postponed(known: TaskLook, topics: Iterable[str], beat_at: datetime) -> Task
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
     """Return whether the new look must replace the previous look in the state store.
 
-    It must if its ``task``, ``doubts``, ``behind``, ``awaited`` or ``postponed`` has another value.
-    It also must if a topic has grown and the new look is at least five minutes newer.
+    The new look must if the looks differ in ``task``, ``doubts``, ``behind``, ``awaited`` or
+    ``postponed``, or if a topic has grown and the new look is at least five minutes newer.
 
     Args:
         look: The new look.

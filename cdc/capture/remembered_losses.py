@@ -42,8 +42,8 @@ def remember(losses: Losses, scope: str, findings: Iterable[Finding]) -> None:
 def table_scope(names: CaptureNames, table: TableId) -> str:
     """Return the name under which the losses of one table in one capture are counted.
 
-    A table that moves to another tier is in two captures. What is lost in one of them does not stop
-    the generation that follows the other one.
+    A table that moves to another tier is in two captures. A loss in one capture does not stop the
+    generation that follows the other capture.
 
     Args:
         names: The capture.

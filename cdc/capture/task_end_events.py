@@ -27,7 +27,8 @@ def has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
 def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
     """Return whether a task's last change can be the first of several rows in one log record.
 
-    It can be if it is an insert, and the changes before and after it are from other log records.
+    That is possible if the last change is an insert, and the changes before and after it are from
+    other log records.
 
     Args:
         change: The last change of the task.

@@ -17,8 +17,8 @@ In an append table of PostgreSQL, the next task can also skip too little:
 
 - In a transaction's first record, the stored number includes the transaction's begin. If the
   earlier task has sent two or more rows of this record, the next task sends the last of them again.
-- A task can be without a stored position, for example after a move to another Connect cluster. It
-  starts at the position that the slot has confirmed, and sends all rows after it a second time.
+- A task can be without a stored position, for example after a move to another Connect cluster. Then
+  it starts at the position that the slot has confirmed, and sends all later rows a second time.
 
 Each event names its task, so a topic shows where a task ended. A look is one search of the topics
 for ends of tasks. It searches the offsets since the previous look. It compares the events around an
@@ -425,9 +425,9 @@ class _Search:
     def _is_sent_again(self, change: SentChange, after: SentChange | None) -> bool:
         """Return whether the next task sends the last change of the ended task again.
 
-        The next task does so if it started at an earlier position. Without Kafka transactions, the
-        stored position can be older than the last events. The stored position can also have been
-        deleted.
+        The next task does so if it started at a position before this change. Without Kafka
+        transactions, the stored position can be older than the last events. The stored position can
+        also have been deleted.
 
         Args:
             change: The last change of the ended task.

@@ -147,9 +147,9 @@ class Mistakes:
 
 
 def _without_present(types: Names, former: Former) -> Former:
-    """Return each name's former types, without any that has the present type's object id.
+    """Return each name's former types, without those that have the present type's object id.
 
-    Such a type is the present type itself with its former labels.
+    A former type with the same object id is the present type itself, with its former labels.
     """
 
     def gone(name: str, schema: str, many: tuple[NamedType, ...]) -> tuple[NamedType, ...]:
@@ -212,9 +212,9 @@ class TypeLooks:
     def begin_again(self, names: CaptureNames, source: Source, before: TypeLook) -> None:
         """Store a new look after Tributary has restarted a capture's connector.
 
-        The restarted connector does not know the former types of earlier looks, so the new look has
-        none of them. It has only the types that lost their names since ``before``. The caller must
-        first wait until the connector reads the log in a new session.
+        The restarted connector does not know the former types of earlier looks. So the new look's
+        former types are only those that lost their names since ``before``. The caller must first
+        wait until the connector reads the log in a new session.
 
         Args:
             names: The capture.
@@ -338,7 +338,8 @@ def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable
         used: The columns that are replicated.
 
     Raises:
-        SchemaChangeError: A look has found such a column since the table was copied.
+        SchemaChangeError: Since the table was copied, a look has found a column that the connector
+            may have misread.
     """
     if look is None:
         return

@@ -138,7 +138,7 @@ class Config(Section):
         return known.of(table)
 
     def settings_on_plan(self, table: TableId, tier: str) -> TableSettings:
-        """Return an onboarded table's settings; refuse a mode that changed since then.
+        """Return a table's settings; refuse a mode that differs from the mode at onboarding.
 
         Args:
             table: The table.

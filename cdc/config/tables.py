@@ -278,9 +278,9 @@ class TableSettings(Section):
     def capture_tier(self) -> str:
         """The name of the capture's tier: the setting ``tier``, with a suffix for an append table.
 
-        So append tables have captures of their own. A publication publishes the same operations for
-        all of its tables, and PostgreSQL refuses an UPDATE or DELETE of a table without a key if
-        the table's publication publishes this operation.
+        The suffix gives append tables captures, and so publications, of their own. A publication
+        publishes the same operations for all of its tables, and PostgreSQL refuses an UPDATE or
+        DELETE of a table without a key if the table's publication publishes this operation.
         """
         return f"{self.tier}{_APPEND}" if self.appends else self.tier
 

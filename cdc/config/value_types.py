@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 
 class Section(BaseModel):
-    """A section of the configuration. It cannot be changed, and an unknown key is an error."""
+    """A section of the configuration. Its values are read-only; an unknown key is an error."""
 
     model_config = ConfigDict(
         frozen=True,

@@ -5,8 +5,8 @@ the binlog. At that time, the events of earlier changes can still be in the conn
 task that starts reads the schema history, and takes the definitions up to its stored position. In
 two cases it takes the wrong ones:
 
-- Without GTIDs, it takes all definitions, also those of statements after its stored position. It
-  decodes rows that precede such a statement by the later definition (debezium/dbz#1541).
+- Without GTIDs, it takes all definitions, also those of statements after its stored position. So it
+  decodes the rows before such a statement by the later definition (debezium/dbz#1541).
 - On MariaDB, each definition has the GTID of the transaction before the statement. The task skips a
   definition if this GTID and the stored GTID of the same domain name different servers.
 """
@@ -77,7 +77,7 @@ def later_definition(
 ) -> LearnedDefinition | None:
     """Return a later definition by which a connector without GTIDs has decoded a change.
 
-    It is the definition of a statement that comes after the change in the binlog. It was in the
+    The later definition is of a statement that comes after the change in the binlog, and was in the
     schema history before the connector decoded the change. A task reads a statement only after it
     has decoded all earlier changes, so an earlier task has read this statement.
 

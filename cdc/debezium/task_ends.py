@@ -264,8 +264,8 @@ class TaskEnds:
     ) -> bool | None:
         """Return whether the next task's first change repeats a change that the topic already has.
 
-        This is so if the next task of PostgreSQL's connector started at an earlier position than
-        that of the ended task's last event.
+        This is so if the next task of PostgreSQL's connector started at a position before the
+        ended task's last event.
 
         Args:
             last: The ended task's last record with a value.
