@@ -58,10 +58,10 @@ class CapturedTables:
         ]
 
     def attributed(self, finding: Finding) -> Finding:
-        """Return a finding about the capture, with the tables that move if only moves use it.
+        """Return a finding about the capture, or a copy of it that names the tables that move.
 
-        If a table follows the capture, the finding is returned unchanged. If only unfinished moves
-        use the capture, the result names the tables that move, and its remedy includes `move`.
+        The copy is returned if no table follows the capture, so that only unfinished moves use the
+        capture. The copy's remedy includes `move`.
         """
         if self.followed or not self.moving:
             return finding

@@ -174,7 +174,7 @@ class TaskLooks:
         begun: Mapping[str, TableRecord],
         earlier: Mapping[str, int],
     ) -> _Look | None:
-        """Return a new look; None if there is no heartbeat, or one without a task or time.
+        """Return a new look; None without a heartbeat, or if the heartbeat lacks a task or time.
 
         For a topic that cannot be read, the new look has the end offset of the previous look.
         """

@@ -37,7 +37,7 @@ class TaskStream:
 
 
 def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterator[TaskStream]:
-    """Yield what each of the newest tasks has sent to a topic, if it began before a position.
+    """Yield what a topic's newest tasks have sent, for each task that began before a position.
 
     Args:
         ends: Reads the topic.
