@@ -49,7 +49,7 @@ def to_await(
     """Return the awaited topics in two groups: those that have grown, and those that have not.
 
     A topic is awaited until the present task sends its first change to the topic. If the task is
-    new since the previous look, all topics that are not searched are awaited from now on.
+    new since the previous look, all readable topics that are not searched are awaited from now on.
 
     Args:
         known: The previous look.

@@ -246,9 +246,9 @@ class Recovery:
             raise CaptureError(failed.reason, remedy=failed.remedy, connector=names.connector)
 
     def _restarted(self, names: CaptureNames, source: SourceCapture) -> FailedConnector | None:
-        """Restart the connector under its capture's lease if it has failed, and return the failure.
+        """Restart a failed or disconnected connector under its capture's lease; return the failure.
 
-        The result is None if the connector has not failed.
+        The result is None if there is no failure.
         """
         if self._failure(names) is None:
             return None

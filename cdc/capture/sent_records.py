@@ -27,9 +27,9 @@ half a minute, whether or not a connector reads the slot.
 
 The records in Kafka decide in this case, too, but they can be as late as the stored position. So
 the first look only notes the two positions. Changes count as lost if a look `LATE_S` seconds later
-still does not find in Kafka all changes between the two positions. If the stored position is by
-then later than the slot's, this does not prove that nothing was lost: a connector that began after
-a gap stores such a position, too.
+still does not find in Kafka all changes between the two positions. If by then the stored position
+is later than the slot's, this does not prove that nothing was lost: a connector that began after a
+gap stores such a position, too.
 """
 
 from __future__ import annotations
