@@ -169,8 +169,8 @@ def onboard_again(table: object, *, without_data: bool = False) -> str:
 def onboard_shards_again(table: object) -> str:
     """Return the instruction to build a shared lake table from nothing, for a remedy.
 
-    Tributary refuses to remove only some shards' rows from a lake table with missing files. So all
-    of the lake table's shards are taken off the plan before the table is deleted.
+    If files of a lake table are missing, Tributary does not remove the rows of single shards. So
+    all shards of the lake table are taken off the plan before the table is deleted.
 
     Args:
         table: The shared lake table.

@@ -76,8 +76,8 @@ class KafkaAdmin:
 
         A new topic has ``cleanup.policy=delete``, since compaction would remove changes that the
         lake has not read. It also has the longest possible compaction lag: if somebody alters the
-        policy later, no record is removed before a run notices it. An existing topic is never
-        altered. The number of requests hardly grows with the number of topics.
+        policy later, no record is removed before a run notices the change. An existing topic is
+        never altered. The number of requests hardly grows with the number of topics.
 
         Args:
             wanted: By topic, the settings that override those of ``kafka.topic``.
@@ -252,8 +252,8 @@ class KafkaAdmin:
                 the limit of one request.
 
         Returns:
-            For each of ``known``, what the partition has in place of the record. None if it has the
-            record, or has deleted all records up to it. An error if it cannot be read.
+            For each of ``known``, what the partition has in place of the record. None if it still
+            has the record, or has deleted its records up to this one. An error if it is unreadable.
         """
         deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
         return known_records.replaced(self._client, self._admin, known, deadline=deadline)

@@ -34,10 +34,9 @@ def replaced(
 
     One request asks each partition for its first record with the known timestamp or a later one. If
     the answer is a record with this timestamp at the known offset, the partition has the known
-    record. Otherwise, the record at the known offset is read. If the partition still has the known
-    record, this read is necessary in two cases: earlier records have the same timestamp, since a
-    connector sends many records in a millisecond; or an earlier record has a later timestamp, for
-    example because a clock was set back.
+    record. Any other answer proves nothing, so the record at the known offset is read. For example,
+    an earlier record can have the same timestamp, since a connector sends many records in a
+    millisecond. Or an earlier record can have a later timestamp, since a clock was set back.
 
     Args:
         client: The cluster.

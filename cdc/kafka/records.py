@@ -208,9 +208,9 @@ def truncated(
     """Find partitions that were truncated below an offset that they had reached.
 
     Each of ``logs`` names an offset, and the leader's epoch when the partition reached this offset.
-    The present leader is asked for the end offset of the epoch (OffsetForLeaderEpoch). If the
-    partition was truncated below the offset, the epoch ends below the offset, even if the partition
-    has got other records since.
+    The present leader is asked for the end offset of this epoch (OffsetForLeaderEpoch). If the
+    partition was truncated below the named offset, the epoch ends below that offset, even if the
+    partition has got other records since.
 
     Args:
         client: The cluster.

@@ -95,9 +95,9 @@ def _create_all(
 ) -> None:
     """Create topics; repeat the request for topics that a quota for topic changes refuses.
 
-    Managed clusters have such quotas (`controller_mutation_rate`). A broker can then create some of
-    a request's topics, and refuse the others for a moment. This function gives up after two minutes
-    in which no further topic was created.
+    Managed clusters have such quotas (`controller_mutation_rate`). A broker with a quota can create
+    some of a request's topics, and refuse the others for a moment. This function gives up after two
+    minutes in which no further topic was created.
 
     Raises:
         ThrottledError: No further topic was created for two minutes.

@@ -1,4 +1,4 @@
-"""Lets the names of lake tables in a Hive Metastore refer to the published generations.
+"""Keeps the names of lake tables in a Hive Metastore at the published generations.
 
 The metastore stores a table's path three times: as the table's location, as a property of its
 serde, and in the location of each partition. Each engine reads one of the three. So all three are
@@ -73,13 +73,13 @@ def reach(spark: SparkSession, metastore: str) -> int:
 
 
 def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
-    """Let a table's name in the metastore refer to a path, with the present columns and partitions.
+    """Make a table's name in the metastore refer to a path, with current columns and partitions.
 
     If the name refers to another generation, a new entry replaces the name's entry. For a table
     without partitions, one request does this. The metastore can refuse the request, for example
-    because of a column's new type. Then, and for a table with partitions, two renames replace the
-    entry. Between the two renames, for milliseconds, the name is missing. If the process dies
-    then, the next call finishes the replacement.
+    because of a column's new type. After a refusal, and for a table with partitions, two renames
+    replace the entry. Between the two renames, for milliseconds, the name is missing. If the
+    process dies between them, the next call finishes the replacement.
 
     Args:
         spark: The session, whose JVM has the metastore's client.

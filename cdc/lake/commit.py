@@ -131,9 +131,9 @@ class CommitRecord(Part):
             source committed changes.
         event_time: The newest value of the column that the setting ``event_time`` names, in the
             rows that runs have written; None without the setting.
-        late: Number of the commit's rows whose period can be announced already, for each time slot
-            of `cdc.store.completeness.SLOT_S` seconds. The key is the start of the slot, in seconds
-            since 1970.
+        late: Number of the commit's late rows in each time slot of `cdc.store.completeness.SLOT_S`
+            seconds. A row is late if its period can already be announced as complete. The key is
+            the start of the slot, in seconds since 1970.
         counts: Number of records by operation, including tombstones. ``quarantined`` counts the
             records that were left out. A replay's commit has only ``replayed``, the number of
             quarantined records that the replay applied.

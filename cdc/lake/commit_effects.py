@@ -67,8 +67,8 @@ def effect_of(stats: list[dict[str, Any]]) -> CommitEffect:
 def has_outgrown(timeline: Timeline, committed: Committed, index: IndexLayout) -> bool:
     """Return whether a table has outgrown its buckets.
 
-    Whether the table grows fast is judged before every fifth commit only, since the effects of up
-    to `READ_COMMITS` commits are read for this.
+    The growth of the table is judged only before every fifth commit, since this judgment reads the
+    effects of up to `READ_COMMITS` commits.
 
     Args:
         timeline: The table's commits.

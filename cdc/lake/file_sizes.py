@@ -102,7 +102,7 @@ class FilePlan:
         return max(1, math.ceil(total / self.target))
 
     def options(self) -> dict[str, str]:
-        """Return the settings by which Hudi proposes files, some of which are not rewritten."""
+        """Return Hudi's settings for its proposal, which can have more files than are rewritten."""
         strategy = "hoodie.clustering.plan.strategy."
         small = 2**62 if self.too_large else min(SMALL_FILE_BYTES, self.target // 2)
         return {
@@ -140,7 +140,7 @@ def _updated_target(files: Collection[UpdatedFile]) -> int:
     """Return the target for files that commits update, in bytes.
 
     Args:
-        files: The files that the last commits have updated, once for each of these commits.
+        files: The files that the last commits have updated; each file once per commit.
     """
     rows = sum(file.rows for file in files)
     if not rows:
@@ -156,7 +156,7 @@ def grows(effects: Sequence[CommitEffect]) -> bool:
 
     Args:
         effects: What the last commits did, newest first. Each bucket is one file, so a commit to
-            most buckets writes nearly all rows. The greatest ``rows`` is the table's size.
+            most buckets writes nearly all rows. So the greatest ``rows`` counts as the table size.
     """
     if len(effects) < LEAST_COMMITS:
         return False

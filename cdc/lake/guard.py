@@ -99,8 +99,8 @@ class CommitGuard:
     def verdict(self, timeline: Timeline) -> BaseException | None:
         """Return why a failed commit was refused or rolled back; None if it was neither.
 
-        If another writer has rolled back the commit, the files that this commit wrote after that
-        are deleted.
+        If another writer has rolled back the commit, the files that this commit wrote after the
+        rollback are deleted.
 
         Args:
             timeline: The table's timeline after the failure.

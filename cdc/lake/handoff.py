@@ -246,7 +246,7 @@ class Handoff(Part):
         return tuple(LakeField(one.name, one.lake, one.source, one.hide) for one in self.columns)
 
     def lake_schema(self, table: TableId) -> TableSchema:
-        """Return the lake's columns as a schema. Each column's source type is its lake type."""
+        """Return the lake's columns as a schema that has lake types in place of source types."""
         columns = (Column(one.name, one.lake, one.lake) for one in self.columns)
         return TableSchema(table, tuple(columns), self.key)
 
@@ -347,7 +347,7 @@ def renames(changes: Iterable[Change]) -> Iterator[RenameColumn]:
 
 
 def hash_key_of(columns: Iterable[Column], config: LakeConfig) -> str | None:
-    """Return a digest that identifies the secret key of hashes; None if no column is hashed.
+    """Return a digest that identifies the secret hash key; None if no column is hashed.
 
     Raises:
         SecretError: The key cannot be read.

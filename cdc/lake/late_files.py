@@ -71,9 +71,9 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
 def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
     """Delete the late files of completed commits.
 
-    Such a file has the instant of a completed commit that does not name the file. To find them,
-    each partition to which a completed commit of the timeline has written is listed once. In local
-    mode there are no such files, and nothing is listed.
+    Such a file has the instant of a completed commit that does not name the file. To find these
+    files, each partition to which a completed commit of the timeline has written is listed once.
+    In local mode there are no such files, and nothing is listed.
 
     Args:
         spark: The session whose file systems are used.

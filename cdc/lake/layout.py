@@ -102,7 +102,7 @@ class LakeLayout:
 
     @property
     def derived(self) -> tuple[PartitionField, ...]:
-        """The partitions by expressions; the lake has a further column for each."""
+        """The partitions that are expressions; the lake has a further column for each of them."""
         return tuple(one for one in self.partition_by if one.derived)
 
     @property

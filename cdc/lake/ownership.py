@@ -41,7 +41,7 @@ class Ownership:
         return cls(installation, record.table, record)
 
     def is_other(self, attempt: str) -> bool:
-        """Whether another installation made an attempt that the table has not taken over."""
+        """Whether another installation made this attempt, and the table has not taken it over."""
         taken = () if self.record is None else self.record.taken_over
         return attempt not in taken and self.installation.is_of_another(attempt)
 

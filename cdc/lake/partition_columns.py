@@ -28,8 +28,8 @@ def partition_columns(schema: TableSchema, fields: Sequence[PartitionField]) -> 
     """Return a lake table's partition columns.
 
     Raises:
-        SchemaError: A column is missing, or its type cannot be used for such partitions. Or the
-            lake's column for an expression has the name of another column.
+        SchemaError: A column is missing, or its type cannot be used for its partition. Or the
+            lake's column for an expression has a reserved name, or the name of another column.
     """
     seen = {column.name.lower(): column.name for column in schema.columns}
     found = []
@@ -59,7 +59,7 @@ def partition_column(schema: TableSchema, field: PartitionField) -> Column:
     """Return the lake's column for one partition of a table.
 
     Raises:
-        SchemaError: The column is missing, or its type cannot be used for such partitions.
+        SchemaError: The column is missing, or its type cannot be used for this partition.
     """
     column = schema.column(field.column)
     kind, table = column.lake_type, schema.table

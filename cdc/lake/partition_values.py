@@ -1,8 +1,8 @@
 """Computes the partition columns that are expressions of a column, such as the day of a time.
 
-The values depend neither on the session's time zone nor on that of a process. Hours and days have
-the names of periods (`cdc.store.completeness`): an hour that the clocks show twice is two hours,
-named with their offsets from UTC.
+The values depend neither on the session's time zone nor on that of a process. Hours and days are
+named like complete periods (`cdc.store.completeness`). If the clocks show an hour twice, it has two
+values, and each has its offset from UTC in its name.
 """
 
 from __future__ import annotations

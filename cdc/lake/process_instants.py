@@ -3,9 +3,9 @@
 Hudi keeps the last instant of the process in a variable of the JVM. For a new instant, Hudi reads
 the clock again and again until the time is greater than the variable. So after the clock was set
 back by an hour, each commit of each table would wait for an hour, in a loop that cannot be stopped.
-The variable only has to give two commits of one table different instants, and the write ensures
-this by the table's own commits (`cdc.lake.client`). So this module sets the variable to the present
-time if the variable is ahead.
+The variable's only purpose is that two commits of one table get different instants. The write
+ensures this without the variable, by the table's own commits (`cdc.lake.client`). So this module
+sets the variable to the present time if the variable is more than two seconds ahead.
 
 A writer that is inside that loop while the clock is set back stays there until the clock has caught
 up. This is rare: a writer is in the loop once for each commit, for less than a millisecond.
@@ -30,7 +30,7 @@ _WAITED = timedelta(seconds=2)
 
 
 def follow_clock(spark: SparkSession) -> None:
-    """Make Hudi take instants by the present clock, if its last instant is ahead of the clock."""
+    """Make Hudi take instants by the present clock if its last instant is over 2 s ahead of it."""
     last = str(java_class(spark, _GENERATOR).getLastInstantTime())
     if not last.isdigit():  # there is none yet
         return

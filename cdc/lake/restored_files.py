@@ -7,7 +7,7 @@ files. Hudi does not notice either difference:
   then see old rows, and the next commit merges them.
 - If a file's commit is missing, Hudi ignores the file at first. But Hudi treats a file as committed
   if the file's instant is less than the first instant of the active timeline. So once archiving has
-  passed that instant, readers see the file's rows beside the same rows of later commits.
+  passed the file's instant, readers see the file's rows beside the same rows of later commits.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class WholeCommits:
 def newest_difference(spark: SparkSession, timeline: Timeline) -> str | None:
     """Return a message that names a missing file of the newest commit or clustering.
 
-    The message is the end of a sentence. Each partition that the commit has written is listed once.
+    The message is the end of a sentence. Each partition with a file of the commit is listed once.
 
     Args:
         spark: The session whose file systems are used.

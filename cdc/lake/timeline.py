@@ -53,7 +53,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class Written:
-    """What a commit writes, by the figures that Hudi has collected of its files.
+    """What a commit writes, by the figures that Hudi has collected of the commit's files.
 
     Args:
         bytes: Size of the data files.

@@ -91,10 +91,10 @@ class Upkeep:
     def _delete_late_files(self) -> None:
         """Delete late files: files that are added to a commit after its completion or rollback.
 
-        They must be deleted before Hudi archives the commit. After that, readers would see the late
-        files of a rolled back commit, and Tributary could no longer recognize the late files of a
-        completed commit. Until a rolled back commit is archived, readers do not see its late files.
-        So the folders of such files are listed only if Hudi is about to archive commits or
+        They must be deleted before Hudi archives the commit. Once a rolled back commit is archived,
+        readers would see its late files. Once a completed commit is archived, Tributary could no
+        longer recognize its late files. Before that, readers do not see the late files of a rolled
+        back commit. So these files are searched only if Hudi is about to archive commits or
         rollbacks, and not in each upkeep.
         """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]

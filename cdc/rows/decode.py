@@ -212,9 +212,9 @@ def _flat(
         events: The decoded events, as `_events` returns them.
         plans: The expressions, by schema id.
         table: The lake's columns and key.
-        checked: The columns whose lake type cannot represent every value that a connector can send.
-            Each of them is mapped to the name of an output column. The output column gets the
-            result of the mapped column's expression in ``EventPlan.given``.
+        checked: The columns whose lake type cannot represent every value that a connector can send,
+            each with the name of a further output column. This output column gets the result of the
+            expression that ``EventPlan.given`` has for the column.
     """
 
     def pick(expressions: Mapping[int, str], kind: str) -> str:

@@ -64,8 +64,8 @@ class Summary:
         counts: Number of records by operation. Tombstones count as operation ``tombstone``. Records
             that cannot be applied are not counted here.
         schema_ids: Ids of the schemas of the records that can be applied.
-        unknown_schemas: Ids of schemas of records that the caller of :func:`cdc.rows.decode.decode`
-            did not pass.
+        unknown_schemas: Ids of schemas that records name, but that the caller of
+            :func:`cdc.rows.decode.decode` did not pass.
         problems: Number of records that cannot be applied, including those of unknown schemas.
         unavailable: Columns whose value at least one record lacks.
         moved: Number of inserts and snapshot reads that lack a value, for example because an update
@@ -100,7 +100,7 @@ class Summary:
 
     @property
     def events(self) -> int:
-        """The number of changes in Spark's batch; tombstones do not count."""
+        """The number of changes in the batch; tombstones do not count."""
         return sum(count for op, count in self.counts.items() if op != TOMBSTONE)
 
 

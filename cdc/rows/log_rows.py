@@ -51,8 +51,8 @@ def inserted(
             out.
         after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
         from_binlog: Whether the changes are from a binlog.
-        beyond: The place in the binlog that the earlier batches have reached. Events of the place's
-            transaction that are not after the place are repetitions, and are left out.
+        beyond: The place in the binlog that the earlier batches have reached, and its transaction.
+            Events of this transaction up to this place are repetitions, and are left out.
     """
     rows = changes.filter(F.col(OP).isin("c", "r"))
     if after_offset is not None:

@@ -148,7 +148,7 @@ def default_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def doubtful_test(raw: str, field: DebeziumField, column: Column) -> str | None:
-    """Return Spark SQL that is true for a string that the connector sends for different values.
+    """Return Spark SQL that is true for a string that can mean several values of the source.
 
     For example, PostgreSQL's connector sends an infinite interval as an interval of 0.
 

@@ -325,9 +325,9 @@ class BatchWriter:
             gaps: Whether the lake can lack earlier changes of rows that the batch changes.
             beyond: The place in the binlog that earlier batches of an append table have reached.
             only: Partition and offset of the quarantined records whose keys are written; empty for
-                a batch whose changes are all written. The lake has already applied every TRUNCATE
-                that counts for these records. If the table is an append table, the records' own
-                rows are written, and only those that the lake does not have.
+                a batch whose changes are all written. Records before the newest TRUNCATE that the
+                lake has applied are ignored. If the table is an append table, only the records' own
+                rows are written, and of these only the rows that the lake does not have.
         """
         summary, changes = batch.summary, batch.changes
         truncated = _within(commit.truncated, batch.piece)

@@ -1,4 +1,4 @@
-"""Lets a table's name in the catalog of names refer to the published generation."""
+"""Keeps a table's name in the catalog of names at the published generation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def keep_name(
     *,
     wait_s: float = TURN_S,
 ) -> TableRecord:
-    """Let a table's name in the catalog of names point at the table's published attempt.
+    """Make a table's name in the catalog of names refer to the table's published attempt.
 
     If the settings have given the table another name since the last call, the former name is
     removed. Without a catalog of names, the function does nothing.

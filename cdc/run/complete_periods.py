@@ -63,7 +63,7 @@ class _Wanted:
         record: The table's record.
         rules: What the settings say about the table's periods.
         lateness_s: The setting ``allowed_lateness_s``.
-        known: What is announced of the table's periods; None if nothing is announced.
+        known: What was announced about the table's periods; None if nothing was announced.
     """
 
     record: TableRecord
@@ -73,7 +73,7 @@ class _Wanted:
 
     @property
     def moved(self) -> bool:
-        """Whether announcements of the table still apply to another copy than its present one."""
+        """Whether the last announcement was made for an earlier copy of the table."""
         return self.known is not None and self.known.attempt != str(self.record.attempt_id)
 
     def can_be_due(self, now: datetime) -> bool:
@@ -83,7 +83,7 @@ class _Wanted:
         return self.rules.expected_at(self.known.newest_end) <= now
 
     def proof(self, record: TableRecord, proven: datetime) -> Proof | None:
-        """Return what a proven time allows to announce; None if it allows nothing."""
+        """Return the proof for the announcements that are due at a proven time; None if none is."""
         newest = None if self.known is None else self.known.newest_end
         periods = list(self.rules.due(proven, newest))
         return Proof(record, self.rules, proven, periods) if periods or self.moved else None
@@ -92,9 +92,9 @@ class _Wanted:
 def note_beats(context: RunContext, records: Iterable[TableRecord]) -> None:
     """Before a run of tables, read the newest heartbeats, and then the ends of the topics.
 
-    If a table changes all the time, its topic has new records at the end of each run, which the
-    lake lacks. But the lake then has all records that the topic had before the run. So the ends
-    from before the run can prove a period complete. Nothing is read unless a period of a table can
+    If a table changes all the time, its topic has records after each run that the lake still lacks.
+    But after a run, the lake has all records that the topic had before the run. So the ends from
+    before the run can prove a period complete. Nothing is read unless a period of a table can
     be over.
 
     Raises:
