@@ -1,4 +1,4 @@
-"""Keeps the names of lake tables in a Hive Metastore at the published generations.
+"""Points the names of lake tables in a Hive Metastore at the published generations.
 
 The metastore stores a table's path three times: as the table's location, as a property of its
 serde, and in the location of each partition. Each engine reads one of the three. So all three are

@@ -142,8 +142,8 @@ class CommitRecord(Part):
         last_event: The place in the binlog that the batches of an append table have reached, as a
             string (`cdc.rows.log_rows.ReachedPlace`); None for other tables and for PostgreSQL.
         truncated: Offset of the newest TRUNCATE that the table has applied; None if there is none.
-            A replay that reads this offset again applies the TRUNCATE again. If the replay also
-            reads a newer TRUNCATE that was in quarantine, it applies only the newer TRUNCATE.
+            A replay applies no change from before this offset. If it applies a newer TRUNCATE that
+            was in quarantine, it applies no change from before that TRUNCATE.
         chunk_ids: Ids of the chunks in this commit; empty for a handoff and for a run.
         handoff: The handoff document, with the schema that the lake follows; None before the end
             of the copy.

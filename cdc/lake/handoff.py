@@ -92,9 +92,9 @@ class LakeColumn(Part):
         return replace(self, name=change.to, renamed=True, former=former)
 
     def as_in(self, column: Column) -> LakeColumn:
-        """Return this lake column with the name, types and ``hide`` of another column.
+        """Return the lake column of ``column``, with five arguments of this lake column.
 
-        ``late``, ``added``, ``fill``, ``renamed`` and ``former`` do not change.
+        These arguments are ``late``, ``added``, ``fill``, ``renamed`` and ``former``.
         """
         return replace(
             LakeColumn.of(column),

@@ -255,14 +255,14 @@ class Timeline:
         return sorted(str(one.requestedTime()) for one in pending)
 
     def clustered_files(self, instant: str) -> dict[str, list[str]]:
-        """Return the ids of the files that a planned clustering merges, by partition."""
+        """Return the ids of the files that a planned clustering rewrites, by partition."""
         files: dict[str, list[str]] = {}
         for file in self._planned(instant):
             files.setdefault(str(file.getPartitionPath()), []).append(str(file.getFileId()))
         return files
 
     def clustered_paths(self, instant: str) -> list[str]:
-        """Return the files that a planned clustering merges, relative to the table's path."""
+        """Return the files that a planned clustering rewrites, relative to the table's path."""
         return [
             f"{file.getPartitionPath()}/{str(file.getDataFilePath()).rpartition('/')[2]}".lstrip(
                 "/"
@@ -271,7 +271,7 @@ class Timeline:
         ]
 
     def _planned(self, instant: str) -> list[Any]:
-        """Return Hudi's descriptions of the files that a planned clustering merges."""
+        """Return Hudi's descriptions of the files that a planned clustering rewrites."""
         clustering = java_class(self._spark, "org.apache.hudi.common.util.ClusteringUtils")
         plan = clustering.getPendingClusteringPlan(self._meta, instant)
         return [file for group in plan.getInputGroups() for file in group.getSlices()]

@@ -91,11 +91,10 @@ class Upkeep:
     def _delete_late_files(self) -> None:
         """Delete late files: files that are added to a commit after its completion or rollback.
 
-        They must be deleted before Hudi archives the commit. Once a rolled back commit is archived,
-        readers would see its late files. Once a completed commit is archived, Tributary could no
-        longer recognize its late files. Before that, readers do not see the late files of a rolled
-        back commit. So these files are searched only if Hudi is about to archive commits or
-        rollbacks, and not in each upkeep.
+        They must be deleted before Hudi archives the commit. Once a completed commit is archived,
+        Tributary can no longer recognize its late files. These are searched in each upkeep. Once a
+        rolled back commit is archived, readers see its late files. These are searched only if Hudi
+        is about to archive commits or rollbacks, since readers do not see them before.
         """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0

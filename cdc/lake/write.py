@@ -330,8 +330,8 @@ class LakeTable:
         """Return Hudi's index for the next commit: the index of the newest commit.
 
         A new index is chosen if the table has no commit, if the newest commit names no index, or if
-        the table has outgrown its buckets. If the settings name a number of buckets, the
-        table keeps this number.
+        the table has outgrown its buckets. If the settings name a number of buckets, the table
+        keeps this number.
         """
         if previous is None or previous.index is None:
             return IndexLayout.choose(self._settings, self.layout, None)

@@ -320,8 +320,8 @@ def _images(
         last: The last event of each key.
         table: The table.
         found: By table column, the name of a struct column of ``last``. The struct describes the
-            key's newest event that has a value of the table column. It has three fields: the value,
-            the life to which the event belongs, and whether the value is clear (see :func:`fold`).
+            key's newest event in which the column's value is known or unclear (see :func:`fold`).
+            It has three fields: the value, the event's life, and whether the value is clear.
         soft_delete: Whether a deleted row keeps its values.
         gaps: See :func:`fold`.
     """

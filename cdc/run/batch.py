@@ -155,8 +155,8 @@ class BatchWriter:
 
         Args:
             piece: The range to read.
-            previous: The record of the lake's newest commit with offsets. For PostgreSQL, it has
-                the ``pg_snapshot`` of the run's look at the catalog (`seen_at`).
+            previous: The record of the lake's newest commit with offsets. For PostgreSQL,
+                `seen_at` has put the ``pg_snapshot`` of the run's look at the catalog into it.
             guard: Called just before the commit completes. It raises an error to refuse the commit.
             still_open: Ids of the transactions that were open at a time after the range's last
                 event and before the catalog was read; None if they are not known.

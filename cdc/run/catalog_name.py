@@ -1,4 +1,4 @@
-"""Keeps a table's name in the catalog of names at the published generation."""
+"""Points a table's name in the catalog of names at the published generation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def keep_name(
     *,
     wait_s: float = TURN_S,
 ) -> TableRecord:
-    """Make a table's name in the catalog of names refer to the table's published attempt.
+    """Point a table's name in the catalog of names at the table's published attempt.
 
     If the settings have given the table another name since the last call, the former name is
     removed. Without a catalog of names, the function does nothing.
@@ -163,7 +163,7 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
     outdated. A name counts as outdated unless the table's record notes that it is up to date. This
     function updates the names of tables that have no new changes. It stops at the first error of
     the metastore, since a metastore that does not answer would delay the run once per table. The
-    order of the tables is random, so the next call begins with another table.
+    order of the tables is random, so the next call likely begins with another table.
 
     Args:
         context: The runs' context.
