@@ -34,9 +34,9 @@ def replaced(
 
     One request asks each partition for its first record with the known timestamp or a later one. If
     the answer is a record with this timestamp at the known offset, the partition has the known
-    record. Any other answer proves nothing, so the record at the known offset is read. For example,
-    an earlier record can have the same timestamp, since a connector sends many records in a
-    millisecond. Or an earlier record can have a later timestamp, since a clock was set back.
+    record. In any other case, the record at the known offset is read, since it can still be the
+    known record: the answer can be an earlier record of the same millisecond, or an earlier record
+    with a later timestamp, for example because a clock was set back.
 
     Args:
         client: The cluster.

@@ -273,7 +273,7 @@ class SharedTable:
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:
         """Commit shards' requests in one commit, and set the commit's instant in each request.
 
-        The table's lease is held. If a column's type changes, an earlier commit rewrites all rows.
+        The lease is held. If a column's type changes, another commit first rewrites all rows.
         """
         spark = self._spark()
         with self.hold_lease(wait_s=TRY_S) as lease, ExitStack() as held:

@@ -91,10 +91,10 @@ class Upkeep:
     def _delete_late_files(self) -> None:
         """Delete late files: files that are added to a commit after its completion or rollback.
 
-        They must be deleted before Hudi archives the commit. Once a completed commit is archived,
-        Tributary can no longer recognize its late files. These are searched in each upkeep. Once a
-        rolled back commit is archived, readers see its late files. These are searched only if Hudi
-        is about to archive commits or rollbacks, since readers do not see them before.
+        Late files of a completed commit are deleted in each upkeep. Once the commit is archived,
+        Tributary can no longer recognize them. Late files of a rolled back commit are deleted when
+        Hudi is about to archive commits or rollbacks. Readers see these files only once the commit
+        is archived.
         """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0
