@@ -149,7 +149,7 @@ def _rules(context: RunContext, record: TableRecord) -> CompletenessRules | None
 
 
 def _wanted(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted]:
-    """Return the INCREMENTAL tables whose next period can be over."""
+    """Return the INCREMENTAL tables for which a look can lead to an announcement now."""
     asked = [
         (record, rules)
         for record in records
@@ -172,7 +172,7 @@ def _wanted(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted
 
 
 def _note(context: RunContext, wanted: Iterable[_Wanted]) -> None:
-    """Remember the captures' newest heartbeats, and the topics' ends at a later moment."""
+    """Remember each capture's newest heartbeat, and each topic's end as read after the heartbeat."""
     records = [one.record for one in wanted]
     if not records:
         return
@@ -203,7 +203,7 @@ def _beats(context: RunContext, records: Iterable[TableRecord]) -> Mapping[Captu
 
 
 def _proofs(context: RunContext, wanted: Iterable[_Wanted]) -> Iterator[Proof]:
-    """Yield what heartbeats and commits prove, without regard to the captures' health."""
+    """Yield the proofs from heartbeats and commits; the captures' health is checked later."""
     tables = {one.record.table: one for one in wanted}
     lacking = Quarantine(context.store).counts()
     now = datetime.now(timezone.utc)
@@ -226,8 +226,8 @@ def _proofs(context: RunContext, wanted: Iterable[_Wanted]) -> Iterator[Proof]:
 def _healthy(context: RunContext, proofs: Iterable[Proof]) -> Iterator[Proof]:
     """Yield the proofs of tables whose capture is healthy.
 
-    The capture is checked after the proof was found. A finding that can mean missing changes
-    prevents the announcement, even if the finding stops no run.
+    The capture is checked after the proof was found. If a finding can mean missing changes, no
+    period of the table is announced, even if the finding stops no run.
     """
     found = list(proofs)
     captures = Captures(context)
@@ -272,7 +272,10 @@ def _problem(context: RunContext, captures: Captures, record: TableRecord) -> st
 
 
 def _is_grave(finding: Finding, log: LogHealth | TributaryError) -> bool:
-    """Whether a finding can mean that changes are missing; a log that only grows is not grave."""
+    """Whether a finding can mean that changes are missing.
+
+    A warning that the log may soon lose changes does not mean this.
+    """
     if finding.severity is Severity.WAITING:
         return isinstance(log, TributaryError) or finding.subject != log.title
     return finding.severity is not Severity.UNNEEDED
@@ -307,8 +310,8 @@ def _write_markers(
 def marker_name(one: Announcement) -> str:
     """Return the name of a period's marker file.
 
-    If the clocks show an hour twice, the period's name has a colon. The file's name leaves out the
-    colon, since Hadoop allows no colon in a path.
+    The name of an hour that the clocks show twice has the offset from UTC, which has a colon. The
+    file's name leaves out the colon, since Hadoop allows none in a path.
     """
     return f"{one.name.replace(':', '')}.json"
 
@@ -318,7 +321,7 @@ def _partition(
 ) -> tuple[str, str] | None:
     """Return the partition column's name and its value in the period's rows.
 
-    None if a period is not a partition, or if the settings cannot be read.
+    None if the table is not partitioned by its periods, or if its settings cannot be read.
     """
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)

@@ -71,7 +71,7 @@ class RunContext:
         interrupted: Set if the command ends and interrupts its work in progress.
         captured_looks: By table, the digest of a catalog fingerprint. After reading the
             fingerprint, this command has waited until every earlier change was captured. A copy of
-            the table does not wait again if its fingerprint still has this digest.
+            the table does not wait again if the table's fingerprint still has this digest.
         published_settings: Finds tables that another process has copied with newer settings than
             this process has.
         secret_files: The files with secrets that the clients have read.
@@ -177,7 +177,8 @@ class RunContext:
     def settings_of_idle(self, record: TableRecord) -> TableSettings:
         """Return a table's settings as `settings` does, with fewer checks.
 
-        The table's source can be missing in the configuration, and its shard is not compared.
+        The configuration can lack the table's source. The shard in the table's record is not
+        checked.
 
         Raises:
             ConfigError: The settings no longer fit the tier, the capture or the folder in the
@@ -190,9 +191,9 @@ class RunContext:
         """Return a table's settings and their digests; refuse them if they are outdated.
 
         Raises:
-            OlderSettingsError: This process's settings differ from those by which another process
-                has copied the table, or followed an edit of its settings, after this process's
-                start. Settings that cannot be used for the table count as different.
+            OlderSettingsError: After this process's start, another process has copied the table
+                or followed an edit of the table's settings, and this process has other ones.
+                Settings that cannot be used for the table count as different.
             ConfigError: As in `settings`.
             SecretError: The key of hashes cannot be read.
         """
@@ -320,7 +321,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Unchecked:
-    """Idle tables of a capture that a run did not check for changes that send no event.
+    """A capture's idle tables that a run could not check for changes without an event.
 
     Args:
         source: The source.
@@ -366,8 +367,8 @@ class RunResult:
         seconds: Duration of the run in seconds.
         steps: Duration of each step of the run in seconds, by the names of `step_times.STEPS`.
         started_at: Time of the run's start.
-        deferred: Whether the run gave its worker back because another process writes to the lake
-            table that the shards share. The table's next run continues.
+        deferred: Whether a shard's run gave its worker back because another process writes to the
+            shared lake table. The shard's next run continues.
         skipped: Whether the run did nothing, because another process holds the table's lease or the
             table's state does not allow a run.
         warnings: Warnings for the operator, one sentence each.

@@ -93,7 +93,7 @@ class Observation:
 
 
 def cold_factor(runs: int) -> float:
-    """Return how many times as long a run takes if its process has made ``runs`` runs before."""
+    """Return the factor by which a run is slower if its process has made only ``runs`` so far."""
     return 1.0 + (_COLD - 1.0) * max(0.0, 1.0 - runs / _COLD_RUNS)
 
 
@@ -175,10 +175,10 @@ def arrival_rate(known: TableCost | None) -> float:
 
 
 def _rate(known: TableCost | None, run: Observation) -> tuple[float, float]:
-    """Return a table's arrival rate with ``run`` counted, and for how many seconds it was observed.
+    """Return a table's arrival rate including ``run``, and for how long the table was observed.
 
     In the first half hour, the rate is the mean. Later, the newest half hour has most of the
-    weight, and the seconds stay at half an hour.
+    weight, and the returned duration stays at half an hour. It is in seconds.
     """
     if known is None:
         return 0.0, 0.0

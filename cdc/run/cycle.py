@@ -74,9 +74,9 @@ def run_tables(
     The failure of one table does not stop the others. `cdc.capture.watch` reports a connector that
     stops.
 
-    A table without new offsets adds one entry to each of five calls to Kafka and, once per process,
-    one entry to a sixth call. The table's slot and catalog are checked, too, since neither a lost
-    slot nor a rewrite of the table sends an event.
+    A table without new offsets is one more entry in each of five calls to Kafka and, once per
+    process, in a sixth. The table's slot and catalog are checked, too, since neither a lost slot
+    nor a rewrite of the table sends an event.
 
     Args:
         context: The runs' context.
@@ -88,7 +88,7 @@ def run_tables(
         spaced: Whether this call is one of many rounds. If True, a table that is not late waits for
             its ``min_commit_interval``, and a table with a backlog stops after `TURN_S` seconds and
             leaves the rest to its next run. If False, each table runs up to the end that its topic
-            has at the start.
+            has at the start of this call.
 
     Returns:
         One result per table that had work, in the order of ``records``.
@@ -241,9 +241,9 @@ def _changed_unseen(
 ) -> set[TableId]:
     """Return the idle tables whose capture, catalog or settings have changed.
 
-    Such a change sends no event. The lake already has all readable events of an idle table. So an
-    unreachable source does not stop idle tables: `RunContext.unchecked` lists those that could not
-    be checked.
+    Such a change sends no event. An unreachable source does not stop an idle table, since the lake
+    already has all readable events of the table. `RunContext.unchecked` lists the tables that could
+    not be checked.
     """
     groups: dict[tuple[str, str], list[TableRecord]] = {}
     for record in idle:
@@ -403,9 +403,9 @@ def run_continuously(
 ) -> None:
     """Run the tables again and again until ``stop`` is set.
 
-    While workers run tables, rounds find the other tables that have work. So no table waits for
-    another table's run if a worker is free. If Kafka or the state store is unreachable, a round
-    finds nothing, and the loop tries again. When the loop ends, it waits for the runs in progress.
+    Each round looks for tables that have work, also while workers run other tables. So no table
+    waits for another table's run if a worker is free. If Kafka or the state store is unreachable, a
+    round finds nothing, and the next one tries again. The loop ends after the runs in progress.
 
     The loop also ends if only a new process can continue: Spark has ended, its tasks hang and keep
     their cores (`cdc.runtime.task_watch.held_cores`), or a file with secrets has changed.

@@ -50,7 +50,7 @@ def statement_effects(
         handoff: The handoff document in that commit. Only statements that are newer than the
             fingerprint in this document count.
         look: The table in the source's catalog now, and its fingerprint.
-        changes: The statements on the table that the connector has reported so far.
+        changes: The DDL statements of the table, as far as the connector has reported them.
 
     Returns:
         The effects of the statements; None for a source whose catalog shows every change.
@@ -87,7 +87,7 @@ def _require_known(
 ) -> None:
     """Check that the connector decodes a table's rows by the server's definition.
 
-    The check begins when the connector has reported all DDL statements up to now.
+    The definitions are compared once the connector has reported all DDL statements so far.
 
     Raises:
         CaptureError: The connector does not report the DDL statements in time, or the table changes
@@ -123,7 +123,7 @@ def since(
     Args:
         source: The table's source, which parses positions.
         read_at: The position, as a string.
-        changes: The statements on one table that the connector has reported.
+        changes: The DDL statements of one table, as far as the connector has reported them.
     """
     known = source.position(read_at)
     for change in changes:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FormerLabels:
-    """The enum columns of a table in which events can have a former name of a label.
+    """A table's enum columns that can have a former name of a label in events.
 
     Args:
         labels: The present labels of each such column.
@@ -41,7 +41,7 @@ class FormerLabels:
 
     @classmethod
     def of(cls, handoff: Handoff) -> FormerLabels:
-        """Return the enum columns in which events can have a former name of a label.
+        """Return the enum columns that can have a former name of a label in events.
 
         A column is left out if no label of its type was added or renamed since x0. Then all events
         from O on have the present names.

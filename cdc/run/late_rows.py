@@ -48,7 +48,7 @@ def is_time(column: Column) -> bool:
 
 
 def untimely(settings: TableSettings, schema: TableSchema) -> str | None:
-    """Return what is wrong with the column of ``event_time``; None if nothing is."""
+    """Return why the column in ``event_time`` cannot decide a row's period; None if it can."""
     rules = CompletenessRules.of(settings)
     if rules is None or rules.column is None:
         return None
@@ -63,7 +63,7 @@ def untimely(settings: TableSettings, schema: TableSchema) -> str | None:
 
 
 class LateRows:
-    """Counts the rows of a run's batches that can be late.
+    """Counts the rows that can be late, in the batches of a run.
 
     Args:
         store: The state store.
@@ -99,8 +99,8 @@ class LateRows:
     ) -> EventTimes:
         """Return what a batch's commit records about the times of its rows.
 
-        The summary of most batches shows that no row is in a period that can be announced. Rows are
-        counted only in other batches.
+        If the oldest time in the batch's summary is after all periods that can be announced now,
+        no row is late, and the rows are not counted. This is so for most batches.
 
         Args:
             batch: The batch.
@@ -134,8 +134,8 @@ class LateRows:
     ) -> dict[int, int]:
         """Count the rows with a time from ``first`` to ``cut`` that a batch leaves in the lake.
 
-        The count of each slot of `SLOT_S` seconds is by the slot's start, in seconds since 1970.
-        Only the last change of each key counts, as in the lake. A deleted row is not counted.
+        The result has one count for each slot of `SLOT_S` seconds. Its key is the slot's start, in
+        seconds since 1970. Only the last change of each key counts. A deleted row does not count.
         """
         moment = self.moment
         if moment is None:

@@ -121,8 +121,8 @@ class LaterDefinitions:
     ) -> dict[int, int]:
         """Return which events the connector may have decoded by a later definition of the table.
 
-        The result is incomplete in one case: it leaves out a transaction that began after the
-        ALTER TABLE's transaction and committed before it.
+        The result is incomplete in one case: it leaves out the events of a transaction that began
+        after the transaction of the ALTER TABLE, and committed before that transaction.
 
         Args:
             written: The writers' schemas of a batch, by id.
@@ -162,8 +162,8 @@ class LaterDefinitions:
     ) -> bool:
         """Whether the connector decoded a schema's events by the definition that the server sent.
 
-        It did so if an earlier schema has the same enum labels. It never does so for a table with
-        a domain over an enum.
+        This is so if an earlier schema has the same enum labels. For a schema that has a column of
+        a domain over an enum, the answer is False.
 
         Args:
             labels: The labels of each enum column in the schema, by column.

@@ -25,7 +25,9 @@ EVENTS_PER_TASK = 50_000
 
 
 def runnable(record: TableRecord, now: datetime) -> bool:
-    """Whether a run may work on the table: it is INCREMENTAL, or FAILED with a due retry.
+    """Whether a run may work on the table now.
+
+    True if the table is INCREMENTAL, or if it was so before it FAILED and its retry is due.
 
     Args:
         record: The table.

@@ -101,7 +101,7 @@ class LeftOut:
         return len(passed) + len(batch.left_out)
 
     def tolerated(self, piece: Range) -> int:
-        """Return how many records of a range a commit may leave out, by the settings."""
+        """Return how many of a range's records a commit may leave out, by the settings."""
         if self._settings.on_bad_message != "quarantine":
             return 0
         return max(0, self._settings.max_quarantined - len(self.outside(piece)))

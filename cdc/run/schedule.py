@@ -6,12 +6,12 @@ The rules, in this order:
    and all other tiers have one lane together. The lane with the least work in relation to its share
    comes first. If no table of a lane may start, other lanes use the lane's workers. The lane does
    not get this time of its workers back later.
-2. **Long runs.** Runs of more than `LONG_S`, and runs of failing tables, never hold all workers, so
-   that a worker is soon free for short runs. A single worker takes long runs, too. There are two
-   exceptions. If the command ends once these tables have run (`Rules.ends`), long runs may hold all
-   workers while no short run waits. If the command goes on after these runs, a run that is long by
-   prediction may take one more worker if its table would miss the deadline by waiting, unless the
-   table's last run failed.
+2. **Long runs.** A run is long if it takes more than `LONG_S` by prediction, or if the table's last
+   run failed. Long runs do not hold all workers, so that a worker is soon free for short runs. This
+   rule has three exceptions. A single worker takes long runs, too. If the command ends once all
+   offered tables have run (`Rules.ends`), long runs may hold all workers while no short run waits.
+   If the command goes on, a run that is long by prediction may take a further worker if its table
+   would miss the deadline by waiting, unless the table's last run failed.
 3. **Deadlines.** A table's deadline is the time at which its freshness target is exceeded, unless
    the table commits earlier. A table's slack is the time until the deadline, less the predicted
    seconds of the table's work. A table's age is the time since the lake table had all events,
@@ -27,10 +27,9 @@ The rules, in this order:
    table has waited longer by more than the difference of the targets. A table with a backlog of
    many runs takes turns with the other late tables.
 
-If the command ends once these tables have run (`Rules.ends`), a lane's long run comes before its
-other runs. The condition is that the lane's other tables keep their deadlines without the worker
-that the long run holds. So the command does not end with a long run on one worker while all other
-workers are idle.
+If the command ends once all offered tables have run, a lane's long run comes before its other runs,
+provided that the lane's other tables keep their deadlines without the worker of the long run. So
+the command does not end with a long run on one worker while all other workers are idle.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class _TableRun:
     def work(self, until: Mapping[int, int] | None, turn: Turn | None = None) -> None:
         """Run one table.
 
-        If another process works on the table, the result says so. `_stop` handles other errors.
+        The result says if another process works on the table. `_stop` handles other errors.
         """
         self._turn = turn
         if self._state not in RUN_STATES:
@@ -383,7 +383,7 @@ class _TableRun:
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 
     def _keep_history(self, committed: Committed) -> None:
-        """Store the schema change, and count the late rows, that the lake's newest commit records.
+        """Store the schema change and count the late rows that the lake's newest commit records.
 
         If a run dies after its commit, the next run finds both in the newest commit. So no run
         makes another commit before both are in the state store.
@@ -441,7 +441,7 @@ class _TableRun:
     def _stop(self, error: TributaryError) -> None:
         """Add the error to the result, and move the table to the state that the error requires.
 
-        If the command was asked to end, the table's state stays: the table may have no fault.
+        If the command is ending, the state stays, since the command's end can cause the error.
         """
         if self._context.ending:
             self.result = replace(self.result, error=ErrorRecord.of(error))

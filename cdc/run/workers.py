@@ -71,8 +71,8 @@ class _Deferral:
     """A shared lake table whose shards wait, without a worker, for another process's lease to end.
 
     Args:
-        since: When a run of a shard was deferred for the first time, in seconds on the monotonic
-            clock.
+        since: When the first run was deferred after the last commit of a shard, in seconds on the
+            monotonic clock.
         until: When the shards may run again, on the same clock.
         wait_s: Length of the current wait, in seconds.
     """

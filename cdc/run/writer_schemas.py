@@ -1,4 +1,4 @@
-"""Fetches the Avro schemas that the records of a topic name by id."""
+"""Fetches the Avro schemas of a topic's records; each record has the id of its schema."""
 
 from __future__ import annotations
 

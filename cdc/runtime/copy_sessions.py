@@ -15,7 +15,7 @@ def share(free: int, wanted: int, waiting: int) -> int:
     """Return how many sessions a copy gets now.
 
     A copy leaves one session to each other copy that has none. So the copy of a giant table does
-    not hold up the copies of small tables. If no other copy waits, it may get all free sessions.
+    not hold up the copies of small tables. A copy may get all free sessions if no other copy waits.
 
     Args:
         free: Number of free sessions, at least one.

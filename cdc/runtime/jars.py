@@ -161,8 +161,8 @@ def fetch(
     Packed jars are a part of this installation (`tributary package`), and each call verifies them.
 
     Args:
-        bundle: Name of the set, for progress and the folder's name.
-        artifacts: All files of the set.
+        bundle: Name of the bundle, for progress and the folder's name.
+        artifacts: All files of the bundle.
         cache: Cache folder; by default ``cache_folder()``.
         report: Called with each message of progress, for example ``fetched spark``.
         prepare: Unpacks fetched and verified files; called once after a fetch, with their folder.

@@ -303,7 +303,7 @@ class SnapshotReader(KeyRanges, Protocol):
         Args:
             marker: The marker that the view must contain.
             sessions: Number of sessions that read under the view. If `shares_views` is False, no
-                other session can read under it.
+                further session can read under the view.
             from_primary: Whether to read the primary even if there is a replica.
             resuming: Returns a context manager whose exit resumes replay (`replay_pause`).
             timeout_s: Bound of each wait, in seconds.

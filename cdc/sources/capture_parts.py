@@ -26,7 +26,7 @@ class SentTables(Protocol):
     def remove_renamed(
         self, known: Collection[Fingerprint], keep: Collection[TableId]
     ) -> list[TableId]:
-        """Remove the tables of these fingerprints, even if renamed, except names in ``keep``."""
+        """Remove tables with these fingerprints, also renamed ones, except those in ``keep``."""
 
     def added(self) -> Mapping[TableId, SentTable]:
         """Return the tables that were added one by one, each with the statement that removes it."""
@@ -55,7 +55,7 @@ class KeptLog(Protocol):
         """
 
     def require_own(self) -> None:
-        """Check that the name belongs to no object for another database or another tool.
+        """Check that no object for another database or another tool has the kept log's name.
 
         Raises:
             CaptureError: There is such an object.

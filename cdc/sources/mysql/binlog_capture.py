@@ -88,10 +88,10 @@ class BinlogCapture:
             return preparation.audit_table(session, table, append=self._names.append)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the problem and the remedy if a login may not read all columns of the table.
+        """Return the problem and the remedy if a login cannot read some columns of the table.
 
         Both are parts of a message. The problem names the logins of MySQL or MariaDB, and the
-        remedy has the GRANT statements. The result is None if all logins may read all columns.
+        remedy has the GRANT statements. The result is None if all logins can read all columns.
         """
         return rights.missing(self._connections, table.table)
 

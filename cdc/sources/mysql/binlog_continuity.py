@@ -129,7 +129,7 @@ def file_after(earlier: str, files: Iterable[str]) -> str | None:
 
 
 def gtids(value: object, kind: str) -> GtidSet:
-    """Parse a GTID set in MySQL's or MariaDB's syntax; None stands for the empty set."""
+    """Parse a GTID set in MySQL's or MariaDB's syntax; None is the empty set."""
     text = str(value or "")
     return MysqlGtidSet.parse(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 
@@ -146,9 +146,9 @@ def _executed(session: Session, kind: str) -> GtidSet | None:
 def _unlogged(session: Session, kind: str) -> GtidSet:
     """Return MySQL's executed GTIDs that no binlog file has; for MariaDB, the empty set.
 
-    After a crash, InnoDB can have a transaction that the binlog has lost. MySQL counts this
-    transaction's GTID as executed and never gives it to a later transaction. So the connector skips
-    no later transaction because of this GTID, and the lost transaction need not be reported.
+    After a crash, InnoDB can still have a transaction that the binlog has lost. MySQL never gives
+    the GTID of this transaction to a later one, so the connector does not skip a later transaction.
+    The source's tables have the changes of such a transaction, so it does not count as lost.
     """
     return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
 

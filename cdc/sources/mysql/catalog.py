@@ -161,7 +161,7 @@ def _source_table(found: Described) -> SourceTable:
 
 
 def _hazards(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Return a sentence for each column that can stop MySQL's or MariaDB's connector."""
+    """Return a sentence for each column that stops MariaDB's connector, or arrives garbled."""
     return tuple(
         f"column {column.name} ({column.type}) stops the connector, or arrives garbled"
         for column in columns

@@ -372,7 +372,7 @@ class Opening(threading.Thread):
 
 
 def _has_right(session: Session, right: str) -> bool:
-    """Whether a MySQL or MariaDB account has a right itself; rights of its roles do not count."""
+    """Whether the session's account itself has a right or SUPER; rights by roles do not count."""
     name, host = current_account(session)
     held = session.rows(
         "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s"

@@ -20,6 +20,9 @@ BEGIN = (
 class Gate:
     """The named locks by which MySQL or MariaDB sessions open one exact view together.
 
+    A session waits at the gate, opens its view during the pause of replication, and waits at the
+    exit until the pause has ended.
+
     Args:
         name: The prefix of the locks' names; each view has a prefix of its own.
     """
@@ -34,7 +37,7 @@ class Gate:
         session.rows(f"DO GET_LOCK('{self._gate}', 0), GET_LOCK('{self._exit}', 0)")
 
     def open(self, session: Session) -> None:
-        """Begin the pause in which MySQL or MariaDB sessions may open views, and open the gate."""
+        """Begin the pause, in which MySQL or MariaDB sessions may open views; open the gate."""
         session.rows(f"DO GET_LOCK('{self._pause}', 0), RELEASE_LOCK('{self._gate}')")
 
     def end_pause(self, session: Session) -> None:

@@ -38,7 +38,7 @@ class LockWatch(threading.Thread):
         connections: The source's servers.
         gate: The gate at which the sessions opened the view.
         table: The table that the sessions read.
-        spoil: Called with the error, before the sessions are ended.
+        spoil: Called before the sessions are ended, with the error that explains their end.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class LockWatch(threading.Thread):
     def _waiting(self) -> str | None:
         """Return the statement that makes replication wait for the table's readers.
 
-        The result is None if replication does not wait, or waits for another table. MySQL does not
-        show the statement, so a query of this table is tried: if the statement waits for the lock
-        of this table, the query has to wait behind the statement.
+        The result is None if replication does not wait, or waits for another table. To find out, a
+        query of this table is tried: it has to wait behind a statement that waits for the table's
+        lock. If the server does not show the statement, the result is a general description.
         """
         # Only this login may see the threads of others.
         with self._connections.open("admin", on_replica=True) as session:

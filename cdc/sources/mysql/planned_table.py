@@ -344,7 +344,7 @@ class _Draft:
         """Return the catalog row of a MySQL or MariaDB column.
 
         Raises:
-            DdlError: No column has this name, or a column has it in another letter case.
+            DdlError: No column has this name, or one has it only in another letter case.
         """
         for row in self._rows:
             if row["name"] == name:
