@@ -172,7 +172,7 @@ def _wanted(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted
 
 
 def _note(context: RunContext, wanted: Iterable[_Wanted]) -> None:
-    """Remember each capture's newest heartbeat, and each topic's end as read after the heartbeat."""
+    """Remember each capture's newest heartbeat, and each topic's end read after the heartbeat."""
     records = [one.record for one in wanted]
     if not records:
         return

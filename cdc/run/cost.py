@@ -93,7 +93,7 @@ class Observation:
 
 
 def cold_factor(runs: int) -> float:
-    """Return the factor by which a run is slower if its process has made only ``runs`` so far."""
+    """Return how much slower a run is, as a factor, if its process has made only ``runs`` runs."""
     return 1.0 + (_COLD - 1.0) * max(0.0, 1.0 - runs / _COLD_RUNS)
 
 

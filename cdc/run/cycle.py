@@ -377,11 +377,11 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
 
 
 def _held_by_other(context: RunContext, work: Work) -> str | None:
-    """Return a message if a deferred shard cannot run now, else None.
+    """Return why a deferred shard does not run now, as a message; None if it runs.
 
-    While another process holds the shared lake table's lease, the shard would decode a batch that
-    it cannot commit. The message names that process; if the state store fails, the message is the
-    store's error.
+    While another process holds the shared lake table's lease, a run of the shard would decode a
+    batch that it cannot commit. The message names this other process. If the state store fails, the
+    message is the store's error.
     """
     if not work.deferred or work.entry.lake is None:
         return None
@@ -405,7 +405,8 @@ def run_continuously(
 
     Each round looks for tables that have work, also while workers run other tables. So no table
     waits for another table's run if a worker is free. If Kafka or the state store is unreachable, a
-    round finds nothing, and the next one tries again. The loop ends after the runs in progress.
+    round finds nothing, and the next round tries again. When the loop ends, it waits for the runs
+    in progress.
 
     The loop also ends if only a new process can continue: Spark has ended, its tasks hang and keep
     their cores (`cdc.runtime.task_watch.held_cores`), or a file with secrets has changed.

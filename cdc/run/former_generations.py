@@ -89,7 +89,7 @@ def _over(
         pointer: The table's pointer.
         there: UUIDs of the former attempts that still have a folder.
         settings: The table's settings.
-        owner: What this installation owns of the table.
+        owner: Recognizes the attempts of other installations.
     """
     folders = dict.fromkeys((pointer.current.attempt, *there), 0)
     keep, now = timedelta(seconds=settings.readers_keep_s), datetime.now(timezone.utc)

@@ -43,8 +43,8 @@ class FormerLabels:
     def of(cls, handoff: Handoff) -> FormerLabels:
         """Return the enum columns that can have a former name of a label in events.
 
-        A column is left out if no label of its type was added or renamed since x0. Then all events
-        from O on have the present names.
+        A column is left out if no label of its type was added or renamed since x0: all events from
+        O on have the present names of these labels.
 
         Args:
             handoff: The handoff document of the lake's newest commit.

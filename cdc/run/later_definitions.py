@@ -68,8 +68,8 @@ class LaterDefinitions:
         Args:
             handoff: The handoff document of that commit.
             dropped_by: The newest transaction that dropped a column; empty if it is not known.
-            replayed: Whether the batch is of a replay. Its events can be older than any change of
-                the table since the copy.
+            replayed: Whether the batch is of a replay, whose events can be older than any change
+                of the table since the copy.
         """
         if handoff.fingerprint.facts["source_kind"] != "postgres":
             return cls()

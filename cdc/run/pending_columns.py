@@ -48,7 +48,7 @@ class LateColumns:
             handoff: The handoff document of that commit.
             known: Names of the source's current columns, and of columns that the settings leave
                 out.
-            replayed: Whether the batch is of a replay. Its events can be older than any added
+            replayed: Whether the batch is of a replay, whose events can be older than any added
                 column.
         """
         late = {one.name for one in handoff.columns if one.late and not replayed}

@@ -144,7 +144,7 @@ def _version(record: TableRecord) -> tuple[int, str]:
 
 
 def check_serving(context: RunContext, record: TableRecord) -> Pointer | None:
-    """Refuse a run of a table whose pointer names another generation than the table's record.
+    """Refuse a run of a table if the table's pointer and record name different attempts.
 
     A state store that was restored from a backup can name a former generation. If the run applied
     changes to that generation, readers would not see them.

@@ -23,9 +23,9 @@ The rules, in this order:
    to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
    their deadlines, early by at least `MARGIN`. A late table's rank is its target plus the later one
    of two times: its deadline and the end of its last run. The table with the lowest rank comes
-   first. So a table with a short target comes before a table with a long target, unless the other
-   table has waited longer by more than the difference of the targets. A table with a backlog of
-   many runs takes turns with the other late tables.
+   first. So a table with a short target comes before a table with a long target, unless the table
+   with the long target has waited longer by more than the difference of the targets. A table with a
+   backlog of many runs takes turns with the other late tables.
 
 If the command ends once all offered tables have run, a lane's long run comes before its other runs,
 provided that the lane's other tables keep their deadlines without the worker of the long run. So

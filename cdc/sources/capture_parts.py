@@ -26,7 +26,10 @@ class SentTables(Protocol):
     def remove_renamed(
         self, known: Collection[Fingerprint], keep: Collection[TableId]
     ) -> list[TableId]:
-        """Remove tables with these fingerprints, also renamed ones, except those in ``keep``."""
+        """Remove the tables of these fingerprints, also renamed ones; return the removed tables.
+
+        A table stays if its present name is in ``keep``.
+        """
 
     def added(self) -> Mapping[TableId, SentTable]:
         """Return the tables that were added one by one, each with the statement that removes it."""
@@ -62,7 +65,7 @@ class KeptLog(Protocol):
         """
 
     def others(self) -> Sequence[str]:
-        """Return the names of the database's other objects that retain the log, for any program."""
+        """Return the names of the database's other objects that retain its log to send changes."""
 
     def create(self) -> bool:
         """Make the source retain the log from now on; return False if it already retained the log.

@@ -100,7 +100,7 @@ def known_by_file(
 
 
 def begins_again(earlier: str, newest: str) -> bool:
-    """Return whether the server has started to number its binlog files from the beginning.
+    """Return whether the server numbers its binlog files from the beginning again.
 
     If so, the newest file has a smaller number than the former newest file. Files with different
     base names are not compared, and the result is False.

@@ -5,7 +5,7 @@ table open their views at the same time:
 
 1. Each session logs in, signals its arrival, and waits at a gate.
 2. When all sessions have arrived, the replica's applier is stopped. S is the set of transactions
-   that the replica has executed then.
+   that the replica has executed by this time.
 3. The gate opens, and each session opens its view.
 4. The applier is started again.
 

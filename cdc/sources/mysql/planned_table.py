@@ -331,7 +331,7 @@ class _Draft:
         return ((name, parts) for name, parts in self._indexes.items() if parts)
 
     def _move(self, name: str, place: str) -> None:
-        """Move a MySQL or MariaDB column after column ``place``; if that is empty, to the front."""
+        """Move a MySQL or MariaDB column after ``place``; to the front if ``place`` is empty."""
         row = self._row(name)
         self._rows.remove(row)
         after = 0 if place == "" else self._rows.index(self._row(place)) + 1
