@@ -191,8 +191,8 @@ class RunContext:
         """Return a table's settings and their digests; refuse them if they are outdated.
 
         Raises:
-            OlderSettingsError: After this process's start, another process has copied the table
-                or followed an edit of the table's settings, and this process has other ones.
+            OlderSettingsError: After this process's start, another process has copied the table, or
+                followed an edit of its settings, and used other settings than this process has.
                 Settings that cannot be used for the table count as different.
             ConfigError: As in `settings`.
             SecretError: The key of hashes cannot be read.

@@ -134,8 +134,8 @@ class LateRows:
     ) -> dict[int, int]:
         """Count the rows with a time from ``first`` to ``cut`` that a batch leaves in the lake.
 
-        The result has one count for each slot of `SLOT_S` seconds. Its key is the slot's start, in
-        seconds since 1970. Only the last change of each key counts. A deleted row does not count.
+        The result maps the start of each slot of `SLOT_S` seconds, in seconds since 1970, to the
+        number of rows. Only the last change of each key counts. A deleted row does not count.
         """
         moment = self.moment
         if moment is None:

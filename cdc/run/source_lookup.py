@@ -154,7 +154,7 @@ def joined(
 
 
 def _size(value: object) -> int:
-    """Return about how many bytes a value takes; an array takes what its elements take."""
+    """Return about how many bytes a value takes, including the elements of an array."""
     if isinstance(value, list | tuple):
         return _VALUE_BYTES + sum(map(_size, value))
     return _VALUE_BYTES + (len(value) if isinstance(value, str | bytes | bytearray) else 0)

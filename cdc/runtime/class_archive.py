@@ -119,8 +119,8 @@ def _sized(prefix: Path, size: int) -> Path:
 def archive_options(archive: Path | None, given: str = "") -> str:
     """Return the JVM's options to start from an archive; empty if there is no archive.
 
-    With these options, the JVM verifies the archive's checksum, since it would crash with a damaged
-    archive.
+    With these options, the JVM verifies the archive's checksum. With a damaged archive, it would
+    crash.
 
     Args:
         archive: The archive; None if there is none.

@@ -42,7 +42,7 @@ class CopySessions:
 
     @contextmanager
     def copying(self) -> Iterator[None]:
-        """Announce a copy, to which other copies leave a session while the block runs."""
+        """Announce a copy. While the block runs, other copies leave a session to this copy."""
         with self._changed:
             self._copies += 1
         try:

@@ -65,7 +65,7 @@ FAILPOINTS: tuple[str, ...] = (
 
 
 def _noop(name: str, /) -> None:
-    """Do nothing. This is ``crash`` in a process for which no crash at a failpoint is requested."""
+    """Do nothing. This is ``crash`` in a process whose environment requests no failpoint."""
 
 
 def _armed(text: str) -> Callable[[str], None]:

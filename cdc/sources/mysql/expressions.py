@@ -23,7 +23,8 @@ _RESERVED = frozenset(
 def tokens_of(expression: str) -> list[re.Match[str]]:
     """Return the tokens of an expression as the catalog prints it.
 
-    MySQL's catalog writes a backslash before each quote, also where a string literal begins.
+    MySQL's catalog writes a backslash before each quote, also where a string literal begins. The
+    tokens have no such backslash.
     """
     if expression.partition("'")[0].endswith("\\"):
         expression = re.sub(r"\\(.)", r"\1", expression, flags=re.DOTALL)

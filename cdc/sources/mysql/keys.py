@@ -131,7 +131,7 @@ def literal(kind: MysqlType, text: str) -> str:
 
 
 def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[MysqlType]) -> str:
-    """Return SQL that MySQL or MariaDB evaluates to whether a row's key is in a range.
+    """Return the SQL condition that the key of a MySQL or MariaDB row is in a range.
 
     The SQL compares one column after another, since the servers do not use the index for
     comparisons of whole rows such as ``(a, b) >= (1, 2)``. If the key has several columns, further
