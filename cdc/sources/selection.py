@@ -172,8 +172,8 @@ def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 def require_named(table: SourceTable, settings: TableSettings) -> None:
     """Refuse to copy a source table that lacks a column which the settings name.
 
-    With a misspelled name, values that the settings hide or exclude would reach the lake. Runs do
-    not call this function: once a table is copied, its settings may name a column that is not added
+    If a name is misspelled, values that it should hide or exclude would reach the lake. Runs do not
+    call this function: once a table is copied, its settings may name a column that is not added
     yet or is already dropped.
 
     Raises:

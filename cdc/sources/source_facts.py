@@ -146,8 +146,9 @@ class SourceTable:
         hazards: Reasons why the connector could stop for all tables of the tier, one sentence each.
         children: Names of the tables that inherit from this table. Partitions are left out.
         leaves: The partitions that contain the table's rows; empty for a plain table.
-        withheld: Generated columns that are not published. If the replica identity is ``full``, the
-            server refuses UPDATE and DELETE of a published table with such columns.
+        withheld: Generated columns that are not published; empty before PostgreSQL 18. If the
+            replica identity is ``full``, the server refuses UPDATE and DELETE of a published table
+            with such columns.
         number: The table's number in the catalog, which a rename does not change; None if the
             server does not number tables.
         dropped_by: PostgreSQL: the id of the last transaction that dropped a column; empty if no
@@ -199,10 +200,10 @@ class SourceTable:
     def columns_with_nulls(self, *, trust_domains: bool) -> frozenset[str]:
         """Return the columns that allow NULL, but that the connector can treat as NOT NULL.
 
-        PostgreSQL's connector reads the table's definition from the catalog, earlier or later than
-        the change that it sends. In between, NOT NULL can have been set or dropped. So the result
-        has all columns that allow NULL. The connectors of MySQL and MariaDB read the definition
-        from the log, so for these sources the result is empty.
+        PostgreSQL's connector reads the table's definition from the catalog, some time before or
+        after the change that it sends. In between, NOT NULL can have been set or dropped. So the
+        result has all columns that allow NULL. The connectors of MySQL and MariaDB read the
+        definition from the log, so for these sources the result is empty.
 
         Args:
             trust_domains: Whether to assume that no row has NULL in a column whose domain refuses

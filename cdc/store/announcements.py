@@ -112,8 +112,8 @@ class Announced:
     Args:
         newest_end: End of the newest announced period.
         late_rows: Number of late rows that were counted for the table.
-        attempt: UUID of the attempt to which all announcements apply. If they apply to several
-            attempts, UUID of one from before the present attempt.
+        attempt: UUID of the present attempt if all announcements apply to it. If some apply to
+            earlier attempts, UUID of one of these.
     """
 
     newest_end: datetime
@@ -149,7 +149,7 @@ class Announcements:
         self._store = store
 
     def newest(self, tables: Mapping[TableId, Calendar]) -> dict[TableId, Announced]:
-        """Return what is announced of tables, in one statement.
+        """Return, with one SQL statement, what is announced of tables.
 
         Tables without an announcement are left out.
 
@@ -199,9 +199,9 @@ class Announcements:
     def announce(self, proofs: Sequence[Proof], at: datetime) -> list[Announcement]:
         """Announce periods of tables, all in one transaction.
 
-        A table is left out if it has left INCREMENTAL or got another copy since the look. If
-        another process announces at the same time, nothing is stored, and the next look tries
-        again.
+        A table is left out if it has left INCREMENTAL or got another copy since the look of its
+        proof. If another process announces at the same time, nothing is stored, and the next look
+        tries again.
 
         Returns:
             The announcements that were made, of new periods and of periods announced before.
@@ -232,7 +232,7 @@ class Announcements:
         Args:
             record: The table's record.
             instant: The instant of the commit.
-            slots: Number of the commit's rows by the start of their slot, in seconds since 1970.
+            slots: Number of the commit's rows by the start of their slot (`slot_of`).
             reannounces: Whether late rows announce their period again.
 
         Raises:
@@ -432,7 +432,7 @@ def _sum_up(connection: Connection, proof: Proof) -> None:
 
 
 def _values(one: Announcement) -> dict[str, Any]:
-    """Return the values of an announcement's row that later announcements change."""
+    """Return those values of an announcement's row that later announcements change."""
     return {"attempt": one.attempt, "revision": one.revision, "entry": ANNOUNCEMENTS.write(one)}
 
 

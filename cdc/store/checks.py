@@ -41,7 +41,7 @@ class Reach(Part):
         to_end: Whether a comparison in pieces has reached the end of the table. Such a comparison
             begins at the first piece that was not found equal. So at the table's end, it has
             compared all such pieces again.
-        primary: Whether the source's rows were those of the primary.
+        primary: Whether the source's rows were read from the primary.
     """
 
     method: Literal["all", "pieces", "window", "sample"]
@@ -158,7 +158,7 @@ class CheckRecord(Part):
 
     @property
     def failed(self) -> bool:
-        """Whether the check has failed, and nothing has passed since that covers the failure."""
+        """Whether the check has failed, and no later passed result covers the failure."""
         return self.failure is not None
 
 
@@ -186,7 +186,7 @@ def after(earlier: CheckRecord | None, result: CheckResult) -> CheckRecord:
 def _covers(passed: CheckResult, failure: CheckResult) -> bool:
     """Whether a passed result ends a failure: the result is about all rows of the failure.
 
-    It also ends a failure of another copy, or of a check of another kind with the same name.
+    A passed result also ends a failure of another copy, or of another kind of check of this name.
     """
     if not _alike(passed, failure) or failure.reach is None or passed.reach is None:
         return True
@@ -194,7 +194,7 @@ def _covers(passed: CheckResult, failure: CheckResult) -> bool:
 
 
 def _joined(earlier: CheckResult | None, failure: CheckResult) -> CheckResult:
-    """Return a failure whose reach includes that of the earlier failures that are not over."""
+    """Return a failure whose reach includes the reach of earlier failures that have not ended."""
     if earlier is None or not _alike(earlier, failure):
         return failure
     if failure.reach is None or earlier.reach is None:
@@ -217,7 +217,7 @@ class Checks:
         self._store = store
 
     def all(self, only: TableId | None = None) -> dict[TableId, dict[str, CheckRecord]]:
-        """Return the newest results of all checks by table and name, in one statement.
+        """Return, with one SQL statement, the newest results of all checks by table and name.
 
         Args:
             only: The only table to return; None for all tables.
@@ -272,7 +272,7 @@ class Checks:
     def keep(self, result: CheckResult) -> CheckRecord:
         """Add a result to the history, and store it as the check's newest one.
 
-        The caller holds the lease of the table's checks, so no other process adds one meanwhile.
+        The caller holds the lease of the table's checks, so no other process adds any meanwhile.
 
         Raises:
             StateError: The state store cannot be used.

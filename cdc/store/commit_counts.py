@@ -36,7 +36,7 @@ def add_commits(connection: Connection, table: TableId, commits: int) -> None:
 
 
 def commit_counts(store: Store, table: TableId | None = None) -> dict[TableId, int]:
-    """Return the number of commits of each table's runs, in one statement.
+    """Return, with one SQL statement, the number of commits of each table's runs.
 
     Args:
         store: The state store.

@@ -54,7 +54,7 @@ class Period:
 
 
 class UnknownPeriodError(ValueError):
-    """A text that names no period of a calendar, or two of them; the message says which."""
+    """The error for a text that names no period of a calendar, or two; its message says why."""
 
 
 @dataclass(frozen=True)
@@ -173,10 +173,10 @@ def _clock(zone: str) -> tzinfo:
 
 @lru_cache(maxsize=4096)
 def _moments(zone: str, wall: datetime) -> Mapping[str, datetime]:
-    """Return the first moments at which a zone's clocks show an hour, by the offset from UTC.
+    """Return the first moment at which a zone's clocks show an hour, by the offset from UTC.
 
-    An hour that the clocks show twice has two such moments. The clocks can also be changed by half
-    an hour, so each quarter of the hour is checked.
+    An hour that the clocks show twice has two such moments, and an hour that they skip has none.
+    The clocks can also be changed by half an hour, so each quarter of the hour is checked.
 
     Args:
         zone: The zone.
@@ -196,8 +196,8 @@ def _moments(zone: str, wall: datetime) -> Mapping[str, datetime]:
 def repeated_hours(zone: str) -> frozenset[int]:
     """Return the hours of the years 1900 to 2099 that a zone's clocks show with two offsets.
 
-    The names of these hours have an offset. An hour is the number of hours since 1970, by the
-    zone's clocks.
+    The names of these hours have an offset. Each hour is given as the number of hours since 1970,
+    by the zone's clocks.
     """
     if zone == "UTC":
         return frozenset()
@@ -384,7 +384,7 @@ def thinned(seen: Sequence[Seen], most: int) -> list[Seen]:
 
 
 def slot_of(at: datetime) -> int:
-    """Return the start of the slot in which a moment lies, in seconds since 1970."""
+    """Return the start of the moment's slot of `SLOT_S` seconds, in seconds since 1970."""
     return int(at.timestamp() // SLOT_S) * SLOT_S
 
 
@@ -394,7 +394,7 @@ def rows_of(start: datetime, end: datetime, slots: Mapping[int, int]) -> int:
     Args:
         start: Start of the period.
         end: End of the period.
-        slots: Rows by slot.
+        slots: Number of rows by the start of their slot (`slot_of`).
     """
     first, last = start.timestamp(), end.timestamp()
     return sum(rows for slot, rows in slots.items() if first <= slot < last)
@@ -407,7 +407,7 @@ class Covered:
     Args:
         attempt: Identity of the table's copy.
         instant: The instant of the newest commit that the announcement covers.
-        noted: The instant of the newest commit whose late rows are counted; None if none is.
+        noted: The instant of the newest commit whose late rows are counted; None without one.
     """
 
     attempt: str

@@ -84,7 +84,7 @@ class CopyReports:
         self._store = store
 
     def all(self) -> Sequence[CopyProgress]:
-        """Return the newest report of each copy that has not ended, in one statement.
+        """Return, with one SQL statement, the newest report of each copy that has not ended.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not a report.

@@ -38,7 +38,7 @@ _BESIDE_WORKERS = 10
 
 
 def _pool(threads: int) -> dict[str, int]:
-    """Return the sizes of a pool from which no worker waits for another worker's connection.
+    """Return sizes of a connection pool in which no worker waits for another's connection.
 
     A worker has one connection, and the thread that renews its lease has another one. Connections
     are opened when they are needed, so a large pool costs nothing.
@@ -126,8 +126,9 @@ def _beginning(statement: str) -> Callable[[Connection], None]:
 def _drop_read_only(failed: ExceptionContext) -> None:
     """Drop all pooled connections if a statement failed because its server is read-only.
 
-    Such a server passes the pool's check of idle connections, so the pool would use its connections
-    again and again. New connections reach the server that the host's name stands for now.
+    Such a server passes the pool's check of idle connections, so the pool would use connections
+    to this server again and again. New connections reach the server that the host's name stands for
+    now.
     """
     if takes_no_writes(failed.original_exception):
         failed.is_disconnect = True
@@ -142,8 +143,8 @@ def _in_utc(connection: Any, _record: object) -> None:
 def shown(url: URL) -> str:
     """Return the state store's URL for messages, without the password and other possible secrets.
 
-    Of the query parameters, only host and port stay. Any other parameter can be a secret: only the
-    driver knows what it means.
+    The only query parameters that stay are host and port. Any other parameter can be a secret: only
+    the driver knows what it means.
     """
     place = {name: value for name, value in url.query.items() if name in ("host", "port")}
     # The library does not render this part, since it would write a path as %2Fvar%2Frun.

@@ -98,8 +98,8 @@ class Histories:
     def forget(self, keep_s: float) -> int:
         """Delete entries that are older than ``keep_s``, at most some thousands in one call.
 
-        Schema changes of tables on the plan are not deleted: `status` finds in them the columns
-        that a frozen table leaves out, and a run would add a table's newest change again.
+        Schema changes of tables on the plan are not deleted. `status` reads from them which columns
+        a frozen table leaves out. A run would add a table's newest change again if it was deleted.
 
         Args:
             keep_s: The greatest age of an entry, in seconds, by the state store's clock.

@@ -103,7 +103,7 @@ def snapshot_query(
 def _checked(rule: TypeRule, number: int, name: str, key: Sequence[str]) -> str:
     """Return a Spark SQL expression that converts a MySQL or MariaDB column to its lake type.
 
-    For a key column, the expression fails if the value is a date that no calendar has.
+    For a key column, the expression fails if the value is a date such as 2024-00-00.
     """
     value = rule.from_jdbc(f"c{number}")
     if name not in key or rule.lake_type not in ("date", "timestamp", "timestamp_ntz"):
@@ -120,8 +120,8 @@ def session_init(view: View | None, kind: str) -> str:
     statements check that the session sees the marker, so its view was opened after the marker was
     replicated. They also compare the server's id, since a load balancer can send the session to
     another server. If the session does not see the marker, or the server is another one, a subquery
-    returns two rows, so the statement fails (see :func:`explain_failure`). For an exact view, the
-    session first waits at the view's `Gate`.
+    returns two rows, so its statement fails (see :func:`explain_failure`). For an exact view, the
+    session waits at the `Gate` before and after it opens its view.
     """
     if view is None:
         return BEGIN

@@ -77,7 +77,12 @@ class Applier:
             )
 
     def any_runs(self, session: Session, names: tuple[str, ...] | None = None) -> bool:
-        """Whether an applier of ``names`` runs; without names, one of those that `stop` stopped."""
+        """Whether the applier of any of these channels runs.
+
+        Args:
+            session: A session on the replica.
+            names: The channels; None for those whose appliers `stop` has stopped.
+        """
         of = self._stopped if names is None else names
         return any(runs for name, runs in self._states(session).items() if name in (of or ()))
 

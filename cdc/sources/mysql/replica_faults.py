@@ -189,9 +189,10 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
     transactions that the primary executed between the two reads, and the primary's set would lack
     them.
 
-    A MariaDB primary has executed a transaction if the primary's log has the same or a higher GTID
-    number of the same domain and server. The log can lack transactions that the server replicated
-    before it became the primary. ``gtid_slave_pos`` has the last such transaction of each domain.
+    A MariaDB primary has executed a transaction if the primary's log has a GTID of the same domain
+    and server with the same or a higher number. The log can lack transactions that the server
+    replicated before it became the primary. ``gtid_slave_pos`` has the last such transaction of
+    each domain.
 
     A MariaDB replica can follow several primaries. So the result leaves out a transaction whose
     domain this primary lacks, unless the replica itself wrote the transaction.

@@ -65,7 +65,7 @@ def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
 
 
 def of_server(connections: Connections) -> Iterator[Check]:
-    """Yield a check for each MySQL or MariaDB right that the admin and snapshot logins lack."""
+    """Yield a check for each MySQL or MariaDB right that the admin or snapshot login lacks."""
     binlog, *replica = watch(connections.config.kind)
     probes: list[tuple[Role, bool, str, str]] = [
         ("admin", False, "SELECT 1 FROM information_schema.INNODB_METRICS LIMIT 1", "PROCESS"),

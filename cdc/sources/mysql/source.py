@@ -207,7 +207,7 @@ class MysqlSource:
     ) -> Iterator[View]:
         """Open a MySQL or MariaDB view whose sessions read at different moments after the marker.
 
-        For a table that must be read at one moment, `open_exact_view` opens the view.
+        ``one_moment`` is ignored: for a table that needs it, a copy calls `open_exact_view`.
 
         Each session checks that it sees the marker row, so it reads at a moment after the marker.
         If only some sessions see a change, the change has an event at or after O. Such events are

@@ -67,9 +67,9 @@ class MysqlTableRules:
         return f"CREATE UNIQUE INDEX <name> ON {_named(table)} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return SQL for a message with two alternatives: set NOT NULL, or drop the default.
+        """Return two alternatives as SQL, for a message: set NOT NULL, or drop the default.
 
-        The names of the columns are left open, as ``...`` in a MySQL or MariaDB statement.
+        The MySQL or MariaDB statement has ``...`` in place of the columns' names.
         """
         return f"ALTER TABLE {_named(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP DEFAULT"
 

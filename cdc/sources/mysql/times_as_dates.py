@@ -115,7 +115,7 @@ class _Level:
             self.values, self.results = self.results, frozenset()
 
     def _check(self, values: frozenset[str]) -> None:
-        """Record a conversion if both a TIME and a date are among values converted to one type."""
+        """Record a conversion if ``values``, which get one type, have both a TIME and a date."""
         self.converts |= values >= _BOTH
 
     def _ended(self) -> frozenset[str]:

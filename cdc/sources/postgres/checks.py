@@ -142,7 +142,7 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
 def _missing_on_tables(session: Session, connections: Connections, role: Role) -> Iterator[Check]:
     """Yield a note with the tables for which the PostgreSQL role lacks rights.
 
-    The line is a note and no error, since not every table is to be replicated.
+    The line is a note and no error, since not every table has to be replicated.
     """
     lacking = [
         (sql.Identifier(schema, name).as_string(None), sql.Identifier(owner).as_string(None))
@@ -252,7 +252,12 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
 
 
 def _importers_check(others: str | None, *, hidden: bool) -> Check:
-    """Return the line about other programs that import snapshots on the replica."""
+    """Return the line about other programs that import snapshots on the replica.
+
+    Args:
+        others: A sentence about these programs; None if none is visible.
+        hidden: Whether the server hides statements of other users' sessions from the login.
+    """
     if others is not None:
         return Check("replica snapshots", "warning", others, importers.REMEDY)
     if hidden:

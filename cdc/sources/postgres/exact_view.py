@@ -129,9 +129,9 @@ def replica_view(
     Args:
         connections: The source's servers.
         marker: The marker that the view must contain.
-        resuming: Returns a context manager. This function pauses replay in the block of this
-            context manager, which resumes replay at the end of the block. If this process dies in
-            the block, replay is resumed nevertheless.
+        resuming: Returns a context manager. `replica_view` pauses replay in the context manager's
+            block. The context manager resumes replay at the end of the block. If this process dies
+            in the block, the server or the next command resumes replay.
         timeout_s: Bound of each wait for the replica, in seconds.
         progress: Shows the waits.
 
@@ -211,8 +211,8 @@ def _tested(
     A standby can export a snapshot without this list. This happens if one of the transactions has
     reported subtransactions to the standby; with wal_level logical, a savepoint is enough. If a
     session imports a snapshot without the list, it sees the changes of the transactions in progress
-    as soon as they commit. Until then, it marks the rows of these transactions as rolled back (see
-    `replica.own_snapshots`).
+    as soon as they commit. If the session reads rows of these transactions before that, it marks
+    the rows as rolled back (see `replica.own_snapshots`).
 
     The list is exported whole or not at all. So this function keeps a test transaction open during
     the export, and commits it afterwards. The function uses the snapshot only if a session that

@@ -43,7 +43,7 @@ def importing(session: Session) -> tuple[str | None, bool]:
 def described(sessions: Iterable[tuple[int, str, str, str]]) -> str | None:
     """Return a sentence about those sessions that import snapshots; None if no session does.
 
-    A single session of pg_dump imports nothing. Several sessions are ``pg_dump -j``, which imports.
+    A single session of pg_dump imports nothing. Several sessions are a ``pg_dump -j``.
 
     Args:
         sessions: Process id, user, application and newest statement of each session.

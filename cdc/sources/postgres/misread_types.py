@@ -7,9 +7,9 @@ before user-defined types, and domains and arrays after all other types. It also
 types of tables and views.
 
 If the connector uses a wrong type, events can have NULL, 0 or an empty string in place of the
-values. The connector decodes the server's own types by name alone. So if it takes such a type for
-an ordinary type of the same name, the values are right nevertheless. They are wrong only if it
-takes the type for a domain, an enum or an array.
+values. The connector decodes the server's own types by name alone. So the values of a column with
+one of the server's own types are wrong only if the connector takes this type for a domain, an enum
+or an array.
 
 The connector registers the types when it starts. It leaves out the types of temporary tables, due
 to the setting ``schema.exclude.list``.

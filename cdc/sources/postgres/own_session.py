@@ -43,8 +43,8 @@ class OwnSession(psycopg.Connection[tuple[Any, ...]]):
         """Apply settings to everything that the session executes from now on.
 
         The method also finds out whether there is a pooler. At a login, a server sends the process
-        id of its session. A pooler sends another number in each of its modes, so the
-        number does not show the pooler's mode.
+        id of its session. A pooler sends another number, whatever its mode is. So the method cannot
+        find out the pooler's mode.
 
         Args:
             settings: The settings' values by name.

@@ -72,7 +72,7 @@ def wait_until_visible(
     """Wait until new statements see the changes of PostgreSQL transactions.
 
     The function waits until the transactions have released the locks on their own ids: a
-    transaction does so after its changes have become visible. It does not compare the ids with a
+    transaction does so after its changes have become visible. The ids are not compared with a
     snapshot, since a snapshot has whole ids, and the log has only the lower half of each id.
 
     Args:

@@ -56,9 +56,9 @@ def snapshot_query(
 
     Each range is one partition in Spark. Columns get generated names, since Spark does not escape
     quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
-    from a subquery. The server flattens it, so predicates use the key's index. A table without a
-    key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of the table
-    or partition, followed by the row's ``ctid``. Under one view, these values are all different.
+    from a subquery. The server flattens the subquery, so predicates use the key's index. A table
+    without a key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of
+    the table or partition, and then the row's ``ctid``. Under one view, no two values are equal.
     """
     on_replica = view is None or view.on_replica
     endpoint = connections.endpoint(on_replica=on_replica)
@@ -106,7 +106,7 @@ def snapshot_query(
 
 
 def _times(ranges: Sequence[KeyRange]) -> list[sql.Composable]:
-    """Return the subquery's SQL for the time column of the ranges; empty without such a column."""
+    """Return SQL of the column that limits the ranges to a time range; empty without a limit."""
     timed = ranges[0].within if ranges else None
     return [] if timed is None else [sql.SQL("{} AS w0").format(sql.Identifier(timed.column))]
 
@@ -297,9 +297,9 @@ def jdbc_properties(connections: Connections, endpoint: Endpoint) -> dict[str, s
 def relation(table: SourceTable) -> sql.Composable:
     """Return the PostgreSQL table for a FROM clause, quoted and qualified.
 
-    ONLY leaves out rows of tables that inherit from the table, since their events are in the topics
-    of those tables. A partitioned table is read without ONLY, since all its rows are in its
-    partitions.
+    ONLY leaves out rows of tables that inherit from the table, since the topics of those tables
+    have the events of the rows. A partitioned table is read without ONLY, since all its rows are in
+    its partitions.
     """
     name = sql.Identifier(table.table.schema, table.table.name)
     return name if table.kind == "partitioned" else sql.SQL("ONLY {}").format(name)

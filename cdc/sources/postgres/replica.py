@@ -203,8 +203,8 @@ def own_snapshots(connections: Connections, marker: Marker) -> View:
 
     No session imports a snapshot, since a snapshot that a standby exports can lack its list of
     transactions in progress. A session that imports such a snapshot treats these transactions as
-    rolled back, and marks their rows so in the standby's pages. Then no session of the standby ever
-    sees these rows, even after the transactions commit, and even after a promotion.
+    rolled back, and marks their rows as such in the standby's pages. Then no session of the standby
+    ever sees these rows, even after the transactions commit, and even after a promotion.
 
     Raises:
         ReplicaError: The replica does not show the marker, or is not a standby of the primary.

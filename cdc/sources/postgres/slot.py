@@ -69,21 +69,21 @@ class SlotHealth:
     ) -> str | None:
         """Return why the slot has lost uncaptured changes; None if none are lost.
 
-        The slot's confirmed position must not be after Connect's stored position. If it is
-        later, the slot was recreated, or something other than the connector moved it.
+        The slot's confirmed position must not be after Connect's stored position. If it is after,
+        the slot was recreated, or something other than the connector moved it.
 
         With exactly-once support, the two positions are compared even while a session reads the
         slot. The connector stores a position in a Kafka transaction, and confirms the position only
         after Kafka has decided to commit this transaction. Connect's answer, which is read after
         this health, lacks the position until all brokers concerned know of the commit. The caller
-        waits until they do, and meanwhile passes the confirmed position as ``stored``
+        waits for the brokers, and meanwhile passes the confirmed position as ``stored``
         (`cdc.capture.sent_records`).
 
         Without exactly-once support, the stored position can become older: a worker that was
         suspended can store an old position after another worker has taken over its task. Later, the
         task stores a newer position. So the two positions are compared only while no session reads
-        the slot. If Kafka shows that the connector has sent all changes between the two, the caller
-        passes the confirmed position as ``stored`` (`cdc.capture.sent_records`).
+        the slot. If Kafka shows that the connector has sent all changes between the two positions,
+        the caller passes the confirmed position as ``stored`` (`cdc.capture.sent_records`).
         """
         reason = self.invalidation_reason
         if reason not in (None, "wal_removed"):

@@ -6,11 +6,11 @@ counts begin at 0. So if a count is smaller than at the previous look, the slot 
 Changes that were made between the two slots have no event.
 
 The counts can also begin at 0 because the server crashed, or because somebody reset them. The
-server shows two times: a crash changes the first one, and a reset of the slot's counts changes the
-second one. If the first time has changed since the previous look, nothing is compared. If the
-second time is new or later, the counts are not compared.
+server shows two timestamps. A crash changes the first one, and a reset of the slot's counts changes
+the second one. If the first timestamp has changed since the previous look, nothing is compared. If
+the second timestamp is new or later, the counts are not compared.
 
-A new slot has no second time until its counts are reset. So if the slot had a second time at the
+A new slot has no second timestamp until its counts are reset. So if the slot had one at the
 previous look, and now has none or an earlier one, the slot is another one, whatever its counts are.
 """
 

@@ -30,7 +30,7 @@ class PostgresTableRules:
     """The rules of PostgreSQL; see `cdc.sources.table_rules.TableRules`."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why PostgreSQL's log lacks changes of the table's rows; None if it lacks none."""
+        """Return why a PostgreSQL table cannot be copied or captured; None if it can."""
         generated = [one.name for one in table.columns if one.generated]
         return (
             _kind(table)
@@ -118,9 +118,9 @@ class PostgresTableRules:
         return f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return SQL for a message with two alternatives: set NOT NULL, or drop the default.
+        """Return two alternatives as SQL, for a message: set NOT NULL, or drop the default.
 
-        The column's name is left open, as ``...`` in a PostgreSQL statement.
+        The PostgreSQL statement has ``...`` in place of the column's name.
         """
         relation = table.table.relation
         return f"ALTER TABLE {relation} ALTER COLUMN ... SET NOT NULL, or DROP DEFAULT"
