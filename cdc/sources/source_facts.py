@@ -414,7 +414,7 @@ class SnapshotQuery:
     Args:
         url: JDBC URL without a password.
         table: A parenthesised subquery; its columns have generated names.
-        predicates: One SQL condition per key range, in the order of the given ranges.
+        predicates: One SQL condition per key range, in the order of the caller's ranges.
         select: Spark SQL expressions, one per column of the schema.
         properties: JDBC and Spark options. They contain the password, so the repr leaves them out.
     """

@@ -55,7 +55,7 @@ class View:
         snapshot_id: If all sessions read the same rows, the id that they share. On PostgreSQL, each
             session imports the view by this id; on MySQL and MariaDB, all sessions with this id
             open at the same time. Empty if each session opens a view of its own at its own time.
-            The stream, which is applied from O on, then makes the copy exact.
+            In that case, the stream from O on makes the copy exact.
         upper_bound: A position of the source's log. If PostgreSQL's sessions import the view, the
             view contains no commit after this position. Otherwise this is the marker's position,
             and the sessions can see commits after this position.

@@ -1,4 +1,4 @@
-"""Stores which hours and days of tables were announced as complete, and their late rows."""
+"""Stores which hours and days of tables were announced as complete, and counts late rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Announcement(Part):
     Args:
         table: The table.
         unit: Whether the period is an hour or a day.
-        zone: The time zone.
+        zone: The period's time zone.
         name: The period's name in the zone, such as ``2026-11-23T10``.
         starts_at: The first moment of the period, in UTC.
         ends_at: The first moment after the period, in UTC.
@@ -173,7 +173,7 @@ class Announcements:
         return result
 
     def of(self, table: TableId, calendar: Calendar) -> list[Announcement]:
-        """Return the announced periods of a table that the state store still has, oldest first.
+        """Return those announced periods of a table that the state store still has, oldest first.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is no announcement.
@@ -330,8 +330,8 @@ _TABLE = ("source", "schema_name", "table_name")
 def _newest_commit(connection: Connection, record: TableRecord) -> str | None:
     """Return the instant of a table's newest recorded commit.
 
-    The result is None if the table is not INCREMENTAL any more, or has another copy than the one
-    that was looked at.
+    The result is None if the table is not INCREMENTAL any more, or has another copy than in
+    ``record``, which was read earlier.
     """
     where = of_table(table_rows, record.table) & (table_rows.c.beside == sa.false())
     found = connection.execute(sa.select(table_rows.c.record).where(where)).scalar()

@@ -86,8 +86,8 @@ class CheckResult(Part):
         started_at: When the check began, by the state store's clock.
         finished_at: When the check ended, by the state store's clock.
         outcome: How the check ended.
-        counts: Numbers by name, for example of ``rows``, or of a column's violations by the name of
-            the column.
+        counts: Numbers by name. For example, the number of rows has the name ``rows``, and the
+            number of a column's violations has the column's name.
         detail: The result in words, without values of rows.
         instant: Hudi's instant as of which the rows were read; empty if no rows were read.
         commits: Number of commits of the table's runs before the check began.

@@ -1,7 +1,7 @@
 """Decides which hours or days of a table are complete, and which rows come late for them.
 
-Nothing here reads a server. A period is complete when the table's proven time has passed the end of
-the period and the allowed lateness. The proven time is a time of the source: the lake has every
+Nothing here reads a server. A period is complete when the table's proven time has reached the end
+of the period plus the allowed lateness. The proven time is a time of the source: the lake has every
 change that the source committed before it.
 """
 

@@ -175,7 +175,7 @@ def _start(clause: str) -> str:
 def server_resumes(applier: Applier) -> Iterator[Callable[[tuple[str, ...]], None]]:
     """Make the server start its appliers by itself if this process dies while a block runs.
 
-    A session of the server runs the countdown: a statement that waits `PAUSE_LIMIT_S`, and then the
+    A session of the server runs a countdown: a statement that waits `PAUSE_LIMIT_S`, and then the
     statements that start the appliers. The server runs them even if the client is gone. At the end
     of the block, the session is killed, which ends the countdown. If the block fails and an applier
     that the block has stopped may still be stopped, the session is not killed, so the server starts

@@ -53,8 +53,8 @@ _WITHOUT_DATE = re.compile(r"(?:[^%]|%[fHhIiklprSsT%])*")
 class _Level:
     """The content of one pair of parentheses in an expression.
 
-    A set of types has ``time`` if one of the values can be a TIME, and ``date`` if one of them can
-    be a DATE, DATETIME or TIMESTAMP. All other types are left out.
+    A set of types describes several values. It has ``time`` if one of these values can be a TIME,
+    and ``date`` if one of them can be a DATE, DATETIME or TIMESTAMP. It has no other types.
 
     Args:
         function: The function whose arguments the parentheses contain; empty without a function.

@@ -296,8 +296,8 @@ def _taken(connections: Connections, session: Session) -> Exported:
 def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
     """Make PostgreSQL resume replay by itself if this process dies while replay is paused.
 
-    The countdown is one query string: its settings, a wait of `PAUSE_LIMIT_S`, and the call that
-    resumes replay. A session of the server executes this string. The end of the block cancels the
+    A session of the server executes a countdown. The countdown is one query string: its settings, a
+    wait of `PAUSE_LIMIT_S`, and the call that resumes replay. The end of the block cancels the
     countdown, but the death of this process does not.
 
     Yields:

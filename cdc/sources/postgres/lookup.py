@@ -127,7 +127,7 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
 
 
 def _lake_value(lake_type: str, value: Any) -> Any:
-    """Convert what PostgreSQL's driver returns to a number, a date or a timestamp of the lake."""
+    """Convert a value from PostgreSQL's driver to a number, a date or a timestamp of the lake."""
     if lake_type == "date":
         return _EPOCH.date() + timedelta(days=value)
     if lake_type == "timestamp":

@@ -37,8 +37,8 @@ WHERE plugin = %s AND database = pg_catalog.current_database() AND NOT temporary
 def obstacle(session: Session, admin: str) -> tuple[str, str] | None:
     """Return why Tributary's own tables would stop subscribers of other tools, and the remedy.
 
-    The result is None if the tables already exist. It is also None if no publication contains them,
-    or if no slot sends publications.
+    The result is None if Tributary's own tables already exist. It is also None if no publication
+    would contain them, or if no slot sends publications.
 
     Args:
         session: A session on the primary.

@@ -69,7 +69,7 @@ class SlotHealth:
     ) -> str | None:
         """Return why the slot has lost uncaptured changes; None if none are lost.
 
-        The slot's confirmed position must not be after Connect's stored position. If it is after,
+        The slot's confirmed position must not be after Connect's stored position. If it is,
         the slot was recreated, or something other than the connector moved it.
 
         With exactly-once support, the two positions are compared even while a session reads the
