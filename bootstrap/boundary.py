@@ -79,7 +79,7 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return the attempt with O, and with the UUIDs and end offsets of the topics it needs.
+    """Return the attempt with O, and with the UUIDs and end offsets of the topics that it needs.
 
     Every attempt needs the table's topic. For an append table of PostgreSQL, it also needs
     Debezium's transactions topic; for MySQL and MariaDB, Debezium's topic of DDL statements.

@@ -135,7 +135,7 @@ def _begin_next_generation(
 def _take_place(
     context: RunContext, connect: ConnectClient, build: TableRecord, limits: Limits
 ) -> TableRecord:
-    """Apply the remaining changes to the next generation; put it in the serving one's place.
+    """Apply the remaining changes to the next generation, which then replaces the serving one.
 
     Returns:
         The table's new record, which stays CATCHING_UP until the next generation is published.

@@ -143,8 +143,8 @@ def end_offsets(
     """Return the end offsets of tables' topics, by topic and partition, or why they are unknown.
 
     Returns:
-        The end offsets, with an error for each topic that cannot be read, and None. If Kafka does
-        not answer, an empty mapping and the message of the error.
+        The end offsets, and None as the reason. A topic that cannot be read has an error in place
+        of its offsets. If Kafka does not answer, an empty mapping and the error's message.
     """
     try:
         return answers.ends(one.topic for one in records if one.state is not State.RETIRED), None

@@ -194,7 +194,7 @@ class RewriteColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeParts(Change):
-    """A schema change: a label of a column's enum, or a field of its composite, has changed."""
+    """A schema change: a label of an enum column, or a field of a composite column, has changed."""
 
     name: str
     old: str | None
@@ -262,8 +262,8 @@ class ChangeNullability(Change):
     """A schema change: a column now allows NULL, or no longer allows it.
 
     If ``back`` is true, the column allows NULL in both compared catalogs, or in neither. But the
-    column's definition was written between the two catalogs, so the opposite can have been true for
-    a while.
+    column's definition was written between the two reads of the catalog, so the opposite can have
+    been true for a while.
     """
 
     name: str

@@ -26,8 +26,8 @@ def spoiling(
     A change with the verdict BOOTSTRAP (:func:`schemas.evolution.diff`) spoils the copy. The
     following changes spoil it, too:
 
-    - a column was added, dropped or renamed, or its type was changed, since some chunks can be read
-      before the change and some after it;
+    - a column was added (even if it was dropped again), dropped, renamed, or got another type,
+      since some chunks can be read before the change and some after it;
     - the definitions of several columns were written again without a difference, since the columns
       could have swapped their names, and swapped them back after a chunk was read;
     - the table has a new file, since a view from before the rewrite reads no rows, without an

@@ -40,7 +40,7 @@ from schemas.withheld_columns import no_longer_withheld
 
 @dataclass(frozen=True)
 class LakeColumns:
-    """What a comparison of two catalogs needs to know of the lake table's source columns.
+    """What a comparison of two catalogs needs to know of the lake's columns from the source.
 
     Args:
         types: Spark type by column name.
@@ -418,7 +418,7 @@ class _Diff:
         return column.parts[min(young)] if young else None
 
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-        """Yield a change if a column that was added and dropped can have had this column's name."""
+        """Yield a change if another column, now dropped, can have had this column's name."""
         later = range(self._before.attributes + 1, self._now.attributes + 1)
         gone = any(number not in self._now.columns for number in later)
         if gone and old.name == new.name and old.written != new.written:

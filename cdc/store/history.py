@@ -113,7 +113,7 @@ class RunEntry(Part):
 
 
 def _alike(entry: RunEntry) -> tuple[object, ...]:
-    """Return the values in which runs must be equal to share an entry of the history."""
+    """Return the values that must be equal in two runs that share an entry of the history."""
     hour = entry.started_at.astimezone(timezone.utc).replace(minute=0, second=0, microsecond=0)
     error = None if entry.error is None else (entry.error.error, entry.error.message)
     return (hour, entry.table, entry.generation, entry.state, error, entry.by)

@@ -128,7 +128,7 @@ class Writer:
     def add_removal(
         self, table: TableId, former: tuple[State, int] | None, *, beside: bool
     ) -> None:
-        """Note in the history of states that a table's record was removed, if it had one."""
+        """Add the removal of a record to the history of states, unless ``former`` is None."""
         if former is None:
             return
         facts = (table, former[1], beside, former[0])

@@ -52,8 +52,7 @@ class Installation:
     def is_of_another(self, attempt: str) -> bool:
         """Whether another installation made a UUID.
 
-        The result is False if ``attempt`` shows no installation, since it is not a UUID of version
-        1.
+        Only a UUID of version 1 shows an installation. For any other text, the result is False.
         """
         try:
             made = uuid.UUID(attempt)

@@ -66,7 +66,7 @@ class Lease:
         Args:
             gives_way: Whether to leave the lease to a process that waits for it.
             read: Called in the transaction after the lease is taken. So ``read`` sees all that an
-                earlier holder stored before the release.
+                earlier holder stored before it released the lease.
 
         Returns:
             The fencing token.
@@ -285,7 +285,7 @@ class Leases:
     def hold_record(
         self, record: TableRecord, *, gives_way: bool = False
     ) -> Iterator[tuple[Lease, TableRecord]]:
-        """Hold the lease of a record's table, and read the newest record as the lease is taken.
+        """Hold the lease of a record's table, and read the newest record when the lease is taken.
 
         One transaction takes the lease and reads the record, since another process can have changed
         the record that the caller knows.

@@ -48,7 +48,7 @@ class Owner:
 
     @classmethod
     def parse(cls, text: str) -> Owner | None:
-        """Return the lease owner that ``str(owner)`` printed as ``text``; None for other text."""
+        """Return the lease owner whose ``str()`` is ``text``; None if ``text`` has another form."""
         match = _FORM.fullmatch(text)
         if match is None:
             return None

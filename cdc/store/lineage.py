@@ -43,7 +43,7 @@ class Sent(Part):
 
     Args:
         upto: Number of the last entry that was sent; 0 if none was.
-        missing: Numbers below ``upto`` that no entry had yet, at most `LOOK_BACK`.
+        missing: Numbers that no entry had yet, from the last `LOOK_BACK` numbers before ``upto``.
     """
 
     upto: int = 0
@@ -56,7 +56,7 @@ class Sent(Part):
         return Sent(number, tuple(one for one in self.missing if one <= number))
 
     def after(self, numbers: Collection[int]) -> Sent:
-        """Return how far the history was sent once the entries with these numbers are sent, too."""
+        """Return the new value after the entries with these numbers have been sent, too."""
         upto = max([self.upto, *numbers])
         passed = range(max(self.upto + 1, upto - LOOK_BACK), upto)
         missing = {*self.missing, *passed} - set(numbers)
@@ -101,11 +101,12 @@ class Numbered:
 
 
 class Unsent:
-    """The entries of all histories that were not sent yet, in one namespace of jobs.
+    """The entries of all histories that were not sent yet under one namespace of OpenLineage.
 
     Args:
         store: The state store.
-        namespace: The namespace of jobs, which has a position of its own.
+        namespace: The namespace of the jobs in OpenLineage events. Each namespace has a position of
+            its own.
     """
 
     def __init__(self, store: Store, namespace: str) -> None:
@@ -171,7 +172,7 @@ class Unsent:
         return lineage_rows.c.namespace == self._namespace
 
     def before(self, at: datetime) -> LineagePosition:
-        """Return the position at which all entries from before a time are sent, and no later one.
+        """Return the position at which exactly the entries from before a time count as sent.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not an entry.

@@ -11,7 +11,7 @@ from cdc.store.documents import Part
 
 @dataclass(frozen=True)
 class ReaderState(Part):
-    """One registered reader of a table, as of a look at its file and at the table's commits.
+    """One registered reader of a table, as of a look at the reader's file and the table's commits.
 
     Args:
         name: The reader's name.

@@ -138,9 +138,9 @@ class CommitSummary(Part):
 
     Args:
         offsets: Next offset to read, per partition.
-        epochs: Per partition, the epoch of a leader whose log, as a run has found, reaches the
-            partition's offset in ``offsets``. After another leader is elected, a run checks the new
-            leader's log.
+        epochs: Per partition, the epoch of a leader that had all records below the offset in
+            ``offsets``. If the partition's leader has another epoch now, a run checks that this
+            leader has these records, too.
         position: The position of the source's log, as text, up to which the lake has all the
             table's transactions.
         watermark: Event time up to which the table is complete.
@@ -254,8 +254,8 @@ class TableRecord(Part):
             ``database.name``. None if there was none. If the settings now give another name, a run
             removes this entry.
         other: During an unfinished move to another tier, the second capture that can have the
-            table: the capture to which the table moves, or the one from which it came. None if no
-            move is unfinished. This field is set before the table joins or leaves the second
+            table: the capture to which the table moves, or the one from which it came. None
+            outside such a move. This field is set before the table joins or leaves the second
             capture.
         taken_over: UUIDs of another installation's attempts that this table has taken over. If the
             readers' pointer names one of these attempts, this table's publication may replace the
@@ -293,7 +293,7 @@ class TableRecord(Part):
 
     @property
     def resource(self) -> TableId | str:
-        """What a process must lease before it writes this record, or files of its attempt."""
+        """What a process must lease before it writes this record or its attempt's files."""
         return f"the next generation of table {self.table}" if self.beside else self.table
 
     @property
@@ -328,7 +328,7 @@ class TableRecord(Part):
 
     @property
     def captured(self) -> TierCapture:
-        """The tier's capture and the topic that the table, or its next generation, follows."""
+        """The capture and the topic that the table, or its next generation, follows."""
         return TierCapture(self.tier, self.topic, self.capture)
 
     @property

@@ -66,7 +66,7 @@ table_rows = sa.Table(
 
 
 def _history(name: str) -> sa.Table:
-    """Return the SQL table of a history: entries of tables, each with the time of addition."""
+    """Return the SQL table of a history: each row has an entry, its table and when it was added."""
     return sa.Table(
         name,
         metadata,
@@ -342,7 +342,7 @@ falls."""
 
 
 def named(table: TableId) -> dict[str, str]:
-    """Return the values, by column, with which a row of any of these SQL tables names a table."""
+    """Return the values, by SQL column, with which a row of the state store names a table."""
     return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
 
 

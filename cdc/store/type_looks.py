@@ -57,7 +57,7 @@ class TypeDoubt(Part):
     Args:
         offset: The newest offset of the table's topic when the suspicion arose; -1 if the topic was
             empty.
-        columns: The columns that can have wrong values: the name of each column's type, by column.
+        columns: The columns that can have wrong values, each with the name of its type.
     """
 
     offset: int
@@ -76,11 +76,11 @@ class TypeLook(Part):
             there is no heartbeat.
         former: By name, then by schema, the types that had the name earlier, oldest first. Only
             types that were found since the first look at the task ``run`` are included.
-        older: The field ``former`` of the last look at the preceding task, the one that ``run``
+        older: The field ``former`` of the last look at the preceding task, which the task ``run``
             replaced.
         suspects: Object ids of the types that the connector can mistake for another type.
         mistaken: The columns whose type the connector can mistake for another type: by table and
-            column, the name of the type.
+            column, the name of the column's type.
         doubts: By table, all columns that were in ``mistaken`` at this look or at an earlier one.
         format: Version of this document.
     """

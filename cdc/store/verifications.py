@@ -48,15 +48,14 @@ class VerifyRecord(Part):
         at: When the comparison ended.
         rows: Number of distinct keys on both sides together.
         differences: Number of confirmed differences by kind. ``more`` counts the differences beyond
-            the thousand that ``verify`` lists. ``unsettled`` counts the differing keys that no
-            later round checked, and those for which these rounds gave no result.
+            the thousand that ``verify`` lists. ``unsettled`` counts the keys that differed
+            and were then neither found equal nor confirmed as different.
         position: Position in the source's log: the comparison covers all changes up to it.
         seconds: Duration of the comparison in seconds.
         equal_at: The end of the newest comparison of this attempt that found source and lake equal;
             None without such a comparison. For a comparison in pieces, the start of the first
             piece.
-        proven: The progress of an unfinished comparison in pieces; None if no comparison is
-            unfinished.
+        proven: The progress of an unfinished comparison in pieces; None without one.
         equal_since: The start of the comparison to which ``equal_at`` belongs.
         primary_equal_since: The start of the newest comparison that read the source's rows from the
             primary and found source and lake equal.
