@@ -68,8 +68,8 @@ def renew_definition(
       source has deleted and the lake keeps. So the third case is checked only for append tables and
       in soft delete mode.
 
-    The connector is also restarted if it can mistake the type of a column for another type of the
-    same name.
+    The connector is also restarted if the newest event cannot be read, or if the connector can
+    mistake the type of a column for another type of the same name.
 
     Args:
         capture: The table's capture. The connector must have captured all changes from before the

@@ -121,8 +121,9 @@ def bootstrap_table(
     Raises:
         TributaryError: The bootstrap cannot continue. A table that was BOOTSTRAPPING or CATCHING_UP
             is then FAILED with this error, and the same command continues it. A table whose copy
-            cannot be published is NEEDS_BOOTSTRAP. In two cases the table's state does not change:
-            another process has taken the table over, or this command was asked to stop.
+            cannot be published is NEEDS_BOOTSTRAP. In three cases the state does not change: another
+            process holds a lease that this command needs, the state store cannot be used, or this
+            command was asked to stop.
     """
     with context.copy_sessions(record.table.source).copying():
         return _Bootstrap(context, connect, record, limits or Limits()).run()
@@ -175,7 +176,8 @@ class _Bootstrap:
 
         Raises:
             TributaryError: A step failed. The table is then FAILED, as `_fail` describes, unless
-                another process has taken the table over, or the state store cannot be used.
+                another process holds a lease that the step needs, or the state store cannot be
+                used.
         """
         wait_s = self._limits.lease_s
         with self._context.leases.hold(self._record.resource, wait_s=wait_s) as lease:

@@ -7,9 +7,9 @@ key) has:
 - no spaces between tokens;
 - the same digits for equal numbers, since the connector prints integers, decimals and doubles
   alike. A whole number of any type has all its digits, up to 30 (``1.0`` becomes ``1``). A whole
-  number with more digits becomes the nearest double. A double that is not a whole number has the
-  fewest digits that identify it, for example ``0.1``, ``1e-7`` or ``1.5e300``. A decimal loses
-  trailing zeros. ``-0.0`` stays;
+  number with more digits becomes the nearest double. This double, and each double that is not a
+  whole number, has the fewest digits that identify it, for example ``1.5e300``, ``0.1`` or
+  ``1e-7``. A decimal loses trailing zeros. ``-0.0`` stays;
 - no trailing zeros in the microseconds of times, and of dates with a time. A JSON string that looks
   like such a value, for example ``2024-02-29 01:02:03.500000``, loses these zeros, too;
 - base64 alone for binary values, without the server's ``base64:type15:`` and line breaks;

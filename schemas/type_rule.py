@@ -140,8 +140,8 @@ class SourceType(Protocol):
             column: The column, for messages.
             as_text: Whether the lake stores each value as the string that the server prints. Many
                 types have a rule only with this argument, and a few types have no rule at all.
-            decimal: The decimal type that the settings choose for a number without precision; empty
-                if they choose none.
+            decimal: The decimal type that the settings choose, for ``numeric`` of PostgreSQL only;
+                empty if they choose none.
             hidden: Whether errors must not show the column's values.
 
         Raises:

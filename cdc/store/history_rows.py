@@ -105,7 +105,7 @@ class Writer:
         return None if found is None else (State(found.state), found.generation)
 
     def add_state(self, record: TableRecord, former: tuple[State, int] | None) -> None:
-        """Add an entry to the history of states if the change of a record has changed its state.
+        """Add an entry to the history of states if a record's state or generation has changed.
 
         Args:
             record: The record after the change.

@@ -355,7 +355,7 @@ class Store:
     def transaction(self) -> Iterator[Connection]:
         """Open a transaction of the state store.
 
-        An error of the database is raised as a ``StateError``, whose text has neither the URL nor
+        An error of the database is raised as a ``StateError``, whose text has neither secrets nor
         stored values.
 
         Raises:

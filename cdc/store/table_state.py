@@ -343,7 +343,7 @@ class TableRecord(Part):
 
     @property
     def never_published(self) -> bool:
-        """Whether no copy of the table was ever published, so that the table has no readers."""
+        """Whether the first generation is not published yet, so that the table has no readers."""
         return self.generation == 1 and (self.resume_to or self.state) in _UNPUBLISHED
 
 

@@ -170,7 +170,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
-    """Accept an unparsed MySQL statement that surely requires a new copy, or raise an error."""
+    """Raise an error unless a statement of unknown effect surely requires a new copy."""
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
         raise _refused(table, text, "only ALTER TABLE is understood")

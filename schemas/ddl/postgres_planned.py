@@ -131,7 +131,10 @@ class SetIdentity:
 
 @dataclass(frozen=True)
 class Leave:
-    """A PostgreSQL statement that renames, moves or drops the table."""
+    """A PostgreSQL statement that renames, moves or drops the table.
+
+    ``RENAME a TO b`` counts as one, too, since the parser does not show that it renames a column.
+    """
 
     how: str
 
