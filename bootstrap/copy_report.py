@@ -61,14 +61,14 @@ class ReportedCopy:
         done: Collection[int],
         left: Sequence[Sequence[Chunk]],
     ) -> ReportedCopy:
-        """Report that a copy begins its remaining waves; return the display.
+        """Report that a copy begins its remaining waves; return the object for later reports.
 
         Args:
             task: Shows the progress in this process, for example on its terminal.
             store: The state store.
             record: The table's record.
             attempt: The attempt.
-            done: The chunks that are committed.
+            done: Ids of the committed chunks.
             left: The remaining waves, in order.
         """
         now = datetime.now(timezone.utc)
@@ -96,7 +96,7 @@ class ReportedCopy:
         self._task.note(text)
 
     def done(self) -> None:
-        """End the display; the last report stays in the store until `forget_report` deletes it."""
+        """End the display of ``task``; the last report stays stored until `forget_report`."""
         self._change(lambda report: replace(report, writing=()))
         self._task.done()
 

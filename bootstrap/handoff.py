@@ -121,9 +121,9 @@ def bootstrap_table(
     Raises:
         TributaryError: The bootstrap cannot continue. A table that was BOOTSTRAPPING or CATCHING_UP
             is then FAILED with this error, and the same command continues it. A table whose copy
-            cannot be published is NEEDS_BOOTSTRAP. In three cases the state does not change: another
-            process holds a lease that this command needs, the state store cannot be used, or this
-            command was asked to stop.
+            cannot be published is NEEDS_BOOTSTRAP. In three cases the state does not change:
+            another process holds a lease that this command needs, the state store cannot be used,
+            or this command was asked to stop.
     """
     with context.copy_sessions(record.table.source).copying():
         return _Bootstrap(context, connect, record, limits or Limits()).run()

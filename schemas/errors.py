@@ -81,7 +81,7 @@ class InvalidIdentifierError(SchemaError):
 
 
 class UnsupportedTypeError(SchemaError):
-    """A source type has no rule in the type map."""
+    """A source type has no rule in the type map, or a setting does not fit the type."""
 
 
 class WireFormatError(SchemaError):
@@ -101,4 +101,4 @@ class UnknownSchemaError(RegistryError):
 
 
 class DdlError(SchemaError):
-    """A planned DDL statement cannot be parsed, or has an unknown effect."""
+    """A planned DDL statement is refused, for example since its effect is unknown."""

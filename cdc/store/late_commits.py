@@ -79,7 +79,7 @@ class LateCommits:
         return self.of(scope) or LateCommit(stored, confirmed, 0.0)
 
     def forget(self, scope: str) -> None:
-        """Remove a capture's late commit: Connect has stored it, or the slot is new or gone."""
+        """Remove a capture's late commit, since Connect has stored it or the slot is new or gone."""
         with self._store.transaction() as connection:
             gone = sa.delete(late_commit_rows).where(late_commit_rows.c.scope == scope)
             connection.execute(gone)

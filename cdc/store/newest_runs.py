@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class NewestRuns:
     """The newest run of each table on the plan.
 
-    An entry of the run history does not change while it is its table's newest. So this object
-    parses each entry only once.
+    The newest entry of a table's run history does not change until a newer one is added. So this
+    object parses each entry only once.
 
     Args:
         store: The state store.

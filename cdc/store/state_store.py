@@ -317,7 +317,7 @@ class Store:
             return
 
     def forget_paused_replay(self, source: str) -> None:
-        """Delete the note about a source that `note_paused_replay` has stored."""
+        """Delete the note that `note_paused_replay` has stored about a source."""
         with self.transaction() as connection:
             gone = sa.delete(paused_replay_rows).where(paused_replay_rows.c.source == source)
             connection.execute(gone)

@@ -114,7 +114,7 @@ class CommitWrites(Part):
 
 @dataclass(frozen=True)
 class LakeField(Part):
-    """A column of the lake, as the state store describes it for programs outside.
+    """A column of the lake, as the state store describes it for programs other than Tributary.
 
     Args:
         name: The column's name.
@@ -148,8 +148,8 @@ class CommitSummary(Part):
         committed_at: The time in the instant, aware UTC.
         last_records: Per partition, the last record below ``offsets`` that a run has read. Empty
             until a run has read a record.
-        writes: What the commit wrote. None for a commit that changes no data, for a commit of
-            shards, and if the process died before it had stored the summary.
+        writes: What the commit wrote. None if the commit changes no data, if the table is a shard,
+            or if the process died before it had stored the summary.
         columns: The lake's columns; empty if the commit has no handoff document.
     """
 
