@@ -218,8 +218,8 @@ class Catalog:
             index.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``. None for MySQL and
             MariaDB, whose binlog has whole rows.
-        files: By partition name, the file of the partition's rows. The table's own file has an empty
-            name.
+        files: By partition name, the file of the partition's rows. The table's own file is
+            under the empty name.
         partitions: The table's partitions by name.
         owner: The owning role.
         named: The id of the transaction that last changed the table's name, schema or owner.

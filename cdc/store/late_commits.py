@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LateCommit:
-    """A position that a connector has confirmed to its slot, but that Connect has not stored yet.
+    """A slot's position that Connect has not stored yet, perhaps since a commit in Kafka is late.
 
     Args:
         stored: The position that Connect had stored at the first look that found the difference.
@@ -79,7 +79,7 @@ class LateCommits:
         return self.of(scope) or LateCommit(stored, confirmed, 0.0)
 
     def forget(self, scope: str) -> None:
-        """Remove a capture's late commit, since Connect has stored it or the slot is new or gone."""
+        """Remove a capture's late commit after it has arrived, or if the slot is new or gone."""
         with self._store.transaction() as connection:
             gone = sa.delete(late_commit_rows).where(late_commit_rows.c.scope == scope)
             connection.execute(gone)

@@ -56,7 +56,7 @@ class Store:
         threads: Number of workers of this process that use the store at the same time.
 
     Raises:
-        StateError: The database cannot be reached, or holds a store of a later version.
+        StateError: The database cannot be used, or has a state store of another format.
     """
 
     def __init__(self, url: str, run_id: str | None = None, *, threads: int = LEAST_KEPT) -> None:

@@ -46,7 +46,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Redefine:
-    """MySQL's clause MODIFY, or CHANGE if the column gets another name."""
+    """MySQL's clause MODIFY or CHANGE. CHANGE can also rename the column."""
 
     name: str
     column: Definition
