@@ -87,7 +87,7 @@ def _overdue(what: str) -> Overdue:
 
 
 def answer(call: Future[T], what: str, until: float) -> T | TributaryError:
-    """Return what a call returns, or the error that `result` would raise."""
+    """Return what `result` returns for a call, or the error that `result` raises."""
     try:
         return result(call, what, until)
     except TributaryError as error:

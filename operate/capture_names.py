@@ -76,14 +76,13 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 
 
 def refuse_equal_numbers(config: Config, captures: Sequence[CaptureNames]) -> None:
-    """Check that ``connect.connector`` does not give two tiers of a source the same number.
+    """Check that ``connect.connector`` does not give two tiers of a source one `SERVER_ID`.
 
-    With the same number, the primary would end the connector of the first tier when the connector
-    of the second tier starts.
+    If two connectors had the same `SERVER_ID`, the primary would end one when the other one starts.
 
     Raises:
         CaptureError: A source of MySQL or MariaDB has several tiers, and the settings give all its
-            connectors the same number.
+            connectors the same `SERVER_ID`.
     """
     if (number := config.connect.connector.get(SERVER_ID)) is None:
         return
@@ -107,7 +106,7 @@ def refuse_edited_names(services: Services, group: Group) -> dict[TableId, Confi
 
     The records of onboarded tables, and of tables that move to the capture, have the former names.
     With the new names, the command would create a second capture, and nothing would watch or remove
-    the first one.
+    the capture with the former names.
     """
     now = group.capture
     for record in services.store.tables():
@@ -144,12 +143,12 @@ def refuse_other_owner(services: Services, capture: CaptureNames) -> None:
 def refuse_other_installations(
     services: Services, capture: CaptureNames, wanted: Mapping[str, str]
 ) -> None:
-    """Check that no traces show another installation that uses the capture's names.
+    """Check that nothing shows that another installation uses the capture's names.
 
     Args:
         services: The services of the command.
         capture: The capture.
-        wanted: The connector's settings by the configuration file.
+        wanted: The connector's settings, as the configuration file gives them.
 
     Raises:
         CaptureError: Another connector writes to the capture's topics; another installation reads
@@ -168,8 +167,9 @@ def refuse_other_installations(
 def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: CaptureNames) -> None:
     """Check that no other connector writes to the topics of a capture that has no connector yet.
 
-    Such a connector is left from an earlier onboarding, or belongs to another installation. It
-    would write each change a second time, perhaps after newer changes of the same row.
+    The other connector is left from an earlier onboarding, or belongs to another installation.
+    With both connectors, the topics would have each change twice, the second time perhaps after
+    newer changes of the same row.
 
     Args:
         configs: The configuration of each connector, by its name.
@@ -233,14 +233,14 @@ def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
 
 
 def _refuse_slot_without_publication(services: Services, capture: CaptureNames) -> None:
-    """Check that a capture new to this installation has no slot without a publication.
+    """Check that a capture new to this installation has a publication if it has a slot.
 
     A slot without its publication looks unreadable, so the command would drop it and create it
     again. But `onboard` creates the publication before the slot. So a slot without a publication
     can belong to another tool that does not read the slot at the moment.
 
     Raises:
-        CaptureError: There is such a slot.
+        CaptureError: The slot exists, and the publication does not.
     """
     on_source = services.source(capture.source).capture(capture)
     kept, sent = on_source.kept_log, on_source.sent_tables
@@ -317,10 +317,10 @@ def refuse_other_database(
     Args:
         services: The services of the command.
         capture: The capture.
-        wanted: The connector's settings by the configuration file.
+        wanted: The connector's settings, as the configuration file gives them.
 
     Raises:
-        CaptureError: Kafka Connect has a connector of that name, which reads another database.
+        CaptureError: A connector with the capture's name exists, and reads another database.
     """
     running = services.connect.connector(capture.connector)
     if running is None or _was_captured_here(services, capture):
@@ -443,7 +443,7 @@ def other_tier(config: Config, record: TableRecord) -> StateError | None:
 
 
 def unfinished_move(config: Config, record: TableRecord) -> StateError | None:
-    """Return an error if a table's settings name another tier, or the table is in two captures."""
+    """Return the error of `other_tier`, or an error if the table's move has not ended yet."""
     if (error := other_tier(config, record)) is not None or record.other is None:
         return error
     return StateError(

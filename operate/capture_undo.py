@@ -73,7 +73,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
         before: What existed before the onboarding. If None, nothing is removed.
 
     Returns:
-        Sentences for the onboarding's error that name what could not be removed; empty if all was
+        Text for the onboarding's error, which names what could not be removed; empty if all was
         removed.
     """
     names = group.capture

@@ -133,7 +133,7 @@ def state_store(services: Services) -> list[Check]:
 
 
 def _no_tables(services: Services) -> list[Check]:
-    """Return a line about a state store without tables, unless the project is new."""
+    """Return a line if the state store has no tables, and the project may not be new."""
     found = empty_store(services, Answers(services))
     if found is None or (problem := found.problem) is None:
         return []
@@ -142,7 +142,7 @@ def _no_tables(services: Services) -> list[Check]:
 
 
 def _slots(services: Services, source: str) -> list[Check]:
-    """Return a line for each slot on a source that no table needs."""
+    """Return a line for each slot on a source, if no table needs the slot."""
     try:
         found = [*unused_slots(services, source)]
     except SourceError:

@@ -82,7 +82,7 @@ def parse(texts: Iterable[str]) -> frozenset[Condition]:
     """Return the conditions that values of ``--fail-on`` name; a value can be a list with commas.
 
     Raises:
-        UnknownConditionError: There is no such condition, or none is named.
+        UnknownConditionError: A name is not that of a condition, or no condition is named.
     """
     names = [part.strip() for text in texts for part in text.split(",")]
     known = {one.value: one for one in Condition}

@@ -93,7 +93,7 @@ class Services:
 
     @cached_property
     def interruptible(self) -> Interruptible:
-        """The progress display that ``run`` interrupts in order to stop automatic resyncs."""
+        """The progress display whose tasks ``run`` interrupts, to stop automatic resyncs."""
         return Interruptible(self.progress)
 
     @cached_property

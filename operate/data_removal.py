@@ -29,8 +29,8 @@ def remove_data(services: Services, record: TableRecord, lease: Lease) -> list[s
         lease: The table's lease.
 
     Returns:
-        A note if something stays in the table's folder, since this installation did not make it;
-        otherwise nothing.
+        A note on what stays in the table's folder, since another installation made it; empty if
+        nothing stays.
     """
     from cdc.lake.ownership import Ownership
     from cdc.lake.publish import delete_table, read_pointer

@@ -29,7 +29,7 @@ def dbt_sources(
 ) -> dict[str, Any]:
     """Return the document that dbt reads as a file of sources, for tables that readers see.
 
-    Shards of one lake table are one table, with the settings of the first shard by name.
+    The shards of a lake table become one table, with the settings of the shard that sorts first.
 
     Args:
         config: The configuration.

@@ -32,7 +32,7 @@ def depart(
     *,
     delete_topics: bool = False,
 ) -> list[str]:
-    """Remove tables from a capture for a command; also remove a capture that no other table needs.
+    """Remove tables from a capture; remove the capture, too, if no other table needs it.
 
     The step can be repeated. The caller holds the leases of the tables and of the capture.
 

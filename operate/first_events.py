@@ -1,4 +1,4 @@
-"""Finds the time of the first change that waits in a table's topic; the lake has all before it."""
+"""Finds the time of the first change in a table's topic that the lake does not have yet."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ Place = tuple[str, int]
 class FirstEvents:
     """The times of changes that wait in topics. Each is read once, since a record never changes.
 
-    A change's time is when the source made the change, but at the latest when Connect sent it.
-    Connect can send a change hours after the source made it. A record without such a time has None.
+    A change's time is when the source says that it made the change, or when Connect sent it,
+    whichever is earlier. Hours can be between the two. A record without such a time has None.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class FirstEvents:
             self._reads.pop(gone, None)
 
     def unknown(self, places: Iterable[Place]) -> list[Place]:
-        """Return the places of which nothing is known yet, those with the fewest reads first.
+        """Return the places that were not read yet, those with the fewest failed attempts first.
 
         With this order, records that cannot be read do not keep others from being read.
         """
@@ -71,7 +71,7 @@ class FirstEvents:
     def read(
         self, kafka: KafkaAdmin, registry: SchemaRegistry, ranges: Mapping[str, tuple[int, int]]
     ) -> None:
-        """Read the first record of ranges of offsets.
+        """Read the first record of each range of offsets, and keep the time of its change.
 
         Records of open Kafka transactions count, as in `cdc.run.overdue`. A record that could not
         be read in time is not known afterwards.
@@ -99,7 +99,8 @@ class FirstEvents:
 def _time_of(events: EventReader, record: KafkaRecord) -> datetime | None:
     """Return the time of the change in a record; None if the record has no such time.
 
-    A source can date a change ahead. So the result is at the latest when Connect sent the change.
+    The result is when the source says that it made the change, or when Connect sent it, whichever
+    is earlier.
     """
     try:
         made = events.read(record, "a change", _made_at)
@@ -126,8 +127,8 @@ def first_events(
 
     The time is just before the first change that waits in the table's topic. The result has only
     tables whose last commit is so old that they can be late. It lacks tables with quarantined
-    records, tables whose first record cannot be read, and tables above the limits of one look,
-    which a later look reads. A table that the result lacks counts as old as its last commit.
+    records, tables whose first record cannot be read, and tables that a later look reads, since
+    each look reads few tables. A table that the result lacks counts as old as its last commit.
 
     Args:
         answers: Asks the servers.
@@ -171,7 +172,10 @@ def _look(answers: Answers, ranges: Mapping[str, tuple[int, int]]) -> None:
 
 
 def _old(config: Config, record: TableRecord, now: datetime) -> bool:
-    """Whether an INCREMENTAL table would be late if it were as old as its last commit or copy."""
+    """Whether a table is INCREMENTAL, and would be late if it were as old as its last commit.
+
+    Before the first commit of a run, the time of the copy counts.
+    """
     commit, applied_at = record.last_commit, record.applied_at
     if record.state is not State.INCREMENTAL or applied_at is None:
         return False

@@ -1,4 +1,4 @@
-"""Finds what captures send although the state store has lost the tables.
+"""Finds captures that send changes although the state store has lost their tables.
 
 A state store that was restored from a backup lacks the tables that were onboarded later. Then a
 capture sends tables that are not on the plan (`cdc.capture.unneeded_tables`), or no table on the
@@ -76,7 +76,7 @@ def also_captured(services: Services, answers: Answers) -> list[CapturedTables]:
 def forgotten_tables(
     services: Services, answers: Answers, records: Collection[TableRecord]
 ) -> list[Forgotten]:
-    """Return what captures send although the state store has lost the tables, for ``run``.
+    """Return, for ``run``, what captures send although the state store has lost their tables.
 
     Args:
         services: The services of the command. The command's runs have already looked at the

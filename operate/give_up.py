@@ -54,8 +54,8 @@ def give_up(services: Services, over: OverLimit) -> OverLimit | None:
         over: The capture that is over the limit ``give_up``.
 
     Returns:
-        The limit that the capture exceeded, as seen under its lease. None if the capture was not
-        given up: it is below the limit again, or its slot cannot be dropped.
+        The limit that the capture exceeded, as seen under the capture's lease. None if the capture
+        was not given up: it is below the limit again, or its connector cannot be stopped.
 
     Raises:
         LeaseHeldError: Another process changes the capture.
@@ -94,9 +94,9 @@ def _look(services: Services, capture: CaptureNames) -> OverLimit | None:
 def _may_stop(services: Services, capture: CaptureNames) -> bool:
     """Whether the slot of a capture can be dropped.
 
-    It cannot be dropped if another installation made the connector. If Connect does not answer, a
-    connector that reads the slot cannot be stopped. Then the slot could not be dropped, and the
-    loss would be counted for nothing.
+    It cannot be dropped if another installation made the connector, or if a connector reads the
+    slot and Connect, which would stop the connector, does not answer. In both cases, the loss would
+    be counted for nothing.
     """
     try:
         services.connect.require_own(capture.connector)

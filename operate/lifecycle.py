@@ -92,13 +92,13 @@ def retry(services: Services, table: TableId) -> Outcome:
     """Repair a table's connector, and put a FAILED table back in its state before the failure.
 
     The connector is restarted if it has failed or has lost its connection to the source, and
-    resumed if it was stopped. If the table's move is not finished, the connector of its other
-    capture is repaired in the same way. A connector that does not run is left as it is if changes
-    were lost, since a running connector hides the loss from runs.
+    resumed if it was stopped. If the table's move is not finished, the connector of the move's
+    other capture is repaired in the same way. If changes were lost, a connector that does not run
+    is left as it is, since a running connector hides the loss from runs.
 
     In three cases, a FAILED table is put back although its connectors may not run: Kafka Connect
-    does not answer, changes were lost, or the other connector cannot be repaired. A note then gives
-    the reason.
+    does not answer, changes were lost, or the other capture's connector cannot be repaired. A note
+    then gives the reason.
 
     Raises:
         LostChangesError: Changes were lost, and the table's state is not FAILED.

@@ -107,8 +107,8 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
     """Check whether a capture is lost because its tables were copied from another server.
 
     Returns:
-        Why it is lost; None if at least one table was copied from the current server, or if the
-        identities of the servers are not known.
+        Why the capture is lost; None if at least one table was copied from the current server, or
+        if the identities of the servers are not known.
     """
     attempts = (record.attempt for record in not_retired(services, capture))
     servers = (one for attempt in attempts if attempt is not None for one in attempt.servers)
@@ -120,10 +120,10 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
 
 
 def skipping_definition(services: Services, evidence: CaptureEvidence) -> str | None:
-    """Return why a connector will skip a table's definition when it starts next (MariaDB).
+    """Return why a MariaDB connector will skip a table's new definition at its next start.
 
     Returns:
-        The reason as a sentence; None if the connector skips none, or does not exist.
+        The reason as a sentence; None if the connector will skip none, or does not exist.
     """
     connector = evidence.connector_facts
     if connector is None or connector.listed is None:
@@ -145,7 +145,7 @@ def left_on_former_server(
         services: The services of the command.
         group: The capture, with some of its tables.
         running: The settings of the capture's connector.
-        wanted: The connector's settings by the configuration file.
+        wanted: The connector's settings, as the configuration file gives them.
 
     Returns:
         A note with the statements to execute on the former server. None if the connector reads the

@@ -5,9 +5,9 @@ compared, and the rows of a lake table are ordered by the offsets of their event
 by a resync: its next generation follows the topic of the new tier. Until this generation is
 published, runs follow the former topic.
 
-The table's record names the second capture from before the table joins that capture until the table
-has left one of the two captures. So after an interruption, the same command continues, and no
-capture keeps a table that nothing follows.
+Before the table joins the second capture, the table's record names that capture. The name stays in
+the record until the table has left one of the two captures. So after an interruption, the same
+command continues, and no capture keeps a table that nothing follows.
 """
 
 from __future__ import annotations

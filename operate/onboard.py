@@ -60,8 +60,8 @@ def onboard(
         with_bootstrap: Whether the same command also copies the tables.
         by_wildcard: The tables that a wildcard matched and no argument named. Such a table is left
             out if it cannot be replicated.
-        in_bulk: The tables that a wildcard or a list selects. If such a table follows its stream
-            already, the source is not asked about it again.
+        in_bulk: The tables that a wildcard or a list selects and no argument names. If such a
+            table follows its stream already, the source is not asked about it again.
 
     Returns:
         One outcome per table, in the order given.
@@ -97,8 +97,8 @@ def refusals(
     """Return the outcomes of tables that ``onboard`` refuses: each is left out or has failed.
 
     A table has failed if an argument names it, if it is on the plan already, or if its error is not
-    about the table: an error of the source or the lake, or an unexpected error. Other tables, which
-    only a wildcard matched, are left out.
+    about the table: an error of the source or the lake, or an unexpected error. All other tables
+    are left out; only a wildcard matched them.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -117,7 +117,7 @@ def refusals(
 
 
 def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
-    """Return the tables that an earlier command has begun to copy, except paused tables."""
+    """Return the tables with a copy that has begun and is not published, except paused tables."""
     wanted = frozenset(tables)
     return frozenset(
         record.table

@@ -31,13 +31,13 @@ def refuse_other_lakes(
 ) -> dict[TableId, OtherInstallationError]:
     """Return an error for each new table in whose folder another installation has published.
 
-    Tables on the plan are not checked here, since copies and runs check the folders of these.
+    Tables on the plan are not checked here, since copies and runs check their folders.
 
     Args:
         services: The services of the command.
         tables: The tables to onboard.
         with_spark: Whether folders that are not local may be read, for which Spark is started. If
-            not, or if the lake does not answer, the copy refuses the table later.
+            not, or if the lake does not answer, the copy checks the folder later.
     """
     from cdc.lake.ownership import Ownership
 

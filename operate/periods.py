@@ -50,7 +50,7 @@ class TablePeriods:
     late_rows: int
 
     def overdue(self, now: datetime) -> bool:
-        """Whether the next period should have been announced."""
+        """Whether the next period should have been announced before ``now``."""
         return self.due_at is not None and now > self.due_at
 
     def to_json(self) -> dict[str, Any]:
@@ -201,7 +201,9 @@ def period_answer(services: Services, table: TableId, period: Period) -> PeriodA
 def wait_for_period(
     services: Services, table: TableId, period: Period, *, timeout_s: float
 ) -> PeriodAnswer:
-    """Wait until a period is complete, or cannot be, or the time is up; return the answer.
+    """Wait until a period is complete, cannot become complete, or the time is up.
+
+    Return the newest answer.
 
     Args:
         services: The services of the command.

@@ -1,7 +1,7 @@
 """``readers``: the registered readers of tables, and the lag of each.
 
-A reader writes a file beside the table, which says what the reader has read. If the lake is on this
-machine, each look reads the files. In other lakes, only runs read the files, since runs have a
+A reader writes a file beside the table. The file says what the reader has read. If the lake is on
+this machine, each look reads the files. In other lakes, only runs read the files, since runs have a
 Spark session. Runs store the result, so ``readers`` and ``status`` need not start Spark.
 """
 
@@ -260,7 +260,7 @@ def record(services: Services, table: TableId, name: str, instant: str) -> Reade
     Raises:
         StateError: The table is not on the plan, or is not published.
         ReadError: The name is not valid, or the table has no such commit.
-        LakeError: The file cannot be written.
+        LakeError: The reader's file cannot be written.
     """
     place = _place(services, table)
     storage = lake_storage(services, place.folder)
@@ -284,7 +284,7 @@ def remove(services: Services, table: TableId, name: str) -> bool:
 
 
 def _renewed(services: Services, table: _LakeTable, storage: Storage) -> ReadersLook:
-    """Look at a table's readers after a change; store the look if the lake is not local."""
+    """Look at a table's readers after a command changed them; store the look of a remote lake."""
     services.without_readers.pop(table.folder, None)
     look = registered.look(storage, table.folder, expected=table.expected)
     if not table.here:

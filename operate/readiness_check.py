@@ -34,7 +34,7 @@ _PARALLEL = 4
 
 @dataclass
 class Examined:
-    """The tables that onboarding examined: those that can be replicated, and the refused.
+    """The tables that onboarding examined: those that it accepts, and those that it refuses.
 
     Args:
         notes: The tables that can be replicated, each with its remarks; a table can have none.

@@ -252,7 +252,7 @@ class _BarTask:
 
 
 class _Amount(ProgressColumn):
-    """The column of a progress bar with the units done, the units per second, and the time left."""
+    """The part of a progress bar that shows the units done, units per second, and time left."""
 
     def render(self, task: RichTask) -> Text:
         total = None if task.total is None else int(task.total)

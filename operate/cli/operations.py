@@ -162,7 +162,7 @@ def _repeat(renderer: Renderer, runs: Runs, interval_s: float) -> None:
 
 
 def _show_end(renderer: Renderer, held: int, ended: bool, failed_checks: list[Any]) -> None:
-    """Print failed checks, whether cancelled Spark tasks occupy cores, and whether Spark ended."""
+    """Print what runs could not check, and whether Spark tasks still hold cores or Spark ended."""
     if failed_checks:
         _show_found(renderer, "failed_checks", failed_checks)
     if held:
@@ -185,8 +185,8 @@ def _show_end(renderer: Renderer, held: int, ended: bool, failed_checks: list[An
 def _require_read(renderer: Renderer, files: Sequence[str]) -> None:
     """End the command if files with secrets have changed since the command has read them.
 
-    If it went on, the command would next read the state store, to print what waits for an operator.
-    If the state store's secret is one of the changed secrets, the store would refuse the command.
+    If the command continued, it would next read the state store, to print what waits for an
+    operator. If the state store's secret has changed, the store would refuse the command.
     """
     if files:
         renderer.line(
@@ -280,7 +280,7 @@ def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
 
 
 def _show_changed(renderer: Renderer, key: str, found: Sequence[Any]) -> None:
-    """Print findings that have changed since the look before, or that no finding is left."""
+    """Print the findings of one kind after they have changed; there can be none left."""
     if key == "failed_checks" and not found and not renderer.json:
         renderer.line("All checks are possible again.", style="green")
     _show_found(renderer, key, found)

@@ -108,7 +108,7 @@ def remove(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Forget a reader that reads the table no longer. If it records again, it is listed again."""
+    """Forget a reader that no longer reads the table, until it records again what it has read."""
     from operate.context import services
     from operate.readers import remove as drop
 

@@ -88,7 +88,7 @@ def discover(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """List the sources' tables: rows, size, key, replica identity, and if they can be onboarded.
+    """List tables of sources: rows, size, key, replica identity, whether they can be onboarded.
 
     Only the sources' catalogs are read, and only tables that are not on the plan are judged.
     `onboard --dry-run` also reads rows, to check their sizes and whether the key identifies each

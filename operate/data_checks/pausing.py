@@ -88,9 +88,9 @@ def pause_failed(
 def _pause(services: Services, failures: list[CheckResult], wait_s: float) -> Outcome:
     """Pause a table after failed checks.
 
-    If the table was copied again since the check began, it is not paused, and the pause is no
-    longer due. If the table is not INCREMENTAL, it is not paused either, and the pause stays due,
-    unless the table is PAUSED already.
+    Only an INCREMENTAL table is paused. If the table was copied again since the check began, it
+    is not paused. In this case, and if the table is PAUSED already, the pause is no longer due. In
+    all other cases without a pause, the pause stays due.
     """
     first, *_ = failures
     table, checks = first.table, Checks(services.store)

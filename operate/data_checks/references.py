@@ -9,8 +9,9 @@ compared. The check goes on in this order:
    newest one. Then it notes a position Q. All changes in C are from before Q.
 3. It brings the checked table up to Q, and reads the rows whose last event is before E.
 
-Such a row has not changed from P to Q. If the source's foreign key holds, the row that it refers to
-is there all this time, and C has the state of that row at a position from P to Q. So C has the row.
+A row of step 3 has not changed from P to Q. If the source's foreign key holds, the row that it
+refers to exists all this time. C has the referenced table as of a position from P to Q. So C has
+the referenced row.
 Rows of the checked table that changed after E are left out; the next check has them.
 
 One transaction can delete the referenced row and insert it again, and a commit can end between the
@@ -122,6 +123,8 @@ def _matched(
     below: int,
 ) -> Finding:
     """Count the rows whose last event is below offset ``below`` and that refer to no known row.
+
+    A row with a NULL in one of the columns refers to nothing, and is not counted.
 
     Args:
         checked: Rows of the checked table, with the offsets of their last events.

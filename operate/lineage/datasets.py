@@ -106,7 +106,7 @@ def catalog_name(
 
 
 def source_facets(record: TableRecord | None) -> Facets:
-    """Return the facets of a source's table, with its columns at the newest look at its catalog.
+    """Return the facets of a source's table, with the columns of the newest look at the catalog.
 
     Args:
         record: The table's record; None if there is no record any more.
@@ -160,9 +160,9 @@ def _schema(columns: Sequence[tuple[str, str]]) -> schema_dataset.SchemaDatasetF
 def _column_lineage(
     columns: Sequence[LakeField], source: Name
 ) -> column_lineage_dataset.ColumnLineageDatasetFacet:
-    """Return the source's column of each column of the lake, and whether its values are hidden.
+    """Return which source column each lake column comes from, and whether its values are hidden.
 
-    A column that the source has dropped has no column of the source any more.
+    A lake column whose source column was dropped is left out.
     """
     fields = {}
     for column in columns:

@@ -99,7 +99,7 @@ class _Ended:
     Args:
         kind: The job: ``run``, ``copy`` or ``schema``.
         identity: What identifies the run among the runs of its table.
-        noted_at: A time that belongs to the identity.
+        noted_at: A time from which, with the identity, the run's id in OpenLineage is made.
         started_at: When the run began.
         ended_at: When the run ended.
         error: What the event says of the run's failure; None if the run succeeded.
@@ -220,7 +220,7 @@ def _copy(subject: Subject, noted: Numbered, entry: StateEntry, began: Numbered)
 
 
 def _failure(subject: Subject, kind: str, message: str | None) -> str:
-    """Return what an event says of a failure: by default, no message that can quote a row."""
+    """Return a failure in words; its message, which can quote rows, only if the user asks."""
     if subject.messages and message:
         return redact_own(f"{kind}: {message}")
     return f"{kind}: `tributary history {subject.table}` has the message"

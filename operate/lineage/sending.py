@@ -111,7 +111,7 @@ class Lineage:
     def follow(self, interval_s: float, ended: threading.Event) -> Iterator[int]:
         """Send events until ``ended`` is set; after each look that sent some, yield their number.
 
-        After a failure, the next look sends the same events again. Each failure doubles the pause.
+        After a failure, the next look sends the same events again. Each failure doubles the wait.
 
         Args:
             interval_s: The time between two looks, in seconds.

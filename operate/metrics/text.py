@@ -19,7 +19,7 @@ def as_text(families: Iterable[GaugeMetricFamily]) -> bytes:
 
     That function of prometheus-client checks and escapes each name and each label of each series.
     For the series of 3,000 tables, it takes 2.5 times the CPU time of `as_text`. If several series
-    share labels, `as_text` writes the labels only once.
+    share labels, `as_text` makes the text of these labels only once.
     """
     known: dict[int, str] = {}
     # The families are kept until the end: only while a dictionary lives is its id its own.
