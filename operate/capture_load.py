@@ -86,7 +86,7 @@ def capture_loads(
     """Return the load of each capture, by the name of its connector.
 
     Args:
-        records: The tables on the plan, of all captures.
+        records: The tables whose events count, of all captures.
         connector: Returns the name of the connector that captures a table.
         rate: Returns a table's number of events per second.
         most_per_s: Number of events per second that a connector can send.

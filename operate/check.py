@@ -1,7 +1,7 @@
 """``check``: checks everything that onboarding and runs need; each problem has a remedy.
 
-If the state store cannot be used, the checks that need the records in it are left out. If Spark's
-cluster cannot be used, the checks that need Spark are left out.
+If the state store cannot be used, the only other checks are those of the settings for TLS. If
+Spark's cluster cannot be used, the checks that need Spark are left out.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def cluster(services: Services) -> list[Check]:
 
 
 def topic(services: Services, record: TableRecord) -> list[Check]:
-    """Return the lines of ``check`` about a table's topic: settings, size, open transactions."""
+    """Return the lines of ``check`` about a table's topic: settings, transactions, size of rows."""
     name = f"topic {record.topic}"
     info = services.kafka.topic(record.topic)
     actual = services.kafka.topic_config(record.topic)

@@ -182,7 +182,7 @@ class Services:
     def stream_evidence(
         self, capture: CaptureNames, servers: ServerOpeners | None = None
     ) -> CaptureEvidence:
-        """Return the facts that show whether a capture works, also from its topics.
+        """Return the facts that show whether a capture works, including those in topics.
 
         The topics show whether the connector sends changes, and which DDL statements the connector
         has reported. The topic of DDL statements, which PostgreSQL does not have, is read from its

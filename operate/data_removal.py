@@ -29,7 +29,7 @@ def remove_data(services: Services, record: TableRecord, lease: Lease) -> list[s
         lease: The table's lease.
 
     Returns:
-        A note on what stays in the table's folder, since another installation made it; empty if
+        A note on what stays in the table's folder, which this installation did not make; empty if
         nothing stays.
     """
     from cdc.lake.ownership import Ownership

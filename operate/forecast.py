@@ -131,7 +131,7 @@ def forecast(
     """Return the forecast that ``plan`` shows for the given tables; if none is given, for all.
 
     Tables that runs do not follow now are left out, for example paused tables. The load of a
-    capture counts all of its tables.
+    capture counts all of its tables that runs follow, also those that are not given.
 
     Args:
         services: The services of the command.

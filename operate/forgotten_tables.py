@@ -58,7 +58,7 @@ def without_tables(
 
 
 def also_captured(services: Services, answers: Answers) -> list[CapturedTables]:
-    """Return the captures of `without_tables`, for ``check`` and ``status``.
+    """Return the captures that `without_tables` finds, for ``check`` and ``status``.
 
     The result is empty if Kafka Connect does not answer, which these commands report by themselves.
 

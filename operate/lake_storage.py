@@ -23,7 +23,7 @@ _DEFAULT = frozenset({"fs.defaultFS", "fs.default.name"})
 
 
 class SparkStorage:
-    """A `Storage` that reads any file system of Hadoop through a Spark session.
+    """A `Storage` that uses any file system of Hadoop through a Spark session.
 
     Args:
         spark: The session.

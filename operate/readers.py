@@ -284,7 +284,7 @@ def remove(services: Services, table: TableId, name: str) -> bool:
 
 
 def _renewed(services: Services, table: _LakeTable, storage: Storage) -> ReadersLook:
-    """Look at a table's readers after a command changed them; store the look of a remote lake."""
+    """Look at a table's readers after a command changed them; for a remote lake, store the look."""
     services.without_readers.pop(table.folder, None)
     look = registered.look(storage, table.folder, expected=table.expected)
     if not table.here:

@@ -28,8 +28,8 @@ def scope_of(check: CheckSettings, *, now: datetime, seed: int) -> Scope:
 
     Args:
         check: The check.
-        now: The current time, aware UTC; a window ends earlier than this time, by
-            the setting ``settle``.
+        now: The current time, aware UTC; a window ends the duration ``settle`` before
+            this time.
         seed: The seed of a sample.
     """
     window = None

@@ -47,7 +47,7 @@ class Results:
         onboarded: One outcome per table, also of the table without a key, which is refused.
         runs: The incremental runs.
         verified: The result of `verify` for each replicated table.
-        failures: The outcomes of tables for which a step of the demo failed.
+        failures: The outcomes of tables whose onboarding or verification failed.
         transactions: Number of transactions that the writers committed, by deed.
         seconds: Duration of each step in seconds, by the step's name.
     """
@@ -62,7 +62,7 @@ class Results:
 
     @property
     def ok(self) -> bool:
-        """Whether no step of the demo failed, and each table has rows and equals its source."""
+        """Whether `failures` is empty, and each table has rows and equals its source."""
         return (
             len(self.verified) == len(self.shop.tables)
             and all(one.equal and one.rows_compared > 0 for one in self.verified)

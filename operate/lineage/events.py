@@ -220,7 +220,7 @@ def _copy(subject: Subject, noted: Numbered, entry: StateEntry, began: Numbered)
 
 
 def _failure(subject: Subject, kind: str, message: str | None) -> str:
-    """Return a failure in words; its message, which can quote rows, only if the user asks."""
+    """Return what an event says of a failure; the message, which can quote rows, on request."""
     if subject.messages and message:
         return redact_own(f"{kind}: {message}")
     return f"{kind}: `tributary history {subject.table}` has the message"

@@ -96,7 +96,7 @@ class BoundedAnswers(Answers):
 
     @property
     def up(self) -> dict[Service, bool]:
-        """Whether each service has answered."""
+        """Whether each service has answered the probe."""
         return {service: error is None for service, error in self._away.items()}
 
     def source(self, name: str) -> Source:
