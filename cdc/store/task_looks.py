@@ -92,9 +92,9 @@ class TaskLook(Part):
         return found.what
 
     def unjudged(self, record: TableRecord) -> str | None:
-        """Return why a table may lack changes that no look has judged; None if all are judged.
+        """Return a message if the end of a task in a table's topic is not judged yet, else None.
 
-        A later look judges these changes without a person's help.
+        A later look judges it without a person's help.
         """
         since = self.postponed.get(record.topic, self.behind.get(record.topic))
         if since is None or first_offset(record) is None or not self.is_of(record):
