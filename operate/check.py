@@ -1,7 +1,7 @@
 """``check``: checks everything that onboarding and runs need; each problem has a remedy.
 
-If the state store cannot be used, the only other checks are those of the settings for TLS. If
-Spark's cluster cannot be used, the checks that need Spark are left out.
+If the state store cannot be used, the checks of tables, captures and slots are left out. If Spark's
+cluster cannot be used, the checks that need Spark are left out.
 """
 
 from __future__ import annotations
@@ -64,8 +64,12 @@ def check(services: Services) -> Iterator[Check]:
     records: list[TableRecord] = []
     try:
         records = [r for r in services.store.tables() if r.state is not State.RETIRED]
-    except TributaryError:
-        return  # the line before has the reason
+    except TributaryError:  # the line before has the reason
+        for name in services.config.sources:
+            yield from _checks_or_error(f"source {name}", partial(_source, services, name))
+        yield from _of_kafka(services)
+        yield from of_spark_and_lake(services)
+        return
     yield from _checks_or_error("state store: tables", partial(_no_tables, services))
     evidence = cache(services.stream_evidence)
     for name in services.config.sources:
@@ -73,9 +77,7 @@ def check(services: Services) -> Iterator[Check]:
         tables = partial(_tables, services, name, records, evidence)
         yield from _checks_or_error(f"source {name}: tables", tables)
         yield from _checks_or_error(f"source {name}: slots", partial(_slots, services, name))
-    yield from _checks_or_error("Kafka", partial(check_kafka.cluster, services))
-    yield from _checks_or_error("Connect", partial(_connect, services))
-    yield from _checks_or_error("schema registry", partial(_registry, services))
+    yield from _of_kafka(services)
     captured = captures_of(services.config, records)
     for one in (*captured, *also_captured(services, Answers(services))):
         yield from _checks_or_error(
@@ -86,6 +88,13 @@ def check(services: Services) -> Iterator[Check]:
         look = partial(check_kafka.topic, services, record)
         yield from _checks_or_error(f"topic {record.topic}", look)
     yield from of_spark_and_lake(services)
+
+
+def _of_kafka(services: Services) -> Iterator[Check]:
+    """Execute the checks of Kafka, Kafka Connect and the schema registry; yield their lines."""
+    yield from _checks_or_error("Kafka", partial(check_kafka.cluster, services))
+    yield from _checks_or_error("Connect", partial(_connect, services))
+    yield from _checks_or_error("schema registry", partial(_registry, services))
 
 
 def of_spark_and_lake(services: Services) -> Iterator[Check]:

@@ -44,7 +44,7 @@ class _Families:
         if value is None:
             return
         number = value.timestamp() if isinstance(value, datetime) else float(value)
-        # Most series of a table have the same labels, which are one object: it is written once.
+        # Most series of a table have the same labels, which are one object: its text is made once.
         key = (metric.labels, labels)
         if (named := self._labels.get(key)) is None:
             named = self._labels[key] = dict(zip(metric.labels, labels, strict=True))
