@@ -20,7 +20,7 @@ from operate.ui.rendering import lacking
 if TYPE_CHECKING:
     from cdc.config import Config
 
-_STARTS_S = 10.0
+_ENDS_S = 10.0
 """Bound of the wait for the server's end, in seconds."""
 
 
@@ -86,9 +86,11 @@ def serving(config: Config, place: Place, *, cache_s: float = CACHE_S) -> Iterat
             target=server.run, kwargs={"sockets": [taken]}, name="ui", daemon=True
         )
         thread.start()
-        yield int(taken.getsockname()[1])
-        server.should_exit = True
-        thread.join(_STARTS_S)
+        try:
+            yield int(taken.getsockname()[1])
+        finally:
+            server.should_exit = True
+            thread.join(_ENDS_S)
     finally:
         taken.close()
         services.close()
