@@ -4,7 +4,7 @@ Cron and schedulers start a process for each run. Each round changes ten rows of
 all tables, waits until the events are in Kafka, and starts the command once for each side. The
 first round does not count. At the end, `verify` compares every table with the source.
 
-    python -m benchmarks.cold_start [--tables 20] [--rounds 5]
+    python -m benchmarks.cold_start [--tables 50] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Start:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tables", type=int, default=20, help="tables that are followed")
+    parser.add_argument("--tables", type=int, default=50, help="tables that are followed")
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds")
     return on_a_stack(measure, parser.parse_args())
 

@@ -1,11 +1,11 @@
-"""200,000 change events over 5 tables: incremental runs beside a hand-written foreachBatch job.
+"""Change events over some tables: incremental runs beside a hand-written foreachBatch job.
 
 One process, one Spark session, one stack. Both sides start from the same snapshot, then consume
 the same topics in rounds: each round makes the same number of new events, waits until they are in
 Kafka, and times one side after the other (the order alternates). The first two rounds warm both up
 and do not count. Before a figure is printed, the tables of both sides are compared with the source.
 
-    python -m benchmarks.incremental [--events 200000] [--rows 200000] [--rounds 5]
+    python -m benchmarks.incremental [--tables 5] [--events 200000] [--rows 200000] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,6 @@ from operate.onboard import onboard
 from schemas.table import TableId
 from stack.local import LocalStack
 
-TABLES = tuple(f"bench_{n}" for n in range(5))
 SOURCE = "bench"
 WARM_UP = 2
 """Rounds that do not count: until then the JVM still compiles what both sides run."""
@@ -77,6 +76,7 @@ class Times:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", type=int, default=5, help="tables that change")
     parser.add_argument("--events", type=int, default=200_000, help="events per round, all tables")
     parser.add_argument("--rows", type=int, default=200_000, help="rows per table at the start")
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds")
@@ -84,21 +84,24 @@ def main() -> int:
 
 
 def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> int:
-    dsn = stack.env()["TRIBUTARY_PRIMARY_DSN"]
+    dsn, names = (
+        stack.env()["TRIBUTARY_PRIMARY_DSN"],
+        [f"bench_{n}" for n in range(arguments.tables)],
+    )
     with psycopg.connect(dsn, autocommit=True) as source:
-        for table in TABLES:
+        for table in names:
             source.execute(DDL.format(table=table))
             source.execute(FILL.format(table=table, rows=arguments.rows))
             source.execute(f"analyze {table}")
         with opened(stack, folder) as services:
-            ids = [TableId(SOURCE, "public", table) for table in TABLES]
+            ids = [TableId(SOURCE, "public", table) for table in names]
             outcomes = onboard(services, ids)
             failed = [outcome for outcome in outcomes if outcome.failed]
             assert not failed, failed
             tables = peers(services, folder, ids)
             ours, theirs = Times(), Times()
             for number in range(arguments.rounds + WARM_UP):
-                change(source, arguments.events // len(TABLES), number)
+                change(source, names, arguments.events // len(names), number)
                 wait_for_events(services, ids, source)
                 sides: list[tuple[Times, Callable[[], None]]] = [
                     (ours, lambda: run(services)),
@@ -133,7 +136,7 @@ def opened(stack: LocalStack, folder: Path) -> Iterator[Services]:
 
 def run(services: Services) -> None:
     results = run_tables(services.run_context, services.store.tables())
-    assert len(results) == len(TABLES), "not every table had changes"
+    assert len(results) == len(services.store.tables()), "not every table had changes"
     assert not any(result.error for result in results), results
 
 
@@ -173,10 +176,10 @@ def peers(services: Services, folder: Path, ids: list[TableId]) -> list[peer.Pee
     return created
 
 
-def change(source: psycopg.Connection[Any], events: int, number: int) -> None:
+def change(source: psycopg.Connection[Any], names: Sequence[str], events: int, number: int) -> None:
     """7 of 10 events update, 2 insert, 1 deletes; keys all over the table, some more than once."""
     base = 10_000_000 * (number + 1)
-    for table in TABLES:
+    for table in names:
         updates, inserts, deletes = events * 7 // 10, events * 2 // 10, events // 10
         source.execute(
             f"insert into {table} select {base} + g, g % 5000, 'new', g * 0.01, g % 9, now(), "
