@@ -104,8 +104,8 @@ class Runs:
         services: The services of the command.
         records: Returns the current records of the chosen tables. It is called for each run. So a
             run also follows tables that were onboarded since the previous run.
-        fail_on: The conditions that ``--fail-on`` names, on which the exit code depends; None for
-            the default.
+        fail_on: The conditions that ``--fail-on`` names, on which the exit code depends; None
+            without that option.
     """
 
     def __init__(
@@ -175,14 +175,14 @@ class Runs:
         """Find silent captures, expiring topics, and targets that are missed or cannot be kept.
 
         A silent capture sends no changes. An expiring topic could drop changes that no run has
-        read. If there is no table, find out whether the state store lacks tables that it must have;
-        otherwise, whether captures send tables that the state store has lost.
-        If one of these checks fails, the others are done nevertheless. The failure counts for the
-        exit code, since the failed check could have found a problem.
+        read. The method also finds captures that send tables which the state store has lost. If the
+        command has no tables, it checks whether the state store lacks records that it must have.
+        If one of these checks cannot be done, the method goes on with the next check. The exit code
+        then shows a failure, since the check could have found a problem.
 
-        The method also pauses tables that failed checks must still pause, looks at registered
-        readers, and deletes old entries of the histories. Unless connectors write without
-        transactions, it announces complete hours and days.
+        The method also pauses tables whose data failed a check with the policy ``pause``, looks at
+        registered readers, and deletes old entries of the histories. It announces complete hours
+        and days, unless Connect's workers lack the support for transactions that the settings need.
 
         Args:
             stop: An event. The method sets it if the state store lacks records of tables, so that
@@ -333,7 +333,7 @@ class Runs:
         return reported
 
     def _look_at_secrets(self, *, failed: bool) -> None:
-        """Look for changed secrets after a failure; continuous runs end if there are any."""
+        """Look for changed secrets after a failure; continuous runs end if one has changed."""
         if failed:
             self._services.secret_files.look()
 
@@ -353,7 +353,7 @@ class Runs:
                 self.given_up.append(lost)
 
     def _look_at_unused_slots(self) -> None:
-        """Warn at most hourly of slots that no table needs: other commands have left them."""
+        """Warn, once an hour at most, of slots that commands have left and that no table needs."""
         if time.monotonic() < self._slots_next:
             return
         self._slots_next = time.monotonic() + _SLOTS_EVERY_S
@@ -365,7 +365,7 @@ class Runs:
                 _log.info("source %s was not searched for unused slots: %s", source, error)
 
     def _forget_history(self) -> None:
-        """Delete some entries that are older than ``state.keep_history`` from the histories."""
+        """Delete some of the histories' entries that are older than ``state.keep_history``."""
         try:
             keep_s = self._services.config.state.keep_history_s
             Histories(self._services.store).forget(keep_s)
@@ -421,7 +421,7 @@ class Runs:
         )
 
     def _of_tables(self) -> Found:
-        """Return what the state store knows about the command's tables, by condition."""
+        """Return the conditions that the state store shows, each with the tables that have it."""
         store = self._services.store
         held, builds = held_leases(store), {build.table: build for build in store.builds()}
         lacking, verified = Quarantine(store).counts(), Verifications(store).all()
@@ -442,7 +442,7 @@ class Runs:
         return found
 
     def failing(self) -> Found:
-        """Return the conditions that hold and that ``--fail-on`` names; empty without it."""
+        """Return the conditions that hold and that ``--fail-on`` names; none without the option."""
         return chosen(self.conditions(), self._fail_on) if self._fail_on is not None else {}
 
     def exit_code(self) -> ExitCode:
@@ -450,14 +450,15 @@ class Runs:
 
         These count as failures, too: a setting has paused a table; a capture sends no changes,
         sends tables that the store has lost, or holds back too much log; a freshness target is
-        missed or cannot be kept; one of these checks failed; the state store lacks tables that it
-        must have; hung tasks occupy cores; Spark has ended. The code for a needed bootstrap also
-        applies if a published table waits for a copy that no process works on. The state of a table
-        that was never published does not count, since the table has no readers yet.
+        missed or cannot be kept; `failed_checks` has an entry; the state store lacks tables that it
+        must have; another process has copied a table with newer settings; hung tasks occupy cores;
+        Spark has ended. The code for a needed bootstrap also applies if a published table waits for
+        a copy that no process works on. The state of a table that was never published does not
+        count, since the table has no readers yet.
 
-        With ``--fail-on``, only the conditions that it names count, also those of tables that were
-        never published. A lost state store, a failed check, and what only a new process can repair,
-        count in any case.
+        With ``--fail-on``, the conditions that this option names count, also for tables that were
+        never published. In addition, only these failures count: entries of `failed_checks`, lost
+        tables, newer settings, hung tasks, and the end of Spark.
         """
         broken = bool(self.failed_checks or self.lost_tables or self.refused())
         broken = broken or bool(held_cores() or has_ended())

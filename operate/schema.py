@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """One column for ``schema``, with its type in source, registry and lake.
+    """One column in the result of ``schema diff``: its type in source, registry and lake.
 
     A type is None where the column does not exist.
 
@@ -61,11 +61,11 @@ class SchemaDifference:
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict of the changes that ``schema`` shows."""
+        """The gravest verdict of the changes that ``schema diff`` shows."""
         return Verdict.gravest(change.verdict for change in self.changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The difference that ``schema`` shows, as plain values."""
+        """The result of ``schema diff`` as plain values."""
         return {
             "table": str(self.table),
             "verdict": self.verdict.value,
@@ -97,7 +97,7 @@ class Answer:
 
 
 def difference(services: Services, table: TableId) -> SchemaDifference:
-    """Return for ``schema diff`` a table's columns in source, registry and lake, and its changes.
+    """Return, for ``schema diff``, a table's columns and the changes that the lake lacks.
 
     Raises:
         StateError: The table is not on the plan, or was not copied yet.
@@ -122,7 +122,7 @@ def difference(services: Services, table: TableId) -> SchemaDifference:
 
 
 def check(services: Services, table: TableId, ddl: str) -> Answer:
-    """Return for ``schema check`` the effect of DDL statements, which are not executed.
+    """Return, for ``schema check``, the effect of DDL statements, which are not executed.
 
     Raises:
         DdlError: A statement cannot be parsed, or does not fit the table.
@@ -146,7 +146,7 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
 
 
 def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
-    """Return for ``schema history`` the table's recorded changes, oldest first."""
+    """Return, for ``schema history``, the recorded changes of the table's schema, oldest first."""
     require(services, table)
     return services.store.schema_history(table)
 
@@ -154,7 +154,7 @@ def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
 def _now(
     services: Services, table: TableId
 ) -> tuple[Handoff, Comparison, StatementEffects | None, Truncates]:
-    """Compare the table on the source with the lake's newest commit, for ``schema``.
+    """Compare, for commands of ``schema``, the table at the source with the lake's newest commit.
 
     Returns:
         The handoff document in the lake's newest commit; the comparison; the effects of the DDL

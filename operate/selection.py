@@ -47,7 +47,7 @@ def expand(
             and ``[...]``.
         config: The configuration, which has the default source and the shared lake tables.
         known: The tables that a wildcard can match. An argument without a wildcard can also name
-            another table.
+            a table that is not among them.
         where: Where the known tables are, for the error's message, such as ``on the plan``.
 
     Raises:
@@ -69,7 +69,7 @@ def expand(
 
 
 class Selection:
-    """Decides whether a command's arguments select a table, which may be onboarded later.
+    """Decides whether a command's arguments select a table, also one that is onboarded later.
 
     Args:
         arguments: Names and wildcards, as for `expand`. If there are none, all tables are selected.

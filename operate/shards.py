@@ -61,7 +61,7 @@ class SharedStatus:
 
 
 def shared_tables(tables: Iterable[TableStatus]) -> tuple[SharedStatus, ...]:
-    """Return the status of each lake table that several of these source tables feed."""
+    """Return the status of each shared lake table that has shards among the given tables."""
     found: dict[str, list[tuple[Shard, TableStatus]]] = {}
     for table in tables:
         shard = table.record.shard

@@ -198,7 +198,7 @@ class Status:
 
     @property
     def needs_bootstrap(self) -> bool:
-        """Whether a table is in state NEEDS_BOOTSTRAP, or no process continues its copy."""
+        """Whether a table is NEEDS_BOOTSTRAP, or waits for a copy that no process works on."""
         return any(
             table.record.state is State.NEEDS_BOOTSTRAP or table.abandoned for table in self.tables
         )

@@ -1,4 +1,4 @@
-"""The notes of ``status`` on single tables: generations, edited settings, left out columns."""
+"""The notes of ``status`` on single tables: generations, edited settings, left-out columns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator
 def queried_notes(
     services: Services, record: TableRecord, settings: TableSettings
 ) -> Iterator[str]:
-    """Yield the notes of ``status`` that take a query for each table."""
+    """Yield the notes of ``status`` that need a query for each table."""
     if (why := why_not_copied(services, record, settings)) is not None:
         yield f"on_incompatible is resync, but it waits: {why}"
     if settings.on_schema_change == "freeze":

@@ -19,8 +19,8 @@ _Lake = tuple[str, str] | None
 class TablesOnRecord:
     """The records of all tables, also of retired ones, and the paths that they have in the lake.
 
-    One read of the state store serves all tables of a command. A search for overlapping paths
-    compares a path with the folders around it and in it, and not with each table.
+    One read of the state store serves all tables of a command. A search for overlapping paths looks
+    up a path and the folders around it, and does not compare the path with each table's path.
 
     Args:
         config: The configuration, which has the path of each table to onboard.
@@ -39,7 +39,7 @@ class TablesOnRecord:
         return self._records.get(table)
 
     def note(self, record: TableRecord) -> None:
-        """Add a record that was stored meanwhile, in place of the table's former record."""
+        """Add a record that was stored after the read, in place of the table's former record."""
         table = record.table
         self._own.remove(table)
         self._shared.remove(table)

@@ -126,7 +126,7 @@ class Late:
     Args:
         changes: Number of these changes.
         seconds: Predicted duration of a run that applies these changes, in seconds.
-        unchanged_s: Seconds since the table's last commit, or since its copy without a commit.
+        unchanged_s: Seconds since the last commit of a run; since the copy if no run has committed.
         held: The open Kafka transactions that hide old changes.
     """
 
@@ -324,7 +324,7 @@ def _overload(
 
 
 def _heaviest(needs: Sequence[Need]) -> str:
-    """Return advice for the tier with the most load: a longer target, or a `run` of its own."""
+    """Return advice for the tier with the most load: a longer target, or a separate `run`."""
     tiers: dict[str, float] = {}
     for need in needs:
         tiers[need.tier] = tiers.get(need.tier, 0.0) + need.load

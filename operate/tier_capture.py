@@ -95,9 +95,9 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 
     Raises:
         ConfigError: The name of a publication or slot is too long.
-        CaptureError: Two tiers would share a connector, a publication or a topic prefix. Two tiers
-            of PostgreSQL with the same slot share a connector, which is named after the slot. Or
-            the settings give two connectors of MySQL or MariaDB one ``database.server.id``.
+        CaptureError: Two tiers would share a connector, a publication or a topic prefix. (Tiers of
+            PostgreSQL with one slot share the connector that is named after it.) Or the settings
+            give two connectors of MySQL or MariaDB the same ``database.server.id``.
     """
     found: dict[tuple[str, str], list[TableId]] = {}
     captures: dict[tuple[str, str], CaptureNames] = {}
@@ -138,9 +138,9 @@ def prepare(services: Services, group: Group) -> None:
         ConfigError: The configured publication, slot, connector or topic prefix differs from the
             one with which tables of the capture were onboarded.
         CaptureError: The connector's configured settings would lose changes; another connector
-            writes to the capture's topics; another installation reads the capture's slot, or has
-            made its connector; the capture has lost changes, and published tables depend on it; or
-            no heartbeat arrives.
+            writes to the capture's topics; another installation reads the capture's slot, or made
+            the capture's connector; the capture has lost changes, and published tables depend on
+            it; or no heartbeat arrives.
         KafkaError: A topic cannot be created, or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses a statement.
@@ -311,7 +311,7 @@ def wanted_connector(
 
 
 def _own_number(services: Services, capture: CaptureNames) -> dict[str, str]:
-    """Return the setting that identifies the connector to the source's server.
+    """Return the setting with the number by which the source's server knows the connector.
 
     Another installation can have a connector of the same name on the same server. So the number of
     a new connector also depends on the Kafka cluster. An existing connector keeps its number. The
@@ -345,7 +345,7 @@ def remove_table(services: Services, capture: CaptureNames, table: TableId) -> b
 def remove_tables(
     services: Services, capture: CaptureNames, tables: Sequence[TableId]
 ) -> list[TableId]:
-    """Remove tables from their capture, as `remove_table` does; return those that it captured.
+    """Remove tables from their capture, as `remove_table` does; return those that were captured.
 
     A table that was renamed since its copy is removed under its present name, unless that is the
     name of another table that needs the capture.
@@ -365,7 +365,7 @@ def remove_tables(
 
 
 def _publish(services: Services, group: Group, sent: SentTables) -> None:
-    """Capture tables; remove other tables that had these names when they were copied."""
+    """Publish tables; unpublish other tables that had one of their names when they were copied."""
     sent.add(group.tables)
     keep = users_of(services, group.capture) | {*group.tables}
     sent.remove_renamed(_fingerprints(services, {*group.tables}), keep)
@@ -420,7 +420,7 @@ def _refuse_unlisted(
 ) -> None:
     """Discard unpublished copies of tables that the connector's list of tables lacks.
 
-    These tables have lost changes. If one of them is published, an error is raised.
+    These tables have lost changes. If one of these tables is published, an error is raised.
     """
     lost = [
         record
@@ -459,8 +459,8 @@ def _joined(findings: Sequence[SettingFinding]) -> str:
 def heal_log(services: Services, group: Group, source: Source) -> None:
     """Remove the connector and the slot of a capture that has lost changes.
 
-    A connector of MariaDB that would skip a definition when it starts next is also removed, since a
-    new connector does not skip it. `prepare` then creates the connector and the slot again.
+    A connector of MariaDB is also removed if it would skip a table's definition at its next start,
+    since a new connector does not skip it. `prepare` then creates the connector and the slot again.
     Unpublished copies are discarded. A capture that can continue stays as it is. If the connector
     has read another server, a slot can be left there; a warning and `Services.left_behind` name
     this slot.

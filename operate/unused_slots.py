@@ -1,6 +1,6 @@
 """Finds slots that no table needs, and that would retain a primary's log unnoticed.
 
-A command that was killed between its steps can leave a slot that no record leads to. All other
+A command that was killed between its steps can leave a slot that no table's record names. All other
 checks of captures know only the captures of tables on the plan.
 """
 

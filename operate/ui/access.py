@@ -46,11 +46,12 @@ def is_loopback(host: str) -> bool:
 
 
 def token_of(host: str, reference: str | None) -> str | None:
-    """Return the token that viewers need; None if they need none.
+    """Return the token that viewers need; None if they need no token.
 
     Args:
         host: The address to listen at.
-        reference: The reference to the token, in the form that references to passwords have.
+        reference: The reference to the token, in the form of references to passwords; None if no
+            token is configured.
 
     Raises:
         ConfigError: The address can be reached from other machines and there is no token, or the
@@ -79,8 +80,8 @@ def knows_host(header: str, names: Collection[str]) -> bool:
     """Whether a Host header is ``localhost``, an IP address, or a name of this server.
 
     Another site can let its own name point to this machine (DNS rebinding). A browser with a page
-    of that site then sends the site's name. The page cannot make the browser send an address or
-    ``localhost``.
+    of that site then sends the site's name in this header. The site cannot make the browser send an
+    IP address or ``localhost`` instead.
 
     Args:
         header: The value of the header.
@@ -112,13 +113,13 @@ def is_allowed(header: str, token: str) -> bool:
 
 
 class Guarded:
-    """Lets only allowed requests reach the page. The page itself changes nothing.
+    """Lets only allowed requests reach the application of the page.
 
     Args:
-        app: The page.
-        names: Names of this server that a Host header may have, besides ``localhost`` and
+        app: The application, which answers the allowed requests.
+        names: Names of this server that a Host header may have, besides ``localhost`` and IP
             addresses.
-        token: The token; None for a page that needs none.
+        token: The token that each request must have; None if requests need no token.
     """
 
     def __init__(self, app: App, *, names: Collection[str] = (), token: str | None = None) -> None:

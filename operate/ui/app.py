@@ -1,7 +1,7 @@
 """The web application of ``tributary ui``.
 
-Each page shows one reading of the fleet's facts, which all viewers share, and what the state store
-has.
+All viewers share one reading of the fleet's facts, which each page shows. Some pages also query the
+state store when a viewer opens them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Ui:
 
     Args:
         services: The services. No Spark session is started.
-        looks: Takes the looks that all pages share.
+        looks: Returns the newest look at the fleet, which all pages share.
     """
 
     def __init__(self, services: Services, looks: Looks) -> None:

@@ -27,7 +27,8 @@ class Cell:
     Args:
         name: The period's name.
         short: The period's name within its row: the hour, or the day of the month.
-        mark: A sign beside the colour: ``✓``, ``+`` with late rows, ``!`` overdue, or ``·``.
+        mark: A sign beside the colour: ``✓`` complete, ``+`` complete with late rows, ``!``
+            overdue, ``·`` not complete.
         words: Whether the period is complete, in words.
         tone: How the cell is shown.
     """

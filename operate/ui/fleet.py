@@ -31,9 +31,9 @@ class Tile:
         label: What the figure counts.
         value: The figure.
         tone: How the figure is shown.
-        detail: What to know beside the figure.
-        query: The query of the link to the list of the counted tables; None if there is no
-            link.
+        detail: A short text beside the figure.
+        query: The query, in a URL, with which the list shows the counted tables; None for a tile
+            without a link.
     """
 
     label: str

@@ -58,8 +58,9 @@ def take_look(services: Services, reader: FactReader) -> Look:
 class Looks:
     """The newest look, which all viewers share.
 
-    A viewer gets the newest look at once unless it is some minutes old. If it no longer counts as
-    new, the next look is taken meanwhile.
+    A viewer gets the newest look at once, unless this look is some minutes old: then the viewer
+    waits for the next look. When a viewer comes and the newest look no longer counts as new, the
+    next look begins.
 
     Args:
         services: The services. No Spark session is started.

@@ -89,7 +89,7 @@ class Pages:
 
 
 def _without_secrets(value: Any) -> Any:
-    """Remove this process's secrets from a text, for Jinja. Rendered parts stay as they are."""
+    """Remove this process's secrets from a text, for Jinja; other values stay as they are."""
     return redact_own(value) if type(value) is str else value
 
 

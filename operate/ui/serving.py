@@ -32,8 +32,8 @@ class Place:
         host: The address to listen at.
         port: The port; 0 chooses a free one.
         names: Names of this server that a Host header may have, besides ``localhost`` and
-            addresses.
-        token: The reference to the token; None for a page of this machine only.
+            IP addresses.
+        token: The reference to the token; None for a page that only this machine can reach.
     """
 
     host: str

@@ -137,7 +137,7 @@ class Wanted:
         )
 
     def query(self, **changed: Any) -> str:
-        """Return the query of a link to this list with ``changed`` values; page 1 unless given."""
+        """Return a link's query for the list with ``changed`` values, at page 1 unless changed."""
         one = replace(self, **({"page": 1} | changed))
         values = {"q": one.text, "state": one.state, "sort": one.sort, "page": one.page}
         usual = {"q": "", "state": "", "sort": Wanted.sort, "page": 1}
@@ -165,7 +165,7 @@ class Listing:
         rows: The rows of the page.
         total: Number of all tables.
         found: Number of tables that pass the filter.
-        wanted: What the viewer wants to see. A page beyond the last one becomes the last one.
+        wanted: What the viewer wants to see, with the page that is shown: the last one at most.
         pages: Number of pages.
     """
 

@@ -62,8 +62,8 @@ class BagComparison:
         source_rows: Number of rows read from the source.
         lake_rows: Number of rows read from the lake.
         rows: Number of distinct rows on both sides together.
-        differing: Number of rows without a counterpart on the other side. If one side has a row n
-            more times than the other side, the row counts n times.
+        differing: Number of rows without a counterpart on the other side. If a row occurs on one
+            side n times more often than on the other side, it counts n times.
         surplus: The distinct rows whose counts differ, up to the ``limit`` of :func:`compare_bags`.
             Each row comes with its count in the source minus its count in the lake.
     """
@@ -212,7 +212,7 @@ def _shown(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Return the key and the columns' digests of each row. They must fit in the driver's memory."""
+    """Return each row's key and its columns' digests. The result must fit in driver memory."""
     key = [F.col(_quoted(name)) for name in schema.key]
     columns = [
         F.concat(

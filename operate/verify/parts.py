@@ -26,8 +26,8 @@ class Part:
 
     Args:
         ranges: The ranges of the key that are read from the source.
-        of_lake: Whether a lake row belongs to the part, as an expression; None if all rows do.
-        of_source: The same for a row that was read from the source.
+        of_lake: The condition that a lake row belongs to the part; None if all rows do.
+        of_source: The condition that a source row belongs to the part; None if all rows do.
     """
 
     ranges: list[KeyRange]
@@ -72,14 +72,15 @@ class Compared:
         pending: The keys that kept changing.
         beyond: Number of differing keys that were not checked one by one.
         rounds: Number of rounds over the differing keys.
-        position: Position of the source's log that the newest part covers; None without a part.
-        covered: The offsets that the first part covers.
+        position: Position of the source's log up to which the newest part covers all changes; None
+            without a part.
+        covered: Offsets of the topic. The first part covers all events before these.
         parts: Number of parts.
-        equal_upto: The key up to which all parts were equal, from the first one on. None if the
-            first part was not equal, or if all parts were equal to the end of the table.
-        ranges: Number of ranges of the parts.
+        equal_upto: The upper end of the last equal part before any unequal part. None if the first
+            part was not equal, or if all parts were equal to the end of the table.
+        ranges: Number of ranges in all parts together.
         equal: Whether all parts were equal.
-        equal_keys: Number of keys of the parts before the first one that was not equal.
+        equal_keys: Number of keys in the parts before the first unequal part.
     """
 
     rows: ComparedRows = _NOTHING
@@ -131,10 +132,11 @@ class Plan:
 
     Args:
         parts: The parts, in the order of the key.
-        ranges: Number of ranges or partitions of the whole table; None if they do not matter.
-        earlier: What an unfinished comparison, which this one continues, has proven; else None.
+        ranges: Number of ranges or partitions of the whole table; None if the number is not shown.
+        earlier: What an unfinished comparison has proven, which this comparison continues; None if
+            this comparison continues no other one.
         began_at: When this comparison began; None if it is not in pieces.
-        begin: The result for rows that are compared before the parts, such as equal partitions.
+        begin: The result to which the parts' results are added, such as that of equal partitions.
         differing: Number of partitions that are compared row by row; None without partitions.
     """
 

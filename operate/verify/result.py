@@ -32,7 +32,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of verify for one table.
+    """The result of ``verify`` for one table.
 
     Args:
         table: The table.
@@ -49,7 +49,7 @@ class Verification:
             `MAX_SUSPECTS`, which were not checked one by one.
         checked_again: Number of keys that differed in the last pass over all rows. Most of them
             were being written.
-        rounds: Number of rounds over the keys of ``checked_again``.
+        rounds: Number of rounds over these keys.
         position: Position of the source's log. The comparison covers all changes up to this
             position. For an append table, the comparison covers no later change.
         covered: Offsets of the topic. The comparison covers all events before these.

@@ -71,7 +71,7 @@ class Sampler:
 
     @property
     def absent(self) -> frozenset[Key]:
-        """Keys that had no row in at least one sample."""
+        """Keys whose row was missing from one sample or more."""
         return frozenset(self._absent)
 
     def _sample_until_stopped(self) -> None:

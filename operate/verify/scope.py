@@ -32,8 +32,8 @@ class Scope:
 
     Args:
         method: ``full``: all rows. ``sample``: ranges of the key. ``partitions``: all rows, first
-            by counts and checksums of partitions. ``window``: the rows of a time.
-        fraction: The part of the ranges that a sample has.
+            by counts and checksums of partitions. ``window``: the rows of a range of times.
+        fraction: The fraction of the ranges that a sample compares.
         seed: The seed of the random choice of ranges.
         window: The range of times that a window covers.
         partition_by: The columns whose values make a partition.
@@ -96,7 +96,7 @@ class KeyOrder:
                 raise _no_order(schema.table, name)
 
     def value(self, key: Sequence[str]) -> tuple[object, ...]:
-        """Return a printed key as a value, for comparisons in the source's order of keys."""
+        """Convert a key from text to values that compare as the source sorts its keys."""
         return tuple(
             _compared(text, lake_type) for text, (_, lake_type) in zip(key, self.types, strict=True)
         )
@@ -123,7 +123,7 @@ def _no_order(table: TableId, column: str) -> LakeError:
 
 
 def ranges_of(points: Sequence[tuple[str, ...]]) -> list[KeyRange]:
-    """Return the ranges of the key between the given boundaries. The ranges cover the table."""
+    """Return the ranges into which the given boundaries divide all keys."""
     return [KeyRange(low, high) for low, high in pairwise((None, *points, None))]
 
 

@@ -45,7 +45,7 @@ def _of_range(one: KeyRange, order: KeyOrder) -> SparkColumn:
 
 
 def _before(bound: tuple[str, ...], order: KeyOrder) -> SparkColumn:
-    """Return a condition: a row's key is smaller than a bound, column by column."""
+    """Return a condition: a row's key is smaller than a bound, in lexicographic order."""
     found = F.lit(False)
     for (name, lake_type), text in reversed(list(zip(order.types, bound, strict=True))):
         column, end = _column(name), F.lit(text).cast(lake_type)
@@ -107,10 +107,10 @@ def differing_partitions(
 
 
 def of_partitions(partitions: Sequence[int], schema: TableSchema, by: Sequence[str]) -> SparkColumn:
-    """Return a condition: a row is of one of several partitions, which their digests name.
+    """Return a condition: a row belongs to one of the partitions with the given digests.
 
-    The values themselves cannot be given: PySpark would read literals of times without a zone in
-    the zone of this process. If two partitions have the same digest, the rows of both are selected.
+    The condition cannot have the values that make a partition: PySpark would read literals of times
+    without a zone in the zone of this process. Two partitions with one digest are both selected.
     """
     return column_digest(schema, by, _PLACE).isin(*partitions)
 

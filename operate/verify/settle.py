@@ -157,7 +157,7 @@ def sightings(
     Args:
         keys: The keys of the suspects.
         at_source: Rows in the samples of the source.
-        absent: Keys without a row in at least one sample.
+        absent: Keys whose row was missing from one sample or more.
         in_lake: The lake's rows with these keys.
     """
     source: defaultdict[Key, set[RowDigest | None]] = defaultdict(set)

@@ -79,9 +79,9 @@ def verify_table(
 ) -> Verification:
     """Compare a table with its source row by row while both change.
 
-    The result is kept in the state store, for `status` and metrics. If the table equals its source,
-    `status` no longer warns that rows of the table could have been lost when a task of the
-    connector ended.
+    The result is kept in the state store, for `status` and metrics. If the whole table was compared
+    at once and is equal, `status` no longer warns that rows of the table could have been lost when
+    a task of the connector ended.
 
     Args:
         services: The services of the command.
@@ -116,8 +116,8 @@ def reads_primary(services: Services, table: TableId, scope: Scope) -> bool:
 def _keep(services: Services, attempt: Attempt, found: Verification, *, primary: bool) -> None:
     """Store the result of ``verify``, without keys and values of rows.
 
-    If there is an earlier result and a piece is equal, only ``proven`` changes in that result: how
-    far the table is proven equal.
+    If the comparison stopped before the table's end without a difference, an earlier result stays.
+    Only its ``proven`` changes: how far the table is proven equal.
     """
     kept, now = Verifications(services.store), services.store.now()
     earlier = _of_attempt(kept.of(found.table), attempt)
