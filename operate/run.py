@@ -391,7 +391,7 @@ class Runs:
         return [record for record in self._records() if record.state not in _FOLLOWED]
 
     def refused(self) -> list[TributaryError]:
-        """Return an error for each table that another process has copied with newer settings.
+        """Return an error for each table to which another process has applied newer settings.
 
         Runs of this process leave these tables alone.
         """
@@ -451,7 +451,7 @@ class Runs:
         These count as failures, too: a setting has paused a table; a capture sends no changes,
         sends tables that the store has lost, or holds back too much log; a freshness target is
         missed or cannot be kept; `failed_checks` has an entry; the state store lacks tables that it
-        must have; another process has copied a table with newer settings; hung tasks occupy cores;
+        must have; another process has applied newer settings to a table; hung tasks occupy cores;
         Spark has ended. The code for a needed bootstrap also applies if a published table waits for
         a copy that no process works on. The state of a table that was never published does not
         count, since the table has no readers yet.

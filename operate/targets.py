@@ -126,7 +126,7 @@ class Late:
     Args:
         changes: Number of these changes.
         seconds: Predicted duration of a run that applies these changes, in seconds.
-        unchanged_s: Seconds since the last commit of a run; since the copy if no run has committed.
+        unchanged_s: Seconds since the last commit of a run; before the first one, since the copy.
         held: The open Kafka transactions that hide old changes.
     """
 

@@ -117,8 +117,8 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]:
     """Hold a capture's lease while a command changes the capture.
 
-    Without the lease, one process could drop the slot while another process adds a table. The
-    capture of another installation, which has other leases, is refused or taken over.
+    Without the lease, one process could drop the slot while another process adds a table. Since
+    the lease does not bind other installations, their captures are refused or taken over.
 
     Raises:
         LeaseHeldError: Another process holds the lease, and the wait for it has timed out.

@@ -111,7 +111,7 @@ class RunView:
     """A run of a table, or runs of one hour that ended alike.
 
     Args:
-        entry: The run.
+        entry: The history's entry of the run or runs.
         table: The table.
         steps: The run's steps, the slowest first, and then the time that belongs to no step.
     """

@@ -21,7 +21,7 @@ class Trouble:
     """Something that is not as it should be.
 
     Args:
-        name: The table, capture or service.
+        name: What has the trouble, such as a table, a capture or a reader.
         message: What is wrong.
         remedy: What to do; None if no action is known.
         tone: How grave the trouble is.
