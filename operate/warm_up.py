@@ -53,7 +53,7 @@ class WarmUp:
 
 
 def warm_up(progress: Progress) -> WarmUp:
-    """Make the archive of classes for this Java and these jars, unless it exists.
+    """Make the archive of classes for this machine's Java and Spark's jars, unless it exists.
 
     Raises:
         ArtifactError: The jars cannot be fetched.

@@ -95,8 +95,8 @@ class LocalStack:
 
         Args:
             report: Receives lines of progress.
-            sources: Kinds of source to add, of ``KINDS``. By default, none is added, and a new
-                stack gets PostgreSQL.
+            sources: Kinds of source to add, each one of ``KINDS``. Without any, a new stack gets
+                PostgreSQL, and an existing stack keeps the kinds that it has.
             optional: Servers of ``OPTIONAL`` to add, together with the servers that they need.
                 Every later start also starts these servers.
 
@@ -205,7 +205,7 @@ class LocalStack:
             source: Name of the PostgreSQL source. The name of a source of another kind is this name
                 followed by the kind, for example ``shop_mysql``.
             database: The database that is captured.
-            folder: Folder of the lake and the state; by default the stack's folder.
+            folder: Folder of the lake and the state store; by default the stack's folder.
             kinds: Kinds of source to include; by default all that the stack has.
         """
         addresses = self.addresses(database)
@@ -285,7 +285,7 @@ class LocalStack:
         return True
 
     def remove_config(self, path: Path) -> bool:
-        """Remove a ``tributary.yaml`` that the stack wrote and nobody has edited.
+        """Remove a ``tributary.yaml`` if the stack wrote it and nobody has edited it.
 
         Returns:
             Whether the file was removed.
@@ -389,7 +389,7 @@ class LocalStack:
             write_option_file(kind, ports, self.passwords)
 
     def _stop_readers(self, servers: Sequence[ServerStatus]) -> None:
-        """Stop metastore and Trino, which read at their start how to reach the lake."""
+        """Stop metastore and Trino, so that their next start reads how to reach the lake."""
         for name in {METASTORE, TRINO} & {server.name for server in servers}:
             self.server(name).stop()
 

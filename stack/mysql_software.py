@@ -32,7 +32,7 @@ class Product:
 
     Args:
         title: The product's name.
-        programs: File names of the server program.
+        programs: The file names that the server program can have.
         variable: Environment variable that names the server to use.
         oldest: Oldest version that works with the stack's settings and statements.
         tested: Release series that the tests use.
@@ -107,7 +107,7 @@ class Installation:
 
     @property
     def program(self) -> str:
-        """File name of the program that runs as the process: the server, or its loader."""
+        """File name of the program that is started: the server, or the loader that loads it."""
         return self.server.resolve().name if self._loader is None else self._loader.name
 
     @property
@@ -224,7 +224,7 @@ def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation 
 
 
 def _libraries(root: Path) -> Path:
-    """Return the folder of an unpacked MySQL's libraries, as in ``usr/lib/x86_64-linux-gnu``."""
+    """Return the folder of an unpacked MySQL's libraries, such as ``usr/lib/x86_64-linux-gnu``."""
     return next((root / "usr" / "lib").glob("*-linux-gnu*"), root / "usr" / "lib")
 
 

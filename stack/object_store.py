@@ -35,7 +35,7 @@ class StoreLogin:
 
     Args:
         endpoint: The URL of the S3-compatible server.
-        secret: Returns the secret key of `ACCESS_KEY`.
+        secret: Returns the secret key that belongs to the access key `ACCESS_KEY`.
     """
 
     endpoint: str

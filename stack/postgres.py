@@ -304,7 +304,7 @@ class Primary(PostgresServer):
 
     @property
     def unfinished(self) -> bool:
-        """Whether the stack's PostgreSQL is incomplete; the next start then creates it again."""
+        """Whether the stack's PostgreSQL is incomplete, so that the next start creates it again."""
         return not self._initialised.exists()
 
     @property

@@ -159,7 +159,7 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
 
     Args:
         addresses: The addresses of the servers.
-        folder: Folder of the lake and the state.
+        folder: Folder of the lake and the state store.
         source: Name of the PostgreSQL source. The name of a source of another kind is this name
             followed by the kind, for example ``shop_mysql``.
     """

@@ -53,8 +53,8 @@ class ServerStatus:
         pid: The server's process id; None if the server does not run.
         memory_bytes: Resident memory of all of the server's processes, in bytes.
         state: ``healthy``, ``unhealthy``, ``dead`` (it ended by itself) or ``stopped``.
-        detail: The reason why the server is not healthy, with its last log lines if it died; empty
-            otherwise.
+        detail: The reason why the server is ``unhealthy`` or ``dead``, with its last log lines if
+            it is dead; empty if it is ``healthy`` or ``stopped``.
     """
 
     name: str

@@ -36,7 +36,7 @@ class Unprivileged:
 
 
 def database_user(*needs: Path) -> Unprivileged:
-    """Return the user that runs the stack's databases: the current user, if that is not root.
+    """Return the user that runs the stack's databases: the current one or, for root, another one.
 
     Args:
         needs: Folders that the user must be able to reach.
@@ -81,7 +81,7 @@ def _open(folder: Path) -> bool:
 
 
 def _capability(folder: Path, user: str) -> str:
-    """Return the weakest Linux capability that lets the stack's database user enter a folder."""
+    """Return the weakest available capability by which the database user can enter a folder."""
     status = Path("/proc/self/status")
     if status.exists():
         bounding = next(

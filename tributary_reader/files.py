@@ -83,9 +83,9 @@ def require_written(
         files: The result of :func:`as_of`.
         timeline: The table's commits.
         instant: The instant of the files.
-        commits: The commits to check. ``files`` must have a version of each file that they wrote.
-            For a commit up to the instant, this is the version that the commit wrote or a newer
-            one. For a later commit, it is the version that the commit replaced or a newer one.
+        commits: The commits to check. ``files`` must have each file that one of them wrote, in a
+            certain version or a newer one. This is the version that the commit wrote; or, if the
+            commit is after the instant, the version that the commit replaced.
 
     Raises:
         ReadError: A file is missing.
@@ -111,7 +111,7 @@ def require_written(
 
 
 def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:
-    """Return the files with their numbers of rows; None for a file whose commit is archived."""
+    """Return the files with ``rows`` set, which is None for a file whose commit is archived."""
     known = set(timeline.instants)
     rows: dict[tuple[str, str], int] = {}
     listed = list(files)

@@ -21,8 +21,8 @@ class Position(Part):
     Args:
         attempt: UUID of the generation's bootstrap attempt.
         instant: The instant of the commit.
-        offsets: Next offset to read per partition after the commit; empty for a table that several
-            source tables feed.
+        offsets: Next offset to read after the commit, by partition of the topic; empty for a table
+            that several source tables feed.
         topic_id: UUID of the topic; None if it is not known.
         lacks: Number of quarantined records before ``offsets``.
         shape: The ``shape`` of :class:`Progress`. A reader can continue in the next generation only
@@ -68,7 +68,7 @@ class Progress:
     """The progress of a table's stream as of a commit, from the commit's metadata.
 
     Args:
-        offsets: Next offset to read per partition.
+        offsets: Next offset to read, by partition of the topic.
         topic_id: UUID of the topic; None if it is not known.
         lacks: Number of quarantined records before ``offsets``.
         start_offsets: O of the handoff.

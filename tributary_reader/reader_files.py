@@ -46,10 +46,10 @@ class ReaderFile(BaseModel):
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a reader.
+    """Return a reader's name unchanged if it is valid.
 
     Raises:
-        ReadError: The text is not a valid name.
+        ReadError: The name is not valid.
     """
     if re.fullmatch(READER_NAME, name) is None:
         raise ReadError(
@@ -61,7 +61,7 @@ def checked_name(name: str) -> str:
 
 
 def names_in(storage: Storage, folder: str) -> list[str]:
-    """Return the sorted names of the files of a table's readers, also names that are not valid.
+    """Return the first MOST_READERS names of a table's readers, sorted, also invalid names.
 
     Args:
         storage: The file access.
@@ -104,11 +104,11 @@ def read_file(storage: Storage, folder: str, name: str) -> ReaderFile | None:
 
 
 def write_file(storage: Storage, folder: str, name: str, said: ReaderFile) -> None:
-    """Write a reader's file in one step, in place of its earlier one.
+    """Write a reader's file, in place of its earlier one.
 
     Raises:
-        ReadError: The name is not valid.
-        LakeError: The file cannot be written.
+        ReadError: The name is not valid, or the file cannot be written through Arrow.
+        LakeError: The file cannot be written on the local disk.
     """
     path = f"{folder}/{FOLDER}", f"{checked_name(name)}{_END}"
     storage.write(*path, said.model_dump_json(indent=2))

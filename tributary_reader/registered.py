@@ -39,12 +39,13 @@ def record_reader(
         url: The table's folder, which has the pointer ``_current.json``; or the path of one of its
             generations.
         name: The reader's name: letters, digits, dots, underscores and hyphens.
-        read: The position of the changes that were applied last; or the table that was read whole.
+        read: The position of the last applied changes, or the snapshot that was read whole.
         filesystem: A file system of pyarrow that has the folder; None for the local disk.
 
     Raises:
-        ReadError: The name or the position is not valid, or the file cannot be written.
-        LakeError: The file cannot be written.
+        ReadError: The name or the position is not valid; the pointer cannot be read; or the file
+            cannot be written through ``filesystem``.
+        LakeError: The file cannot be written on the local disk.
     """
     storage, folder = storage_of(filesystem), table_folder(url)
     attempt: str | None
@@ -67,11 +68,12 @@ def record_instant(storage: Storage, url: str, name: str, instant: str) -> Reade
         storage: The file access.
         url: The table's folder.
         name: The reader's name.
-        instant: Hudi's instant of a commit of the published generation or a former one.
+        instant: The instant of a commit that the published generation or a former one has.
 
     Raises:
-        ReadError: The name is not valid, or no generation has such a commit.
-        LakeError: The file cannot be written.
+        ReadError: The name is not valid, no generation has such a commit, or the file cannot be
+            written through Arrow.
+        LakeError: The file cannot be written on the local disk.
     """
     pointer = read_pointer(storage, url)
     generations = () if pointer is None else (pointer.current, *pointer.former)
@@ -168,10 +170,10 @@ class _Judge:
     def _read_by(self, instant: str) -> str | None:
         """Return the attempt that a reader has read, for a reader whose file names no attempt.
 
-        It is the attempt that has a commit with this instant. Without such a commit, it is the
-        published attempt, since the instant of a reader can lie between two commits. But if
-        that attempt was published after the instant, and is not the table's first one, the result
-        is None: the reader can have read a generation that was removed since.
+        If an attempt has a commit with this instant, the result is that attempt. If none has, the
+        result is the published attempt, since a reader may give a time between two commits. But
+        the result is None if this attempt is a later copy of the table and was published after
+        the instant: the reader can have read a generation that was removed since.
         """
         for one in (self._pointer.current, *self._pointer.former):
             timeline = self._timeline(one)

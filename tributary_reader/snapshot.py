@@ -180,7 +180,7 @@ def snapshot(storage: Storage, path: str, instant: str | None = None) -> Snapsho
 
     Raises:
         ReadError: There is no such table; another process has rolled back a completed commit; the
-            files of the instant are deleted; or the copy was not complete at the instant.
+            files of the instant may be deleted; or the copy was not complete at the instant.
     """
     timeline = Timeline(storage, path)
     wanted = min(timeline.newest, instant or timeline.newest)
@@ -237,7 +237,7 @@ def require_there(timeline: Timeline, instant: str) -> None:
 
 
 def _require_whole(timeline: Timeline, instant: str) -> None:
-    """Check that a commit has the generation's whole copy and all events before H.
+    """Check that a generation, as of a commit, has the whole copy and all events before H.
 
     Raises:
         ReadError: The copy was not complete, or some events before H were not applied yet.

@@ -179,7 +179,8 @@ class ArrowStorage:
         In an object store, a file is visible only after its last byte is written.
 
         Raises:
-            LakeError, ReadError: The file cannot be written.
+            LakeError: The file cannot be written on a local disk.
+            ReadError: The file cannot be written elsewhere.
         """
         if self._files.type_name == "local":
             replace_local(Path(folder), text, name=name)
@@ -236,12 +237,12 @@ def _not_written(path: str, error: OSError) -> ReadError:
 
 
 def storage_of(filesystem: FileSystem | None) -> Storage:
-    """Return a reader's access to a file system of Arrow; None means the local disk."""
+    """Return a reader's access to a file system of Arrow, or for None to the local disk."""
     return LocalStorage() if filesystem is None else ArrowStorage(filesystem)
 
 
 def no_file_system(url: str) -> ReadError:
-    """Return the error for a URL that is not on the local disk and needs a file system."""
+    """Return the error for a URL that is not on the local disk, if no file system was given."""
     return ReadError(
         f"{url} is not on this machine",
         remedy="Give the file system that has it: filesystem=, a file system of pyarrow.",

@@ -138,9 +138,9 @@ class _Reader:
         return snapshot(self._storage, self._storage.resolve(published.path))
 
     def _former(self, since: Position) -> Snapshot | None:
-        """Return the newest snapshot of the former generation that a position belongs to.
+        """Return a position's generation, a former one, as of that generation's newest commit.
 
-        The result is None if this generation has been removed.
+        The result is None if the generation has been removed.
         """
         for one in self._pointer.former:
             if one.attempt == since.attempt:
@@ -168,7 +168,7 @@ class _Reader:
         )
 
     def _of_generation(self, now: Snapshot, since: Position, *, more: bool = False) -> Changes:
-        """Return the changes from a reader's position to the newest commit of its generation."""
+        """Return the changes from a position to the newest commit of the position's generation."""
         timeline = now.timeline
         first, known = timeline.instants[0], set(timeline.instants)
         if since.instant > now.instant or (since.instant > first and since.instant not in known):
@@ -214,7 +214,7 @@ class _Reader:
         offset.
 
         Raises:
-            WholeTableError: A row that changed after the position can have an offset before the
+            WholeTableError: A change since the position may have no event at or after the
                 position's offset, or the deleted rows are not known.
         """
         now = self._opened(self._pointer.current)

@@ -146,7 +146,7 @@ def _keep(services: Services, attempt: Attempt, found: Verification, *, primary:
 
 
 def _of_attempt(record: VerifyRecord | None, attempt: Attempt) -> VerifyRecord | None:
-    """Return the newest result of ``verify`` if it is about an attempt, else None."""
+    """Return a result of ``verify`` if it is about the given attempt, else None."""
     return record if record is not None and record.attempt == str(attempt.id) else None
 
 
@@ -169,7 +169,7 @@ def require_published(services: Services, table: TableId) -> tuple[TableRecord, 
 
 
 def _read_source(services: Services, table: TableId, scope: Scope) -> Source:
-    """Return the source whose rows are compared; without its replica if the primary is wanted."""
+    """Return the table's source; without a replica if the scope asks for the primary's rows."""
     if not scope.from_primary:
         return services.source(table.source)
     config = services.config.source(table.source)
@@ -311,7 +311,7 @@ class _TableVerifier:
         return self._scope.partition_by or self._lake.layout.partition_columns
 
     def _settled(self, part: Part) -> Settled:
-        """Compare a part's rows, then the differing keys again and again until they are settled."""
+        """Compare a part's rows, and then the differing keys again in up to MAX_ROUNDS rounds."""
         marker, covered, found = self._pass(part)
         passes = 1
         while found.differing > MAX_SUSPECTS and passes < MAX_PASSES:
@@ -412,7 +412,7 @@ class _TableVerifier:
             )
 
     def _require_alike(self, differing: int) -> None:
-        """Raise an error if partitions differ although neither side has shown rows of them.
+        """Raise an error if partitions differ but contain no row that could be compared.
 
         The rows can have been deleted after they were counted. So the partitions are compared
         again, and the error is raised only if they still differ.
@@ -463,7 +463,7 @@ class _TableVerifier:
         return self._lake.layout.with_derived(rows)
 
     def _round(self, pending: tuple[Suspect, ...], number: int) -> Mapping[Key, Sighting]:
-        """Sample the suspects at the source while the lake catches up; return their sightings."""
+        """Sample suspect keys at the source until the lake has caught up and was read."""
         keys = [suspect.key for suspect in pending]
         task = self._services.progress.start(
             f"compare {self._id} again, round {number}", len(keys), "keys"
@@ -493,5 +493,5 @@ class _TableVerifier:
         return Difference(sighting.kind, self._named(suspect.key), columns)
 
     def _named(self, key: Key) -> dict[str, object]:
-        """Return a differing key's values by the names of the key columns."""
+        """Return the values of a differing key, by the name of the key column."""
         return dict(zip(self._schema.key, key, strict=True))
