@@ -18,7 +18,8 @@ from stack.secrets import private_folder, write_private
 class Metastore(JavaServer):
     """The stack's Hive Metastore, which stores its data in a Derby database of its own.
 
-    It looks for the folder of each table that gets a name, so it needs access to the lake.
+    When a table gets a name, the metastore looks for the table's folder. So the metastore needs
+    access to the lake.
 
     Args:
         folder: Working directory.

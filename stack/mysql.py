@@ -137,7 +137,7 @@ class MysqlPrimary(MysqlServer):
     def prepare(self) -> None:
         """Write the option file of the stack's MySQL primary.
 
-        The data directory is created, too, unless there is a complete one.
+        Also create the data directory, unless a complete one exists.
         """
         if self.data.unfinished:
             self.data.make()
@@ -161,7 +161,7 @@ class MysqlReplica(MysqlServer):
     def prepare(self) -> None:
         """Write the option file of the stack's MySQL replica.
 
-        The data directory is created, too, unless there is a complete one.
+        Also create the data directory, unless a complete one exists.
         """
         if self.data.unfinished:
             self.data.make()

@@ -42,7 +42,7 @@ class DataDirectory:
     Args:
         instance: The server.
         installation: The programs.
-        user: The user that runs them.
+        user: The user that runs the programs.
         passwords: Passwords of the roles.
     """
 

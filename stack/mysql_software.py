@@ -199,7 +199,7 @@ def _installed(product: Product) -> Iterator[Path]:
 
 
 def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation | str:
-    """Return a MySQL server program's installation, or the reason why the stack cannot use it."""
+    """Return the installation of a server program, or why the stack cannot use the program."""
     product = PRODUCTS[kind]
     candidate = Installation(kind, server, "", root)
     try:

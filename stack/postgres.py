@@ -102,8 +102,8 @@ class Binaries:
 def find_binaries() -> Binaries:
     """Return the first usable PostgreSQL of this machine.
 
-    It is looked for in this order: on the ``PATH``; in the folder that ``pg_config`` names; in
-    ``/usr/lib/postgresql``, newest version first; in an installed wheel.
+    These places are searched in this order: the ``PATH``; the folder that ``pg_config`` names;
+    ``/usr/lib/postgresql``, newest version first; an installed wheel.
 
     Raises:
         StackError: There is no usable PostgreSQL. The message names the unusable ones.

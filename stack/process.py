@@ -30,9 +30,9 @@ class Command:
 
     Args:
         argv: Program and arguments. They must contain no secret, since every user can read them.
-        folder: Working directory, which no other server uses. A process of the program with this
-            working directory belongs to this server.
-        environment: Environment variables besides those of this process.
+        folder: Working directory, which no other server uses. A process that runs the program in
+            this directory belongs to the server.
+        environment: Environment variables that the server gets besides those of this process.
     """
 
     argv: tuple[str, ...]
@@ -129,7 +129,7 @@ class ServerProcess:
         self._end(family)
 
     def kill(self) -> None:
-        """End the stack server's processes at once with SIGKILL, if there are some."""
+        """End the stack server's processes at once with SIGKILL, if any run."""
         self._end(self._family())
 
     def crash(self) -> None:
