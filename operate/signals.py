@@ -15,8 +15,8 @@ Handler: TypeAlias = Callable[[int, FrameType | None], None]
 def handle_ends(handler: Handler) -> dict[signal.Signals, Any]:
     """Set a handler for the signals that ask a command to end; return the former handlers.
 
-    These are SIGINT, SIGTERM, and SIGHUP, which comes when the terminal's connection is lost. Under
-    ``nohup``, SIGHUP is ignored from the start, and stays so.
+    The signals are SIGINT, SIGTERM, and SIGHUP, which comes when the terminal's connection is lost.
+    Under ``nohup``, SIGHUP is ignored from the start, and stays so.
 
     Args:
         handler: The handler. At SIGHUP, it calls `leave_terminal` first.
