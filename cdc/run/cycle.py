@@ -53,10 +53,7 @@ _log = logging.getLogger(__name__)
 _IDLE_LOOK_S = 60.0
 """Seconds between checks of the tables without new offsets."""
 _REPORT_S = 0.2
-"""Seconds between reports of tables that have run; also the shortest time between two rounds while
-tables run."""
-_PART_OF_ROUNDS = 0.2
-"""Largest share of the time that rounds may use while tables run, since a round uses a core."""
+"""Seconds between reports of tables that have run."""
 _SMALLEST_COMMIT = 50_000
 """Events that a commit may have in any case, however long they take."""
 
@@ -415,8 +412,8 @@ def run_continuously(
         context: The runs' context.
         records: Called in each round; returns the tables' current records.
         stop: The loop ends when this event is set.
-        min_interval_s: Minimum number of seconds between the starts of two rounds. After a turn
-            that left work, the next round starts earlier.
+        min_interval_s: Minimum number of seconds between the starts of two rounds. While tables
+            run, the next round starts earlier.
         report: Called with the results of the tables that have run since the last call.
         watch: Called about once a minute, also if no round was possible.
     """
@@ -432,7 +429,7 @@ def run_continuously(
     ends = stop.is_set
     with Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers:
         while not _ends(context, stop):
-            started = time.monotonic()
+            started, cpu = time.monotonic(), time.thread_time()
             clock.look()
             look = started - looked >= _IDLE_LOOK_S
             if done := _try_round(context, workers, records, look=look):
@@ -441,13 +438,13 @@ def run_continuously(
             if watch is not None and started - watched >= _IDLE_LOOK_S:
                 watched = started
                 watch()
-            took = time.monotonic() - started
+            cpu = time.thread_time() - cpu
             if done:
-                context.rounds.note(took)
+                context.rounds.note(time.monotonic() - started)
             while not _ends(context, stop):
                 told()
                 passed = time.monotonic() - started
-                if passed >= _next_round(min_interval_s, took, workers):
+                if passed >= (workers.interval(min_interval_s, cpu) if done else min_interval_s):
                     break
                 stop.wait(min(_REPORT_S, max(0.01, min_interval_s)))
     told()
@@ -487,9 +484,3 @@ def _ends(context: RunContext, stop: threading.Event) -> bool:
     """Whether continuous runs must end: by ``stop``, hung tasks, Spark's end or new secrets."""
     needs_restart = task_watch.held_cores() or context.secret_files.changed
     return stop.is_set() or bool(needs_restart) or has_ended()
-
-
-def _next_round(min_interval_s: float, took_s: float, workers: Workers) -> float:
-    """Return the seconds from the start of a round to the start of the next round."""
-    interval = 0.0 if workers.has_more else min_interval_s
-    return max(interval, _REPORT_S, took_s / _PART_OF_ROUNDS) if workers.busy else interval

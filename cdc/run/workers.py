@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 """Seconds after which a free worker asks the schedule again, since time changes what may start."""
+_BUSY_S = 1.0
+"""Seconds between two rounds while tables run. A table that waits for a worker is applied up to the
+end that its topic had in the last round, so rare rounds would make it older.
+"""
+_SHORTEST_S = 0.2
+"""Shortest time between two rounds while tables run, in seconds."""
+_PART_OF_ROUNDS = 0.2
+"""Largest share of a core that rounds may use while tables run."""
 FIRST_DEFERRAL_S = 5.0
 """How long shards wait after their first run that did not get the lake table's lease, in seconds.
 
@@ -163,6 +171,18 @@ class Workers:
         """Whether a table runs or waits."""
         with self._changed:
             return bool(self._schedule.running or self._waiting)
+
+    def interval(self, idle_s: float, cpu_s: float) -> float:
+        """Return the seconds from the start of a round to the start of the next round.
+
+        Args:
+            idle_s: The seconds if no table runs or waits.
+            cpu_s: CPU time of the last round, in seconds. A round mostly waits for servers.
+        """
+        if not self.busy:
+            return 0.0 if self.has_more else idle_s
+        shortest = _SHORTEST_S if self.has_more else min(idle_s, _BUSY_S)
+        return max(shortest, _SHORTEST_S, cpu_s / _PART_OF_ROUNDS)
 
     def untouched(self, records: Iterable[TableRecord]) -> list[TableRecord]:
         """Return the records of the tables that have not run since the round began."""

@@ -182,6 +182,22 @@ def test_a_table_that_ended_its_turn_early_makes_the_next_round_come_at_once() -
         assert not workers.has_more
 
 
+def test_rounds_come_often_while_tables_run_but_do_not_use_up_a_core() -> None:
+    """A table that waits for a worker is applied up to the end that its last round has seen."""
+    runs = Runs()
+    with opened(runs, 1) as workers:
+        assert workers.interval(5.0, 0.6) == 5.0
+        workers.offer([work("one"), work("two")])
+        assert workers.busy
+        assert workers.interval(5.0, 0.05) == 1.0
+        assert workers.interval(5.0, 0.6) == pytest.approx(3.0)
+        assert workers.interval(0.1, 0.0) == pytest.approx(0.2)
+        runs.upto = 5
+        runs.let_go("one")
+        eventually(lambda: workers.has_more)
+        assert workers.interval(5.0, 0.05) == pytest.approx(0.25)
+
+
 def test_an_error_of_a_worker_ends_the_command() -> None:
     def broken(_work: Work, _worker: int) -> RunResult:
         raise ConnectionError("the JVM has ended")
