@@ -54,7 +54,7 @@ class Period:
 
 
 class UnknownPeriodError(ValueError):
-    """The error for a text that names no period of a calendar, or two; its message says why."""
+    """The error for a text that does not name exactly one period; its message says why."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,8 @@ class Calendar:
         """Return the period that a text names.
 
         Raises:
-            UnknownPeriodError: The text names no period of this calendar, or two.
+            UnknownPeriodError: The text names no period of this calendar, or an hour that the clocks show
+                twice.
         """
         if self.unit == "day":
             return self._parsed_day(text)

@@ -56,7 +56,9 @@ class Stored:
 
 
 def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dict[TableId, Stored]:
-    """Return, for each table, InnoDB's ids of the files with its rows; run one statement.
+    """Return what InnoDB stores of each table: ids of files, counts of column changes.
+
+    The files contain the table's rows. One statement reads the facts of all tables.
 
     Raises:
         SourceError: The login lacks PROCESS.
