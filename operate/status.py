@@ -79,7 +79,7 @@ class TableStatus:
             first quarantined record.
         notes: Notes for the operator.
         build: The record of the table's next generation; None if no generation is being built.
-        runs: The table's last runs, newest first; empty if the command has no arguments.
+        runs: The table's last runs, newest first; empty if `status` shows all tables.
         lost: Why the lake table can no longer continue from its stream; None if it can continue.
             The next run records this reason in the table's state.
         abandoned: Whether the table was published, and waits for a copy that no process works on.

@@ -203,7 +203,10 @@ def _beats(context: RunContext, records: Iterable[TableRecord]) -> Mapping[Captu
 
 
 def _proofs(context: RunContext, wanted: Iterable[_Wanted]) -> Iterator[Proof]:
-    """Yield the proofs from heartbeats and commits; the captures' health is checked later."""
+    """Yield how far heartbeats and commits prove that tables are complete.
+
+    The health of the captures is checked later.
+    """
     tables = {one.record.table: one for one in wanted}
     lacking = Quarantine(context.store).counts()
     now = datetime.now(timezone.utc)

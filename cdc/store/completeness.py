@@ -102,8 +102,8 @@ class Calendar:
         """Return the period that a text names.
 
         Raises:
-            UnknownPeriodError: The text names no period of this calendar, or an hour that the clocks show
-                twice.
+            UnknownPeriodError: The text names no period of this calendar, or an hour that the
+                clocks show twice.
         """
         if self.unit == "day":
             return self._parsed_day(text)

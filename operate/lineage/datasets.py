@@ -96,7 +96,7 @@ def lake_name(url: str) -> Name:
 def catalog_name(
     config: Config, record: TableRecord
 ) -> symlinks_dataset.SymlinksDatasetFacet | None:
-    """Return the table's name in the Hive Metastore as another name of the lake's table."""
+    """Return the lake table's name in the Hive Metastore, as another name; None if it has none."""
     if config.catalog is None:
         return None
     shown = record.shown_as or ".".join(config.catalog_name(record.table, record.shard) or ())
