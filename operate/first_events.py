@@ -145,7 +145,8 @@ def first_events(
         if done is None or not isinstance(end, Mapping) or set(end) != {0}:
             continue
         start = done.get(0, 0)
-        if start < end[0] and not lacking.get(str(record.attempt_id)) and _old(config, record, now):
+        whole = not lacking.get(str(record.attempt_id))
+        if start < end[0] and whole and _may_be_late(config, record, now):
             wanted[record.table] = (record.topic, start, end[0])
     places = {table: (topic, start) for table, (topic, start, _) in wanted.items()}
     known.keep(places.values())
@@ -171,7 +172,7 @@ def _look(answers: Answers, ranges: Mapping[str, tuple[int, int]]) -> None:
         _log.warning("the first events that wait could not be read: %s", error)
 
 
-def _old(config: Config, record: TableRecord, now: datetime) -> bool:
+def _may_be_late(config: Config, record: TableRecord, now: datetime) -> bool:
     """Whether a table is INCREMENTAL, and would be late if it were as old as its last commit.
 
     Before the first commit of a run, the time of the copy counts.

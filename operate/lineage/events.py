@@ -142,8 +142,8 @@ def events_of(
     Args:
         subject: The entry's table.
         noted: The entry.
-        began: The change of state with which the entry's copy began; None if the entry ends no
-            copy, or if the change of state is no longer in the history.
+        began: If the entry ends a copy of the table, the change of state that began this copy. None
+            if the entry ends no copy, or if that change is no longer in the history.
     """
     entry = noted.entry
     if isinstance(entry, RunEntry):
