@@ -236,8 +236,8 @@ class _Look:
         starts: The first offset of each topic that can be read.
         sent: The time of each topic's newest record, read after the look.
         unread: The topics that cannot be read.
-        grown: The tables whose topics have grown while they were awaited, each with the offset in
-            `TaskLook.awaited`.
+        grown: The tables whose topics were in `TaskLook.awaited` and have new records since then,
+            each with its topic's offset from there.
     """
 
     look: TaskLook
