@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import confluent_kafka as ck
 
 from cdc.kafka.client import TRANSIENT, KafkaClient
-from cdc.kafka.records import KafkaRecord, consumer_settings, record_of
+from cdc.kafka.records import AT_END, KafkaRecord, consumer_settings, record_of
 
 _SETTINGS = {
+    **AT_END,
     # Records of open transactions wait, too. They are read like the others.
     "isolation.level": "read_uncommitted",
     # One record of each partition is wanted. A broker sends one that is larger than this, too.

@@ -16,7 +16,7 @@ from confluent_kafka import admin as ck_admin
 
 from cdc.errors import KafkaError
 from cdc.kafka.client import KafkaClient
-from cdc.kafka.records import consumer_settings, read_with, timed_out
+from cdc.kafka.records import AT_END, consumer_settings, read_with, timed_out
 from cdc.kafka.topic_values import KnownRecord
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -97,7 +97,7 @@ def _read(client: KafkaClient, known: Iterable[KnownRecord], deadline: float) ->
     left = list(known)
     if not left:
         return found
-    consumer = ck.Consumer(consumer_settings(client))
+    consumer = ck.Consumer({**consumer_settings(client), **AT_END})
     try:
         for one in left:
             place = ck.TopicPartition(one.topic, one.partition, one.offset)

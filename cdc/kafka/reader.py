@@ -14,6 +14,7 @@ import confluent_kafka as ck
 
 from cdc.kafka.client import TRANSIENT, KafkaClient
 from cdc.kafka.records import (
+    AT_END,
     KafkaRecord,
     consumer_settings,
     last_of,
@@ -138,5 +139,5 @@ class RecordReader:
     def _open(self) -> ck.Consumer:
         """Return the consumer that all reads share. The first call creates it."""
         if self._consumer is None:
-            self._consumer = ck.Consumer(consumer_settings(self._client))
+            self._consumer = ck.Consumer({**consumer_settings(self._client), **AT_END})
         return self._consumer

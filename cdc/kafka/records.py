@@ -19,6 +19,12 @@ from cdc.kafka.topic_values import ReachedOffset
 TAIL = 32
 """Number of offsets that are read first in a search for the last record of a range."""
 
+AT_END: dict[str, Any] = {"fetch.wait.max.ms": 10}
+"""Settings of a consumer that reads at the end of partitions: the broker would wait for records.
+
+A broker older than 3.8 gives up reads of tiered storage after this time.
+"""
+
 
 @dataclass(frozen=True)
 class KafkaRecord:
@@ -58,11 +64,22 @@ def read(
     Raises:
         KafkaError: The range cannot be read before the deadline.
     """
-    if start >= end:
-        return
-    consumer = ck.Consumer(consumer_settings(client))
-    try:
+    if start < end:
         first = ck.TopicPartition(topic, partition, start)
+        yield from _read(client, {}, first, end, deadline=deadline)
+
+
+def _read(
+    client: KafkaClient,
+    settings: Mapping[str, Any],
+    first: ck.TopicPartition,
+    end: int,
+    *,
+    deadline: float,
+) -> Iterator[KafkaRecord]:
+    """Yield the records as `read` does, with further settings of the consumer."""
+    consumer = ck.Consumer({**consumer_settings(client), **settings})
+    try:
         yield from read_with(consumer, client, first, end, deadline=deadline)
     finally:
         consumer.close()
@@ -162,7 +179,8 @@ def newest_few(
         def records(
             first: int, end: int = end, partition: int = partition
         ) -> Iterator[KafkaRecord]:
-            return read(client, topic, partition, first, end, deadline=deadline)
+            place = ck.TopicPartition(topic, partition, first)
+            return _read(client, AT_END, place, end, deadline=deadline)
 
         found += last_few_of(records, starts[partition], end, most=TAIL)
     return sorted(found, key=_age_key)
@@ -227,7 +245,7 @@ def truncated(
     found: dict[ReachedOffset, str | KafkaError | None] = {}
     if not asked:
         return found
-    consumer = ck.Consumer(consumer_settings(client))
+    consumer = ck.Consumer({**consumer_settings(client), **AT_END})
     try:
         consumer.assign(
             [
@@ -265,8 +283,6 @@ def consumer_settings(client: KafkaClient) -> dict[str, Any]:
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
-        # At the end of a partition, the broker would wait for more records.
-        "fetch.wait.max.ms": 10,
         "auto.offset.reset": "error",
     }
 

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 """Seconds after which a free worker asks the schedule again, since time changes what may start."""
-_BUSY_S = 1.0
-"""Seconds between two rounds while tables run. A table that waits for a worker is applied up to the
-end that its topic had in the last round, so rare rounds would make it older.
+_BUSY = 0.4
+"""Part of the usual time between two rounds that is between them while tables run. A table that waits for a worker is applied up to the
+end that its topic had in the last round, so rare rounds would make it older. The first runs after a
+round ask the servers of their captures for evidence.
 """
 _SHORTEST_S = 0.2
 """Shortest time between two rounds while tables run, in seconds."""
@@ -181,7 +182,7 @@ class Workers:
         """
         if not self.busy:
             return 0.0 if self.has_more else idle_s
-        shortest = _SHORTEST_S if self.has_more else min(idle_s, _BUSY_S)
+        shortest = _SHORTEST_S if self.has_more else idle_s * _BUSY
         return max(shortest, _SHORTEST_S, cpu_s / _PART_OF_ROUNDS)
 
     def untouched(self, records: Iterable[TableRecord]) -> list[TableRecord]:

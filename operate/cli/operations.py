@@ -97,7 +97,12 @@ def run(
     ] = False,
     interval: Annotated[
         float,
-        typer.Option("--interval", min=0.0, help="Seconds between two runs, with --continuous."),
+        typer.Option(
+            "--interval",
+            min=0.0,
+            help="Seconds between two looks for changes, with --continuous; while tables run, 0.4 of"
+            " that.",
+        ),
     ] = 5.0,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = LOOPBACK,

@@ -20,8 +20,12 @@ from schemas.redaction import keep_secret
 
 _PREFIX = "OPENLINEAGE_"
 _FILE = "openlineage.yml"
-_API_KEY = re.compile(r"api_?key|authorization", re.IGNORECASE)
-_LOGIN = re.compile(r"(?:^|//)[^/@:\s]*:(?P<password>[^/@\s]+)@")
+_API_KEY = re.compile(r"api[-_]?key|authorization", re.IGNORECASE)
+_LOGINS = (
+    re.compile(r"(?:^|//)[^/@:\s]*:(?P<password>[^/@\s]+)@"),
+    # A password with `/` or `@` that was not escaped: up to the last `@`.
+    re.compile(r"(?:^|//)[^/@:\s]*:(?P<password>\S+)@"),
+)
 
 
 def keep_client_secrets() -> None:
@@ -57,9 +61,9 @@ def _keep(settings: object, key: str = "") -> None:
         for value in settings:
             _keep(value, key)
     elif isinstance(settings, str):
-        if is_sensitive(key) or _API_KEY.fullmatch(key):
+        if is_sensitive(key) or _API_KEY.search(key):
             keep_secret(settings)
-        if (login := _LOGIN.search(settings)) is not None:
+        for login in filter(None, (one.search(settings) for one in _LOGINS)):
             keep_secret(unquote(login["password"]))
             keep_secret(login["password"])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -190,8 +190,9 @@ def _client() -> Iterator[Callable[[RunEvent], None]]:
         client = OpenLineageClient(config=config)
     except Exception as error:  # noqa: BLE001 - each transport has errors of its own
         raise _unusable(error) from None
-    # Without a type, the client would print the events.
-    if client.transport.kind == "noop" or not (client.config.transport or {}).get("type"):
+    # The client prints the events if no setting names a transport.
+    printed = client.transport.kind == "console"
+    if client.transport.kind == "noop" or (printed and not _named(client.config.transport)):
         raise _nowhere()
     logged = _Refusals()
     log = logging.getLogger("openlineage.client.transport")
@@ -205,16 +206,22 @@ def _client() -> Iterator[Callable[[RunEvent], None]]:
     try:
         yield emit
         whole = client.close(_CLOSE_S)
-    except LineageError:
-        raise
     except Exception as error:  # noqa: BLE001 - each transport has errors of its own
-        raise _refused(_described(error)) from None
+        # A transport that sends in the background would go on, and leave its thread behind.
+        with suppress(Exception):
+            client.close(0.0)
+        raise error if isinstance(error, LineageError) else _refused(_described(error)) from None
     finally:
         log.removeHandler(logged)
     if logged.first is not None:
         raise _refused(logged.first)
     if not whole:
         raise _refused(f"events were not sent within {_CLOSE_S:g} s")
+
+
+def _named(transport: Mapping[str, Any] | None) -> bool:
+    """Whether the client's settings name the kind of its transport."""
+    return bool((transport or {}).get("type"))
 
 
 class _Refusals(logging.Handler):

@@ -144,12 +144,17 @@ def put(
     *,
     age: timedelta = 10 * HOUR,
     state: State = State.INCREMENTAL,
+    committed: bool = True,
 ) -> str:
-    """Put a table into the store whose last commit, of offset 6, is as old as ``age``."""
+    """Put a table into the store whose last commit, of offset 6, is as old as ``age``.
+
+    If it is not committed, its copy is as old, and began at offset 7.
+    """
     at, topic = now() - age, f"shop.{table.name}"
     commit = CommitSummary({0: 7}, "0/9", at, "20260102110000000", at)
-    attempt = Attempt(UUID(int=1), at, "p", start_offsets={0: 0})
-    services.store.put(table_record(table, state, topic=topic, last_commit=commit, attempt=attempt))
+    attempt = Attempt(UUID(int=1), at, "p", start_offsets={0: 7}, handoff_offsets={0: 7})
+    last = commit if committed else None
+    services.store.put(table_record(table, state, topic=topic, last_commit=last, attempt=attempt))
     return topic
 
 
@@ -178,6 +183,15 @@ def test_an_idle_table_with_one_new_event_is_as_old_as_the_event(
     assert not found.late
     assert found.watermark is not None
     assert found.watermark < now() - MINUTE, "the event itself is not in the lake"
+
+
+def test_a_copied_table_with_one_new_event_is_as_old_as_the_event(
+    services: Services, kafka: Kafka
+) -> None:
+    kafka.put(put(services, committed=False), now() - MINUTE)
+    found = only(services)
+    assert found.record.last_commit is None
+    assert 60 <= age_of(found) < 90
 
 
 def test_a_table_whose_first_event_waits_for_long_is_late(services: Services, kafka: Kafka) -> None:

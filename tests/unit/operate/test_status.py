@@ -79,8 +79,9 @@ def copied(view_at: datetime, **attempt: object) -> TableRecord:
 def test_a_copied_table_that_no_run_continues_becomes_late(services: Services) -> None:
     """Nobody scheduled the runs: without a first commit, the age counts from the copy's view."""
 
-    def of(record: TableRecord, end: int) -> TableStatus:
-        look = module._SharedFacts(NOW, {record.topic: {0: end}}, None, {}, {}, {}, {}, {})
+    def of(record: TableRecord, end: int, beat: datetime | None = None) -> TableStatus:
+        beats = {(record.table.source, record.tier): beat}
+        look = module._SharedFacts(NOW, {record.topic: {0: end}}, None, {}, {}, beats, {}, {})
         return module._table(services, look, record, None)
 
     waiting = of(copied(NOW - HOUR), 9)
@@ -89,6 +90,7 @@ def test_a_copied_table_that_no_run_continues_becomes_late(services: Services) -
     assert not of(copied(NOW - timedelta(seconds=9)), 9).late
     idle = of(copied(NOW - HOUR), 7)
     assert (idle.freshness_s, idle.events_behind, idle.late) == (None, 0, False)
+    assert of(copied(NOW - HOUR), 7, NOW).watermark == NOW, "a heartbeat proves that it is whole"
     copying = of(copied(NOW - HOUR, handoff_offsets=None), 9)
     assert (copying.freshness_s, copying.events_behind) == (None, None)
 

@@ -176,12 +176,16 @@ def followed(name: str, state: State = State.INCREMENTAL) -> TableRecord:
     return table_record(table(name), state, topic=name, last_commit=commit)
 
 
+def copied() -> TableRecord:
+    """A table whose copy began at offset 99, and that no run has committed to."""
+    attempt = Attempt(UUID(int=1), NOW, "p", start_offsets={0: 99}, handoff_offsets={0: 101})
+    return table_record(table("copied"), topic="copied", attempt=attempt)
+
+
 def test_tables_that_lack_old_changes_are_overdue() -> None:
     kafka = Topics(old={0: 103}, new={0: 100}, cut={0: 7}, copied={0: 103})
     tables = {t.table: (t, NOW) for t in map(followed, ("old", "new", "cut", "gone"))}
-    attempt = Attempt(UUID(int=1), NOW, "p", start_offsets={0: 99}, handoff_offsets={0: 101})
-    copied = table_record(table("copied"), topic="copied", attempt=attempt)
-    tables[copied.table] = (copied, NOW)
+    tables[table("copied")] = (copied(), NOW)
     never = table_record(table("never"), topic="never")
     tables[never.table] = (never, NOW)
     late = {table("old"): Missing(3), table("copied"): Missing(4)}
@@ -231,12 +235,12 @@ def freshness(_: TableRecord) -> float:
 def test_only_tables_that_runs_follow_are_judged(tmp_path: Path) -> None:
     known = config(tmp_path, bad={"mode": "append"})
     predictions = Predictions(Store(f"sqlite:///{tmp_path}/state.db"))
-    records = [followed("old"), followed("paused", State.PAUSED), followed("bad")]
-    kafka = Topics(old={0: 103}, paused={0: 103}, bad={0: 103})
+    records = [followed("old"), copied(), followed("paused", State.PAUSED), followed("bad")]
+    kafka = Topics(old={0: 103}, copied={0: 103}, paused={0: 103}, bad={0: 103})
     found = shortfalls_now(known, cast("Any", kafka), predictions, records, freshness)
-    assert shown(found) == [("runs", True, ["old"])]
-    assert [[*asked] for asked in kafka.asked] == [["old"]]
-    assert of_tables(found, {table("old"), table("other")}) == found
+    assert shown(found) == [("runs", True, ["old", "copied"])]
+    assert [[*asked] for asked in kafka.asked] == [["old", "copied"]]
+    assert of_tables(found, {table("old"), table("copied"), table("other")}) == found
     assert of_tables(found, {table("other")}) == []
     assert shortfalls_now(known, cast("Any", kafka), predictions, records, lambda _: math.inf) == []
     assert len(kafka.asked) == 1, "no call for tables that are whole"

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -16,6 +17,7 @@ from cdc.run.commits import run_entry
 from cdc.run.context import RunResult
 from cdc.run.cost import PRIOR
 from cdc.run.predictions import Predictions
+from cdc.store.attempt import Attempt
 from cdc.store.error_record import ErrorRecord
 from cdc.store.state_store import Store
 from cdc.store.table_state import CommitSummary, State
@@ -78,6 +80,15 @@ def test_a_backlog_is_more_than_its_next_run(store: Store) -> None:
     assert whole.seconds == pytest.approx(PRIOR.seconds(1_000_000, 1000))
     large = TableSettings(max_events_per_run=1_000_000)
     assert predictions.entry(RECORD, large, topic, 30.0).seconds > 50.0, "one commit is whole"
+
+
+def test_before_its_first_commit_a_table_lacks_what_came_since_its_copy_began(
+    store: Store,
+) -> None:
+    attempt = Attempt(UUID(int=1), NOW, "p", start_offsets={0: 100}, handoff_offsets={0: 105})
+    topic = TopicFacts("T1", {0: 0}, {0: 110})
+    entry = Predictions(store).entry(table_record(attempt=attempt), SETTINGS, topic, 30.0)
+    assert entry.behind == 10
 
 
 def test_the_deadline_is_that_of_the_oldest_event_which_may_be_missing(store: Store) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from cdc.runtime.waiting import wait_while
 from operate.cli import app
 from operate.context import Services
 from operate.exit_codes import ExitCode
@@ -45,11 +47,22 @@ def test_no_secret_of_the_client_is_in_a_message_or_a_log(
         ({"OPENLINEAGE__TRANSPORT__AUTH__APIKEY": f"[{CANARY}"}, ""),
         ({"OPENLINEAGE__TRANSPORT": f'{{"type": "http", "auth": {{"apiKey": "{CANARY}",}}}}'}, ""),
         ({"OPENLINEAGE_URL": f"someone:{CANARY}@marquez:5000"}, ""),
+        ({"OPENLINEAGE_URL": f"http://someone:ab/{CANARY}==@marquez:5000"}, ""),
+        ({"OPENLINEAGE_URL": f"http://someone:p@{CANARY}@127.0.0.1:1"}, ""),
         ({"OPENLINEAGE__TRANSPORT": json.dumps({"type": "http", "url": f"u:{CANARY}@m:1"})}, ""),
         ({}, f"transport:\n  type: http\n  auth: {{apiKey: {CANARY}\n"),
         ({}, f"transport: {{type: http, url: 'someone:{CANARY}@marquez:5000'}}\n"),
     ],
-    ids=["a bracket", "a comma", "no scheme", "no scheme in JSON", "not YAML", "no scheme in YAML"],
+    ids=[
+        "a bracket",
+        "a comma",
+        "no scheme",
+        "a slash",
+        "an at sign",
+        "no scheme in JSON",
+        "not YAML",
+        "no scheme in YAML",
+    ],
 )
 def test_settings_that_the_client_cannot_use_reveal_no_secret(
     services: Services,
@@ -67,6 +80,39 @@ def test_settings_that_the_client_cannot_use_reveal_no_secret(
     assert found.exit_code != 0
     assert CANARY not in found.output
     assert CANARY not in str(found.exception)
+
+
+def test_a_url_alone_names_the_receiver(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.store.record_run(run())
+    (tmp_path / "openlineage.yml").unlink()
+    with receiving() as received:
+        monkeypatch.setenv("OPENLINEAGE_URL", received.url)
+        assert CliRunner().invoke(app, ["lineage"]).exit_code == ExitCode.OK
+        assert len(received.events) == 2
+
+
+def test_settings_without_a_kind_of_transport_name_no_receiver(
+    services: Services, tmp_path: Path
+) -> None:
+    """The client would print the events, which would count as sent."""
+    services.store.record_run(run())
+    (tmp_path / "openlineage.yml").write_text("transport: {auth: {type: api_key}}\n")
+    found = CliRunner().invoke(app, ["lineage"])
+    assert found.exit_code == ExitCode.ERROR
+    assert "no receiver of lineage events is configured" in found.output
+
+
+def test_no_thread_of_a_transport_stays_after_a_failure(services: Services, tmp_path: Path) -> None:
+    services.store.record_run(run())
+    transport = {"type": "async_http", "url": "http://127.0.0.1:1", "retry": {"total": 0}}
+    (tmp_path / "openlineage.yml").write_text(yaml.safe_dump({"transport": transport}))
+    before = threading.active_count()
+    for _ in range(3):
+        assert CliRunner().invoke(app, ["lineage"]).exit_code == ExitCode.ERROR
+    wait_while(lambda: threading.active_count() > before, timeout_s=20.0, poll_s=0.1)
+    assert threading.active_count() == before
 
 
 def test_a_file_that_is_not_yaml_is_corrected(services: Services, tmp_path: Path) -> None:
