@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 _LOOK_S = 1.0
 """Seconds after which a free worker asks the schedule again, since time changes what may start."""
 _BUSY = 0.4
-"""Part of the usual time between two rounds that is between them while tables run. A table that waits for a worker is applied up to the
-end that its topic had in the last round, so rare rounds would make it older. The first runs after a
-round ask the servers of their captures for evidence.
+"""Part of the usual time between two rounds that is between them while tables run.
+
+A table that waits for a worker is applied up to the end that its topic had in the last round, so
+rare rounds would make it older. The first runs after a round ask the servers for evidence.
 """
 _SHORTEST_S = 0.2
 """Shortest time between two rounds while tables run, in seconds."""

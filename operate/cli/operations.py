@@ -100,8 +100,8 @@ def run(
         typer.Option(
             "--interval",
             min=0.0,
-            help="Seconds between two looks for changes, with --continuous; while tables run, 0.4 of"
-            " that.",
+            help="Seconds between two looks for changes, with --continuous; while tables run, 0.4"
+            " of that.",
         ),
     ] = 5.0,
     metrics_port: MetricsPortOption = None,
