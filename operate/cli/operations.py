@@ -97,12 +97,7 @@ def run(
     ] = False,
     interval: Annotated[
         float,
-        typer.Option(
-            "--interval",
-            min=0.0,
-            help="Seconds between two looks for changes, with --continuous; while tables run, 0.4"
-            " of that.",
-        ),
+        typer.Option("--interval", min=0.0, help="Seconds between looks, with --continuous."),
     ] = 5.0,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = LOOPBACK,
