@@ -33,9 +33,10 @@ class CapturedTables:
 
     Args:
         names: The capture.
-        followed: The records of the tables that follow the capture, or will once they are copied.
-        moving: The records of the tables that follow another capture, and join or leave this one in
-            a move that is not finished.
+        followed: The records of the tables that follow the capture, or that will follow the capture
+            once they are copied.
+        moving: The records of the tables that follow another capture, and that join or leave this
+            capture in a move that is not finished.
     """
 
     names: CaptureNames
@@ -58,10 +59,10 @@ class CapturedTables:
         ]
 
     def attributed(self, finding: Finding) -> Finding:
-        """Return a finding about the capture, or a copy of it that names the tables that move.
+        """Return a finding about the capture; name the moving tables if only they use the capture.
 
-        The copy is returned if no table follows the capture, so that only unfinished moves use the
-        capture. The copy's remedy includes `move`.
+        The names are in the message of the result, and the remedy of the result includes `move`.
+        If a table follows the capture, the finding is returned unchanged.
         """
         if self.followed or not self.moving:
             return finding

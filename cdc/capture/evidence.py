@@ -101,7 +101,7 @@ class SignsOfLife:
             Negative if the heartbeat's time is ahead of this machine's clock.
         sends: Whether a heartbeat or another record was sent recently. A heartbeat is a change in
             the source's log, so the connector sends a heartbeat only after all earlier changes.
-            While it sends a backlog, only the backlog's records show that the connector works.
+            While the connector sends a backlog, only the backlog's records show that it works.
         remedy: What to do if the connector sends nothing.
     """
 
@@ -174,8 +174,8 @@ class CaptureEvidence:
             that is deleted from one of these topics is lost, since it is stored nowhere else.
         connector: The connector's configuration and state; None if the connector does not exist.
         stored: The position that Connect has stored for the connector, or a later one up to which
-            Kafka has all changes (`SentRecords`); None if Connect has stored none. It is read
-            after ``log``, as `LogHealth.problem` requires.
+            Kafka has all changes (`SentRecords`); None if Connect has stored none.
+            Connect's position is read after ``log``, as `LogHealth.problem` requires.
         statements: The DDL statements that the connector has reported; None if this kind of
             connector reports no statements, or if the caller did not request them.
         starts: One offset for each start of the connector without a stored position in Connect:

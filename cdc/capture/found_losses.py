@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Found:
-    """The losses and the doubts that one search for ends of tasks has found.
+    """The losses and the doubts that one search for ends of a connector's tasks has found.
 
     Args:
         losses: By table, a message about the rows that the table has lost or got twice.

@@ -224,8 +224,8 @@ class Captures:
     def look_at_all(self, records: Collection[TableRecord]) -> None:
         """Gather the evidence of all captures of the tables, so that each loss is counted.
 
-        The signs of a loss can appear and vanish while all tables of a capture are being copied,
-        PAUSED or FAILED, or before a table has moved to the capture. Without this call, no run
+        The signs of a loss can appear and vanish while all tables of a capture are PAUSED, FAILED
+        or being copied, or before a table has moved to the capture. Without this call, no run
         would notice such a loss.
 
         Raises:
@@ -346,9 +346,9 @@ class Captures:
         return [] if reported is None else reported.by_table.of(record.table)
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return a message if a table may lack rows because a task of the connector ended.
+        """Return a message if a table may lack rows, or have rows twice, after the end of a task.
 
-        The result is None if no row is in doubt.
+        The result is None if no row is in doubt, or if the ends of tasks could not be searched.
         """
         look = self._tasks[self.evidence(record).names.connector]
         return look.doubt(record) if isinstance(look, TaskLook) else None
@@ -356,7 +356,7 @@ class Captures:
     def unjudged(self, record: TableRecord) -> str | None:
         """Return a message if the end of a task in a table's topic is not judged yet, else None.
 
-        An end that has left a doubt counts as judged, since no later look can say more about it.
+        An end that has left a doubt counts as judged: no later look can say more about this end.
         """
         name = self.evidence(record).names.connector
         look = self._tasks[name]
@@ -385,8 +385,8 @@ class Captures:
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
         """Return the losses of a table's capture and of the capture's tables.
 
-        They were read from the state store after the capture's evidence was gathered. The keys are
-        the names that `loss_scopes` returns.
+        The losses were read from the state store after the capture's evidence was gathered. The
+        keys are the names that `loss_scopes` returns.
         """
         return self._losses[record.table.source, record.tier]
 

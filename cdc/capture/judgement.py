@@ -171,7 +171,7 @@ def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:
 def why_silent(
     names: CaptureNames, health: Answer[ConnectorHealth | None], life: SignsOfLife | None
 ) -> Finding | None:
-    """Return a finding if a capture sends no changes, with the reason; None if it sends changes.
+    """Return a finding with the reason if a capture sends no changes; None if it sends changes.
 
     A topic without new records does not prove that the capture is silent, because its table may
     have had no changes.
@@ -207,8 +207,8 @@ def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> 
     Args:
         name: The subject of the finding, as ``connector NAME``.
         what: The connector's state in words, for the beginning of the finding's message.
-        life: Whether the connector sends changes; None if the caller does not know it. If this
-            is None, the result is None.
+        life: Whether the connector sends changes; None if the caller does not know this.
+            Then the result is also None.
         remedy: The remedy; if it is empty, the finding has the remedy in ``life``.
     """
     if life is None or life.sends:

@@ -32,7 +32,7 @@ class OverLimit:
         level: The largest limit that is exceeded.
         title: Kind and name of what holds back the log.
         held_bytes: Size of the log that is held back.
-        limit_bytes: The size that this limit allows.
+        limit_bytes: The size that the exceeded limit allows.
     """
 
     capture: CaptureNames

@@ -1,8 +1,8 @@
 """Compares the end of a source's log with the end that the last look has recorded.
 
 A look is one such comparison for a capture. Each look also records the present end of the log, as
-its mark. On PostgreSQL, the mark gives the end as the numbers of transactions and bytes that the
-capture's slot has decoded.
+the look's mark. On PostgreSQL, the mark gives the end as the numbers of transactions and bytes that
+the capture's slot has decoded.
 """
 
 from __future__ import annotations

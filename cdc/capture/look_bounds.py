@@ -21,7 +21,7 @@ as a new one, but the search for the end of the task then reads more offsets.
 def to_search(
     known: TaskLook, now: TaskLook, sent: Mapping[str, datetime], unread: Collection[str]
 ) -> tuple[list[str], dict[str, datetime]]:
-    """Return the topics that a look must search, and those that a later look must search.
+    """Return the topics that the new look must search, and those that a later look must search.
 
     Args:
         known: The previous look.
@@ -30,8 +30,8 @@ def to_search(
         unread: The topics that cannot be read now.
 
     Returns:
-        The topics that this look must search; and those that a later look must search, in the form
-        of `TaskLook.behind`.
+        The topics that the new look must search; and the topics that a later look must search, in
+        the form of `TaskLook.behind`.
     """
     changed = known.task != now.task
     behind = {topic: known.behind.get(topic, known.beat_at) for topic in unread if changed}
@@ -71,9 +71,9 @@ def to_await(
 def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
     """Return a look whose end offsets exclude every record that a later task may have sent.
 
-    If a topic's newest record is newer than the look's heartbeat, a later task than the heartbeat's
-    may have sent the record. For such a topic, the result has the end offset of the previous look,
-    so that the next look searches the record again.
+    If a topic's newest record is newer than the look's heartbeat, a later task than the one that
+    sent the heartbeat may have sent the record. For such a topic, the result has the end offset of
+    the previous look, so that the next look searches the record again.
 
     Args:
         look: The look.
@@ -103,7 +103,7 @@ def postponed(known: TaskLook, topics: Iterable[str], beat_at: datetime) -> Task
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
     """Return whether the new look must replace the previous look in the state store.
 
-    The new look must if the looks differ in ``task``, ``doubts``, ``behind``, ``awaited`` or
+    The result is True if the looks differ in ``task``, ``doubts``, ``behind``, ``awaited`` or
     ``postponed``, or if a topic has grown and the new look is at least five minutes newer.
 
     Args:

@@ -1,4 +1,4 @@
-"""Uses each table's capture and folder as of its onboarding; refuses settings that change them.
+"""Uses each table's capture and folder as of the onboarding; refuses settings that change them.
 
 The names of captures and the folders of tables come from templates in the configuration. If a
 template is edited, the connector continues to write to the former topics, and readers continue to

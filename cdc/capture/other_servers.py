@@ -2,7 +2,7 @@
 
 Two installations whose captures have the same names can share Kafka without sharing Connect or a
 database. Each of them would apply the rows of both databases to its lake tables. Only the
-heartbeats show the other installation, since each heartbeat names its server.
+heartbeats show the other installation, since each heartbeat names its database server.
 
 One heartbeat of another server does not prove another installation. After a failover, or after a
 change of the source's address, the topic still has the former server's heartbeats.

@@ -77,7 +77,7 @@ def check_topic(
 ) -> None:
     """Check that a table's topic still has all changes that the lake has not read.
 
-    It must also be the topic from which the lake has read, not a new topic of the same name.
+    The topic must also be the one from which the lake has read, not a new one of the same name.
 
     Args:
         table: The table.
@@ -154,7 +154,7 @@ def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
     """Refuse a captured topic that is compacted.
 
     Compaction removes deletes, and all events of a key except the last. The last event can lack
-    values of the row, for example unchanged TOAST values, so the lake would miss them.
+    values of the row, for example unchanged TOAST values, so the lake would miss these values.
 
     Raises:
         LostEventsError: Kafka may already have removed changes that no run has read.
@@ -185,7 +185,7 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
     Raises:
         CaptureError: The present primary lacks the row of Tributary that identifies a server.
         LostHistoryError: The primary is another server, or has another timeline. A new primary
-            lacks the slot, so changes around the switch of primaries could be in no topic.
+            lacks the slot, so the topics may lack changes from around the switch of primaries.
     """
     if known is None or now is None:
         return
@@ -228,8 +228,8 @@ class Rests:
         committed: The position of the newest commit, as a string that the source can parse.
         statements_upto: The end offset of the connector's topic of DDL statements, recorded before
             O; None if the connector has no such topic.
-        statements_topic_id: The UUID of that topic when O was recorded; None if the connector has
-            no such topic.
+        statements_topic_id: The UUID of the topic of DDL statements when O was recorded; None if
+            the connector has no such topic.
     """
 
     view: CopyView | None
@@ -264,7 +264,7 @@ def check_stream(
         source: The table's source, which parses positions.
 
     Raises:
-        LostHistoryError: The stream lacks such changes.
+        LostHistoryError: The stream lacks, or may lack, a change that the lake table lacks.
         TributaryError: The source did not answer.
     """
     check_server(table, known=rests.view, now=known(evidence.server))
@@ -371,7 +371,7 @@ def check_statements(table: TableId, rests: Rests, evidence: CaptureEvidence) ->
 
 
 def check_capture(table: TableId, problems: Sequence[str]) -> None:
-    """Refuse a table whose capture has a problem, since changes could be missing from its topic.
+    """Refuse a table whose capture has a problem, since the table's topic could lack changes.
 
     Args:
         table: The table.
@@ -401,7 +401,8 @@ def check_changes(
     Raises:
         LostEventsError: Rows could have changed without any event.
         SchemaChangeError: A change cannot be applied in place.
-        PausedByPolicyError: The lake could follow, but the policy requires an operator's decision.
+        PausedByPolicyError: The lake could follow the changes, but the policy requires that an
+            operator decides.
     """
     grave = [change for change in changes if change.verdict is Verdict.BOOTSTRAP]
     lost = [change for change in grave if isinstance(change, LoseEvents)]

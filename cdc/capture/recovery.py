@@ -55,8 +55,8 @@ class FailedConnector:
     Args:
         reason: The failure, its cause, and the number of restarts so far.
         remedy: What to do.
-        given_up: Whether no automatic restart follows: the last one has been made, or changes
-            were lost.
+        given_up: Whether no automatic restart follows: the last allowed restart has been made, or
+            changes were lost.
         runs: Whether Connect reports the connector and its tasks as running. If so, the failure is
             a lost connection to the source.
         outage: Whether the connector cannot reach the source. If so, the number of its restarts is

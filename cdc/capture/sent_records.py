@@ -7,7 +7,7 @@ if a worker is killed, at whatever moment, the slot is at the stored position or
 
 Two events can put the slot after the stored position:
 
-- A stranger has read the slot, advanced it or created it again. Then changes can be lost.
+- Another program has read the slot, advanced it or created it again. Then changes can be lost.
 - The stored position has become older. Without Kafka transactions (`connect.exactly_once: false`),
   a worker that was suspended can store an older position when it wakes, although another worker has
   taken over its task. The next position that the present task stores replaces the older one.
@@ -92,8 +92,8 @@ def _waited(
 
     Args:
         age_s: Time since the first look that found the commit missing, in seconds.
-        begin: The position that Connect had stored at that look.
-        upto: The slot's position at that look.
+        begin: The position that Connect had stored at the first look.
+        upto: The slot's position at the first look.
         stored: The position that Connect has stored now.
     """
     if age_s >= LATE_S:
@@ -134,8 +134,8 @@ class SentRecords:
         all changes between the two. Kafka is queried only if the slot's position is later, or was
         later at an earlier look that could not decide whether changes were lost. Without Kafka
         transactions, the two positions are compared only while nothing reads the slot. With Kafka
-        transactions, the commit of Connect's newest position can be late in Kafka. As long as it
-        can be late, all changes up to the slot's position count as sent.
+        transactions, the commit of Connect's newest position can be late in Kafka. While the
+        commit can be late, all changes up to the slot's position count as sent.
 
         Args:
             names: The capture.
@@ -196,7 +196,7 @@ class SentRecords:
 
         Returns:
             The position, and whether a commit of the connector can be late in Kafka. If changes
-            are lost, the position is before the slot's.
+            are lost, the position is before the slot's position.
         """
         if names.slot is None:
             return stored, False
@@ -231,7 +231,7 @@ class SentRecords:
 
         Args:
             names: The capture.
-            here: The identity of the primary, or its error if it does not answer.
+            here: The identity of the primary, or an error if the primary does not answer.
 
         Raises:
             StateError: The state store cannot be used.

@@ -40,7 +40,7 @@ def signs(
     beat: datetime | None,
     flows: Callable[[float], bool],
 ) -> SignsOfLife:
-    """Judge from a connector's newest heartbeat and its other records whether it sends changes.
+    """Judge whether a connector sends changes, by its newest heartbeat and its other records.
 
     Args:
         names: The capture.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
     """Return whether a topic's last record is from a later task than the newest heartbeat.
 
-    If so, the end of the earlier task cannot be judged yet: the later task may still be within the
-    transaction with which it began. A heartbeat from the later task shows that this transaction is
+    If so, the end of the task before the later task cannot be judged yet: the later task may still
+    be within its first transaction. A heartbeat from the later task shows that this transaction is
     complete.
     """
     last = ends.last(topic, now.ends.get(topic, 0))

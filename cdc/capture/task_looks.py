@@ -8,7 +8,7 @@ next task skips too much:
 - The earlier task has sent the delete for an UPDATE of a key, but not the insert. The delete and
   the insert have the same position, and in a binlog they are one row.
 - On PostgreSQL, COPY inserted several rows by one record of the WAL, and the earlier task has sent
-  only the first of these rows. The next task skips all of them.
+  only the first of these rows. The next task skips all of these rows.
 
 On MySQL without GTIDs, the next task can also decode rows by a later definition of their table
 (`cdc.capture.later_decoding`).
@@ -102,7 +102,7 @@ class TaskLooks:
     ) -> TaskLook | None:
         """Search a capture's topics for ends of tasks in the offsets since the last look.
 
-        If a table has lost changes at such an end, the loss is counted in the state store.
+        If a table has lost changes or got rows twice at such an end, the state store counts a loss.
 
         Args:
             names: The capture.
@@ -111,8 +111,8 @@ class TaskLooks:
             beat: The newest heartbeat; None if the caller does not have it. Then it is read.
 
         Returns:
-            The newest look. None if no look is stored, and no heartbeat allows a first one. The
-            look's doubts are the ends of tasks at which a table may have lost rows.
+            The newest look. None if no look is stored, and no heartbeat allows a first look. The
+            look's doubts are the ends at which a table may have lost rows or got rows twice.
             `TaskLook.unjudged` says whether an end that may concern a table is not judged yet.
 
         Raises:
@@ -209,8 +209,8 @@ class TaskLooks:
     ) -> _Search | None:
         """Return a search that has found the losses and the doubts between two looks.
 
-        The result is None if an end cannot be judged yet, because the task that followed has sent
-        too few records.
+        The result is None if the end of a task cannot be judged yet, because the next task has
+        sent too few records.
         """
         known, now = looks
         with self._kafka.reader() as reader:
@@ -282,8 +282,8 @@ class _Search:
         now: The new look.
         exactly_once: Whether the connector writes to Kafka in transactions.
         beat: The newest heartbeat, which shows the log position the connector has reached. None
-            if this is not needed: the connector writes in Kafka transactions, and an event that it
-            sends twice changes nothing in the lake.
+            if this position is not needed: the connector writes in Kafka transactions, and an event
+            that the connector sends twice changes nothing in the lake.
         later: Finds changes that a task decoded by a later definition of their table.
         found: Collects the losses and the doubts.
         awaited: Collects the searched topics in which the present task has sent nothing, in the
@@ -301,10 +301,10 @@ class _Search:
     awaited: dict[str, int] = field(default_factory=dict)
 
     def search(self, lively: Sequence[TableRecord]) -> None:
-        """Judge the ends of tasks since the previous look, in topics that have got events since.
+        """Judge the ends of tasks since the previous look, in topics with events since then.
 
         Raises:
-            _EarlyError: An end cannot be judged yet, because the task that followed has sent too
+            _EarlyError: The end of a task cannot be judged yet, because the next task has sent too
                 few records.
         """
         for number in range(0, len(lively), _AT_ONCE):
@@ -359,8 +359,8 @@ class _Search:
     def _repeated(self, table: TableId, ended: TaskEnd) -> str | None:
         """Return a message if the next task sent rows of an append table of PostgreSQL again.
 
-        The result is None if it sent no row again, or if the table is of another kind. If this is
-        uncertain, the result is None, and a doubt is added to ``found``.
+        The result is None if the next task sent no row again, or if the table is of another kind.
+        If rows were perhaps sent again, the result is None, and a doubt is added to ``found``.
 
         Raises:
             _EarlyError: The next task has perhaps not reached the last change of the ended task.

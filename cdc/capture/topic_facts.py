@@ -137,8 +137,8 @@ def cut_off(
     Such a topic has got other records since then, and ends at the lake's offset again. So its end
     offset does not show the truncation.
 
-    All new leaders are checked in one call, since a rolling restart of the brokers elects many. If
-    a leader has all records, its epoch is stored with the table, and this leader is not checked
+    All new leaders are checked in one call, since a rolling restart of brokers elects many leaders.
+    If a leader has all records, its epoch is stored with the table, and this leader is not checked
     again. A leader that does not answer is checked by the next call.
 
     After a whole cluster was restored, its leaders can have the former epochs again, and so do not
@@ -151,7 +151,7 @@ def cut_off(
         topics: By topic, its current `TopicFacts`, or the error if it could not be read.
 
     Returns:
-        The tables whose topics were truncated. Their runs report the truncation.
+        The tables whose topics were truncated. The runs of these tables report the truncation.
     """
     asked: dict[ReachedOffset, TableRecord] = {}
     facts = {name: now for name, now in topics.items() if not isinstance(now, KafkaError)}

@@ -11,8 +11,8 @@ compares the types with those of the last look, and stores the types that a name
 The connector can use such a former type until it has started again and has read the types again. If
 Tributary itself restarts the connector before a copy, Tributary knows when the types were read.
 After any other restart, Tributary knows only that the new task read the types before its first
-heartbeat, and this can have been before the name got another type. So a look takes the former type
-into account until a second new task sends a heartbeat.
+heartbeat, and perhaps before the name got another type. So a look takes the former type into
+account until a second new task sends a heartbeat.
 """
 
 from __future__ import annotations
@@ -260,8 +260,8 @@ class TypeLooks:
     def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
         """Return the look with more former types: those that lost their names since the last look.
 
-        If the newest heartbeat is from a new task, the former types move to ``older``, and those
-        in ``older`` are dropped. The caller must read the present types before the call.
+        If the newest heartbeat is from a new task, the former types replace the types in
+        `TypeLook.older`. The caller must read the present types before the call.
 
         Args:
             names: The capture.
@@ -285,9 +285,9 @@ class TypeLooks:
         return replace(look, doubts=self._doubts(names, look))
 
     def _doubts(self, names: CaptureNames, look: TypeLook) -> dict[str, TypeDoubt]:
-        """Return, by table, the columns that the connector can misread, or could at earlier looks.
+        """Return, by table, the columns that the connector can misread, or could misread earlier.
 
-        The looks from before a table's last copy do not count for the table.
+        Looks from before a table's O do not count for the table.
         """
         of = (names.source, names.tier)
         records = {

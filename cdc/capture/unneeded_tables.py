@@ -3,8 +3,8 @@
 There are two reasons for such a table:
 
 - The state store has lost the table. A store that was restored from a backup does not have the
-  tables that were onboarded after the backup. No run applies their changes any more, and their
-  topics drop the changes after the topics' retention. The result is a `Forgotten`.
+  tables that were onboarded after the backup. No run applies their changes any more, and the
+  topics of these tables delete the changes when their retention ends. The result is a `Forgotten`.
 - The plan has the table under another name or in another tier. For example, a renamed table stays
   in its publication, and the connector sends the table's changes to a topic that nothing reads. If
   the table loses its key, PostgreSQL refuses to UPDATE or DELETE its rows. If the table gets a

@@ -142,7 +142,7 @@ class _Watch:
         context.topic_ends.clear()
 
     def silences(self, captures: Iterable[CapturedTables]) -> Iterator[Silence]:
-        """Yield the captures that send no changes.
+        """Yield the captures that send no changes, or perhaps send none.
 
         The method also restarts failed and disconnected connectors.
 

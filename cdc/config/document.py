@@ -53,8 +53,8 @@ def load(path: Path | None = None) -> Config:
             if that variable is not set, the file is ``tributary.yaml`` in the working directory.
 
     Raises:
-        ConfigError: The file is missing or wrong. ``field`` is the path of the first wrong key. The
-            message lists all wrong keys.
+        ConfigError: The file is missing or wrong. The error's ``field`` is the path of the first
+            wrong key, or the file. The message lists all wrong keys.
     """
     file = path or Path(os.environ.get(VARIABLE) or DEFAULT_PATH)
     try:
@@ -216,8 +216,8 @@ def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
     """Return a wrong key's path in the file, and the type of the section that contains the key.
 
     Args:
-        location: The location in pydantic's error. It also names members of unions, which are not
-            in the file.
+        location: The location in pydantic's error. A location also names members of unions, which
+            are not in the file.
         document: The whole file, as YAML's loader returned it.
     """
     path: _Path = ()
@@ -329,7 +329,7 @@ def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
     Args:
         annotation: The type of the map or section that has the key.
         key: The key.
-        value: The value. It selects the member if the value's type is a tagged union.
+        value: The value. If its type is a tagged union, the value selects the union's member.
     """
     inner, marks = _unwrap(_raw_child(annotation, key), value)
     if _is_model(annotation) and (field := _fields(annotation).get(str(key))) is not None:

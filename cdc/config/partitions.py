@@ -72,8 +72,8 @@ class PartitionField(Section):
     def lasting(self) -> bool:
         """Whether the partition of a value never changes.
 
-        It can change for periods in a time zone other than UTC, since the rules of time zones
-        change, also for past times.
+        The partition can change for periods in a time zone other than UTC, since the rules of
+        time zones change, also for past times.
         """
         return not self.of_time or self.zone == "UTC"
 

@@ -23,7 +23,7 @@ class Pattern:
 
     The wildcards are ``*``, ``?``, ``[...]`` for one character of a set, and ``[...]+`` for one or
     more characters of a set. A part in double quotes has no wildcards. `discover` quotes a name
-    with such characters, so a name that it prints matches only itself.
+    with wildcard characters, so a name that `discover` prints matches only itself.
     """
 
     text: str

@@ -179,11 +179,11 @@ class Config(Section):
         return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
 
     def require_shard(self, table: TableId, known: Shard | None) -> None:
-        """Check that a table's settings describe the same shard as at onboarding, or still none.
+        """Check that the settings make a table the same shard as at onboarding, or still no shard.
 
         Args:
             table: The table.
-            known: The table's shard at onboarding; None if it was no shard.
+            known: The table's shard at onboarding; None if the table was no shard.
 
         Raises:
             ConfigError: The table has become a shard, is no shard any more, or has become a

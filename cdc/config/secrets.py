@@ -54,19 +54,19 @@ class SecretRef:
         return cls("file", match["file"])
 
     def resolve(self) -> str:
-        """Read and return the secret, without a line break at the end of its file.
+        """Read and return the secret, without a line break at the end of the secret's file.
 
         From then on, this process removes the secret from its errors and logs.
 
         Raises:
-            SecretError: The variable is not set, or the file cannot be read or is empty.
+            SecretError: The variable is not set, the file cannot be read, or the secret is empty.
         """
         value = self.read()
         keep_secret(value)
         return value
 
     def read(self) -> str:
-        """Read and return the secret. Errors and logs can still show it, unlike after ``resolve``.
+        """Read and return the secret. Errors and logs can show it, unlike after ``resolve``.
 
         Raises:
             SecretError: As for ``resolve``.

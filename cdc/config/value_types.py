@@ -73,7 +73,7 @@ _NAMED_ON_KUBERNETES = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret
 def is_sensitive(key: str) -> bool:
     """Return whether the name of another program's setting shows that its value is a secret.
 
-    In doubt the answer is yes. The value of such a setting must be a reference, and no message
+    If in doubt, the result is True. The value of such a setting must be a reference, and no message
     shows the value.
     """
     return _SENSITIVE.search(key) is not None and not _NAMED_ON_KUBERNETES.match(key)

@@ -40,7 +40,7 @@ class ConnectClient:
     """A client of one Kafka Connect cluster. Safe to share among threads.
 
     Before each change of a connector, the client checks that no other installation made the
-    connector. Without this check, two installations with the same names on one Connect would change
+    connector. Without this check, two installations with the same names on one cluster would change
     each other's connectors.
 
     Args:
@@ -155,7 +155,7 @@ class ConnectClient:
         """Check that no other installation made a connector.
 
         Raises:
-            OtherConnectorError: Another installation made it.
+            OtherConnectorError: Another installation made the connector.
         """
         existing = self.connector(name) if self.owner.mark else None
         if existing is not None and (error := self.owner.other(existing)) is not None:
@@ -293,7 +293,7 @@ class ConnectClient:
     def wake(self, name: str) -> bool:
         """Resume a connector if it is stopped or paused.
 
-        A connector stays stopped if a process dies while it runs `put_connector`. A later
+        If a process dies in the middle of `put_connector`, the connector stays stopped. A later
         `put_connector` with the same configuration does not resume the connector.
 
         Returns:
@@ -333,9 +333,9 @@ class ConnectClient:
 
         Args:
             name: The connector.
-            forget_offsets: Whether to delete the connector's stored position, too. If it is not
-                deleted, a new connector of the same name starts at this position, even if the slot
-                does not retain the log from there on.
+            forget_offsets: Whether to delete the connector's stored position, too. If the position
+                is not deleted, a new connector of the same name starts at this position, even if
+                the slot does not retain the log from there on.
             progress: Shows the wait.
         """
         if self.status(name) is None:

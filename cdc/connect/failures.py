@@ -244,8 +244,8 @@ def _headline(text: str) -> str:
 def _exception_name(match: re.Match[str]) -> str:
     """Return the replacement for a Java exception's class name in a message.
 
-    This is the class name without its package. It is empty if the name says nothing about the
-    failure, for example ``ConnectException``.
+    The replacement is the class name without its package, or an empty string if the name says
+    nothing about the failure, for example ``ConnectException``.
     """
     name = match["name"]
     return (

@@ -26,7 +26,7 @@ class ConnectorOwner:
 
     Args:
         installation: Returns the installation's name. If ``installation`` is None, connectors get
-            no mark, and no connector counts as another installation's.
+            no mark, and no connector counts as one of another installation.
     """
 
     installation: Callable[[], str] | None = None
@@ -39,8 +39,8 @@ class ConnectorOwner:
     def other(self, config: Mapping[str, str]) -> OtherConnectorError | None:
         """Return an error if a connector's configuration names another installation.
 
-        The result is None for a connector that names no installation: an earlier version made it,
-        or it was made by hand.
+        The result is None for a connector that names no installation: an earlier version of
+        Tributary made the connector, or an operator did.
         """
         if (made_by := config.get(INSTALLATION)) is None:
             return None

@@ -70,7 +70,7 @@ def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[Sett
 
 
 def keeps_nulls(effective: Mapping[str, str]) -> bool:
-    """Return whether a connector sends NULL as NULL if the column has a default.
+    """Return whether a connector sends NULL as NULL even if a column has a default.
 
     Other connectors send the default in place of NULL.
 

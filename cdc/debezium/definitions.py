@@ -231,7 +231,7 @@ def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
     table would stop the connector for all tables. A table is unknown if both conditions hold:
 
     - The capture role could not see the table when the connector first started.
-    - No statement has altered the table since then.
+    - No statement has created or altered the table since then.
     """
     found: set[TableId] = set()
     for change in changes:
@@ -247,9 +247,9 @@ def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
 def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
     """Return an offset for each time that the connector started without a stored position.
 
-    It is the offset of the first record that the topic of DDL statements got after the start. More
-    than one such start means that the connector's stored position was deleted. In that case, the
-    changes between the deletion and the start are not captured. No other check finds this
+    This is the offset of the first record that the topic of DDL statements got after the start.
+    More than one such start means that the connector's stored position was deleted. In that case,
+    the changes between the deletion and the later start are not captured. No other check finds this
     loss: the newly stored position is after the lost changes, and no heartbeat is missing, since
     the connector wrote none in the meantime.
     """

@@ -46,7 +46,7 @@ def came_lately(sent: datetime | None, bound_s: float) -> bool:
     """Return whether a record was sent at most ``bound_s`` seconds ago.
 
     A record whose time is more than ``bound_s`` seconds ahead of this machine's clock does not
-    count. If it did, it would count as recent until that time has passed.
+    count. Without this rule, the record would count as recent until that time has passed.
 
     Args:
         sent: The time of the record; None if there is no record.

@@ -125,7 +125,7 @@ class AuditRules:
     The required values themselves are in `ConnectorKind.settings`.
 
     Args:
-        reasons: By required property, what goes wrong if it has another value.
+        reasons: By required property, what goes wrong if the property has another value.
         forbidden: Patterns of the properties that must not be set, each with the reason.
         harmless: By forbidden property, the values that have no effect and are therefore allowed.
     """
