@@ -117,10 +117,10 @@ class Beats:
 
     Args:
         newest: The newest heartbeat; None if there is none, or if it could not be read.
-        record: The record of the newest heartbeat; None without one.
+        record: The record of the newest heartbeat; None if ``newest`` is None.
         strangers: How the heartbeats show that another installation writes to the same topics; None
-            if they do not show it.
-        trouble: Why the heartbeats could not be read; None if they could.
+            if they show no other installation.
+        trouble: Why the heartbeats could not be read; None if they could be read.
     """
 
     newest: Heartbeat | None = None
@@ -164,7 +164,7 @@ class CaptureEvidence:
         log: The health of the source's log for this capture.
         lost: Why uncaptured changes are gone from the source's log; None if no change is gone.
         continuity: The result of comparing the end of the source's log with its end at the previous
-            look (`LogLooks`); None if they were not compared.
+            look (`LogLooks`); None if the ends were not compared.
         unreadable: Why the connector cannot continue in the log that the source retains; None if
             the connector can.
         obstacles: Reasons why the changes of every table of the capture may be incomplete, one

@@ -1,12 +1,12 @@
 """Checks that a connector of MySQL or MariaDB has the same definition of a table as the catalog.
 
 In the binlog, a row's values have no column names, and strings are bytes. The connector takes the
-name, type and character set of each value from its own definition of the table, which it derives
-from the DDL statements in the binlog. Some statements have one effect on the server and another on
-the connector's definition. Examples are an IF NOT EXISTS that does nothing on the server, and a
-default character set that the connector ignores. After such a statement, the connector assigns
-values to the wrong columns, or misreads the values, without an error. A new copy of the table does
-not repair the connector's definition.
+name, type and character set of each value from its own definition of the table. It derives this
+definition from the DDL statements in the binlog. Some statements have one effect on the server and
+another on the connector's definition. Examples are an IF NOT EXISTS that does nothing on the
+server, and a default character set that the connector ignores. After such a statement, the
+connector assigns values to the wrong columns, or misreads the values, without an error. A new copy
+of the table does not repair the connector's definition.
 """
 
 from __future__ import annotations

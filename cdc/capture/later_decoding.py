@@ -1,7 +1,7 @@
 """Finds rows that a MySQL connector without GTIDs has decoded by a later definition of their table.
 
 `cdc.debezium.schema_history` explains how this happens. If the later definition has the same number
-of columns, the connector does not fail: it assigns values to the wrong columns, or misreads them.
+of columns, the connector does not fail: it assigns values to the wrong columns, or misreads values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LaterDecoding:
     """Finds tasks that decoded changes of a table by a later definition of the table.
 
     Only each task's first change of the table is examined: if a task decoded any change of the
-    table by a later definition, it also decoded the first one by that definition.
+    table by a later definition, it also decoded the first change by that definition.
 
     Args:
         names: The capture.

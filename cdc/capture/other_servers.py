@@ -61,7 +61,7 @@ def other_server(
 
 
 def _in_turns(beats: Sequence[Heartbeat]) -> tuple[str, str] | None:
-    """Return two servers whose heartbeats come in turns; None if there are none.
+    """Return two servers whose heartbeats come in turns; None if there are no such servers.
 
     A heartbeat of the second server is between two heartbeats of the first server. One task has
     sent the two outer heartbeats, and another task has sent the one between them.

@@ -343,7 +343,7 @@ def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | N
 def check_statements(table: TableId, rests: Rests, evidence: CaptureEvidence) -> None:
     """Check that the connector's topic of DDL statements has every statement since O.
 
-    Some changes of a table have no event. Only the DDL statement in this topic shows them.
+    Some changes of a table have no event. Only a DDL statement in this topic shows such a change.
 
     Args:
         table: The table.

@@ -60,8 +60,8 @@ def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> b
 
     A connected connector writes to the capture's `look_topic` all the time, even while it reads a
     backlog or a large transaction. While the source has no changes, the server's keep-alive
-    messages cause such records. So a connector has lost its connection if neither this topic nor
-    the topic of heartbeat rows has a recent record.
+    messages cause records in this topic. So a connector has lost its connection if neither this
+    topic nor the topic of heartbeat rows has a recent record.
 
     Args:
         kafka: The cluster.

@@ -16,7 +16,7 @@ On MySQL without GTIDs, the next task can also decode rows by a later definition
 In an append table of PostgreSQL, the next task can also skip too little:
 
 - In a transaction's first record, the stored number includes the transaction's begin. If the
-  earlier task has sent two or more rows of this record, the next task sends the last of them again.
+  earlier task has sent two or more rows of this record, the next task sends the last row again.
 - A task can be without a stored position, for example after a move to another Connect cluster. Then
   it starts at the position that the slot has confirmed, and sends all later rows a second time.
 

@@ -1,4 +1,4 @@
-"""Finds tables that are in a capture although no table on the plan needs them in it.
+"""Finds tables that are in a capture without need: the plan does not have them in this capture.
 
 There are two reasons for such a table:
 
@@ -88,7 +88,8 @@ def of_unneeded(store: Store, evidence: CaptureEvidence, before: Iterable[TableR
     """Return what a capture has although no table on the plan needs it.
 
     While a command changes the capture, the result is empty, since a new table joins the capture
-    before the table is on the plan. It is also empty if another installation made the connector.
+    before the table is on the plan. The result is also empty if another installation made the
+    connector, or if it is not known which tables the capture has.
 
     Args:
         store: The state store. It is read after the evidence was gathered.

@@ -1,8 +1,8 @@
 """Finds files with secrets and certificates that have changed since a process read them.
 
-The clients of Kafka, Kafka Connect, the schema registry and the state store read their files once,
-when they are opened. After a rotation, a long-running process still has the former contents. Its
-open connections last for a while, so a changed file alone is no fault.
+Each client of Kafka, Kafka Connect, the schema registry or the state store reads its files once,
+when the client is opened. After a rotation, a long-running process still has the former contents.
+The process's open connections last for a while, so a changed file alone is no fault.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class ConnectClient:
         """Return the Connect worker's version and plugins, and whether exactly-once is enabled.
 
         The REST API does not report whether exactly-once is enabled. So this method asks the worker
-        to validate a configuration that requires exactly-once. A worker that has not enabled it
+        to validate a configuration that requires exactly-once. A worker without exactly-once
         refuses the configuration.
         """
         root = self._rest.ask("GET", "").json()

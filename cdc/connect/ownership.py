@@ -26,7 +26,7 @@ class ConnectorOwner:
 
     Args:
         installation: Returns the installation's name. If ``installation`` is None, connectors get
-            no mark, and no connector counts as one of another installation.
+            no mark, and no connector counts as made by another installation.
     """
 
     installation: Callable[[], str] | None = None

@@ -74,8 +74,8 @@ class RestClient:
             method: The HTTP method.
             path: Path and query under the worker's URL.
             body: The JSON body.
-            missing_ok: Whether to return an answer with status 404. If this is False, such an answer
-                raises an error.
+            missing_ok: Whether to return an answer with status 404. If False, such an answer raises
+                an error.
 
         Raises:
             ConnectError: The worker is unreachable, or refuses the request.
