@@ -218,7 +218,7 @@ class ConnectorKind(Protocol):
         """
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the position in a stored offset of Debezium, up to which Kafka has every change.
+        """Return the position up to which Kafka has every change, from Debezium's stored offset.
 
         The result is None if the offset has no position.
         """

@@ -225,8 +225,8 @@ class Mysql:
         The keep-alive interval is a compromise. The connector writes a heartbeat row only when the
         server sends something, and an idle server sends a message only after 0.8 of the interval.
         With the default interval of a minute, each wait for a heartbeat could take almost a minute.
-        With a very short interval, a connector that waits for a lock could count as disconnected
-        (`lost_after_s`).
+        With a very short interval, a connector could count as disconnected (`lost_after_s`) while
+        it waits for a lock on the heartbeat's row.
         """
         largest = kafka.topic.max_message_bytes or LARGEST_REQUEST
         settings = {
@@ -340,8 +340,8 @@ def server_id(connector: str, cluster: str = "") -> int:
 
     Args:
         connector: The connector's name.
-        cluster: The id of the Kafka cluster. Connectors of two installations with the same names
-            have different ids if their clusters differ.
+        cluster: The id of the Kafka cluster. Two installations can have connectors of the same
+            name. These connectors have different ids if the Kafka clusters differ.
     """
     low, high = _SERVER_IDS
     hashed = f"{connector}\0{cluster}" if cluster else connector

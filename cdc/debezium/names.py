@@ -41,7 +41,7 @@ class CaptureNames:
 
     Args:
         source: Key of the source in ``tributary.yaml``.
-        tier: The capture's tier, with a suffix if its tables are append tables.
+        tier: The capture's tier, with a suffix if the capture is for append tables.
         publication: Publication on the primary, which selects the tables; None for MySQL and
             MariaDB, which have no publications.
         slot: Replication slot on the primary; None for MySQL and MariaDB, which have no slots.

@@ -8,7 +8,7 @@ two cases it takes the wrong ones:
 - Without GTIDs, it takes all definitions, also those of statements after its stored position. So it
   decodes the rows before such a statement by the later definition (debezium/dbz#1541).
 - On MariaDB, each definition has the GTID of the transaction before the statement. The task skips a
-  definition if this GTID and the stored GTID of the same domain name different servers.
+  definition if the stored GTID of the same domain has another server id than this GTID.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ class LearnedDefinition:
     Args:
         table: The table.
         columns: The table's columns in the definition; empty after a DROP.
-        place: The end of the statement's event in the binlog; None in a snapshot's definition.
-        gtids: The set of GTIDs up to the transaction before the statement; empty if the server has
-            no GTIDs.
+        place: The end of the DDL statement's event in the binlog; None for a definition from a
+            snapshot.
+        gtids: The set of GTIDs up to the transaction before the DDL statement; empty if the server
+            has no GTIDs.
         learned_at: When Kafka got the definition; None if the record has no time.
-        snapshot: Whether the definition is from a snapshot: the connector had no stored position.
+        snapshot: Whether the definition is from the snapshot of a connector that had no stored
+            position.
     """
 
     table: TableId
@@ -77,9 +79,9 @@ def later_definition(
 ) -> LearnedDefinition | None:
     """Return a later definition by which a connector without GTIDs has decoded a change.
 
-    The later definition is of a statement that comes after the change in the binlog, and was in the
-    schema history before the connector decoded the change. A task reads a statement only after it
-    has decoded all earlier changes, so an earlier task has read this statement.
+    The DDL statement of the later definition follows the change in the binlog. But the definition
+    was in the schema history before the connector decoded the change. A task reads a statement only
+    after it has decoded all earlier changes, so an earlier task has read this statement.
 
     Args:
         change: The change.
@@ -89,7 +91,7 @@ def later_definition(
             copy waited until the connector had passed their statements.
 
     Returns:
-        The first such definition; None if there is none, or if the change has a GTID.
+        The first later definition; None if there is none, or if the change has a GTID.
     """
     if change.gtid is not None or change.decoded_at is None:
         return None

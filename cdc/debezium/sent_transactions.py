@@ -23,13 +23,13 @@ def sent_since(
 ) -> list[SentTransaction]:
     """Return the transactions that wrote heartbeats and markers after a binlog file began.
 
-    The result can also have transactions of earlier files. At most the last 262,144 records of each
-    topic are read.
+    The result can also have transactions of earlier files, but none from before the last reset of
+    their server's binlog. At most the last 262,144 records of each topic are read.
 
     Args:
         kafka: The cluster.
         registry: The writers' schemas.
-        capture: The connector's names.
+        capture: The capture's names.
         file: The name of the binlog file.
 
     Raises:

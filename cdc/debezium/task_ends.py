@@ -325,7 +325,7 @@ class TaskEnds:
 
 
 def repeats(change: SentChange, after: SentChange) -> bool | None:
-    """Return whether ``after`` is ``change`` or an earlier change in PostgreSQL's log.
+    """Return whether ``after`` is ``change``, or a change that the connector sends before it.
 
     Rows that COPY inserted by one log record have the same position. So their numbers in the
     transaction are compared. A task that continues from a stored position continues these numbers.
@@ -335,8 +335,8 @@ def repeats(change: SentChange, after: SentChange) -> bool | None:
         after: The next task's first change in the topic.
 
     Returns:
-        The answer; None if these two changes do not show it, because the next task started without
-        a stored position, and ``after`` is in the first transaction that this task sent.
+        The answer; None if the two changes do not show the answer. If so, the next task started
+        without a stored position, and ``after`` is in the first transaction of this task.
     """
     if change.order is None or after.order is None:
         return False

@@ -37,13 +37,16 @@ class TaskStream:
 
 
 def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterator[TaskStream]:
-    """Yield what a topic's newest tasks have sent, for each task that began before a position.
+    """Yield what tasks have sent to a topic, for each task that began before a position.
+
+    Only the newest tasks of the topic are examined, at most `_TASKS`.
 
     Args:
         ends: Reads the topic.
         topic: The topic.
         end: The offset after the last one to search.
-        position: The position, as an LSN.
+        position: The position, as an LSN. A task began before the position if `TaskStream.first`
+            is less than the position.
 
     Raises:
         DecodeError: A record is not a change event.
@@ -91,9 +94,10 @@ def _later(ends: TaskEnds, sent: tuple[int, KafkaRecord], first: int, position: 
 
 
 def _order(ends: TaskEnds, record: KafkaRecord) -> tuple[int, ...] | None:
-    """Return the order of the change in a record, or in the task's record before a tombstone.
+    """Return the order of a record's change (`SentChange.order`).
 
-    The result is None if there is no such change, or if the change has no order.
+    For a tombstone, this is the order of the change before it, from the same task. The result is
+    None if there is no such change, or if the change has no order.
     """
     change = ends.before(record) if record.value is None else record
     return None if change is None else ends.change(change).order

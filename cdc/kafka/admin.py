@@ -248,12 +248,13 @@ class KafkaAdmin:
 
         Args:
             known: The records; one of each partition.
-            timeout_s: Seconds from the call after which no further record is read; by default
-                the limit of one request.
+            timeout_s: Limit in seconds, after which no further record is read; by default the limit
+                of one request.
 
         Returns:
-            For each of ``known``, what the partition has in place of the record. None if it still
-            has the record, or has deleted its records up to this one. An error if it is unreadable.
+            For each of ``known``, what the partition has in place of the record. None if the
+            partition still has the record, or has deleted its records up to this offset. An error
+            if the partition cannot be read.
         """
         deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
         return known_records.replaced(self._client, self._admin, known, deadline=deadline)
@@ -359,7 +360,7 @@ class KafkaAdmin:
     def latest_records(self, topic: str, *, timeout_s: float = 30.0) -> list[KafkaRecord]:
         """Return up to 32 of the newest committed records of each partition, the oldest first.
 
-        This needs no more requests than `latest_record`, whose result is the last of these records.
+        The call needs no more requests than `latest_record`, which returns the last of the records.
 
         Raises:
             KafkaError: The topic does not exist, or the search took longer than ``timeout_s``.

@@ -115,11 +115,11 @@ class KafkaClient:
             request: Sends the request, and returns a future for each key, for example each topic.
             ignored: Codes of errors for which a key is left out of both results.
             others_answer: Whether the cluster has just answered for other keys. If so, the request
-                is not repeated, and keys without an answer raise no error.
+                is not repeated, and the errors of keys are only returned, and never raised.
 
         Raises:
             KafkaError: None of several keys has an answer. Or only one key was requested, and its
-                error is still transient after all repetitions.
+                error is still transient after all repetitions. Or a request gets no reply in time.
         """
         patient = not others_answer
         answers, failed = self._call(what, request, ignored, _none if patient else _never, {})

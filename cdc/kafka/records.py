@@ -160,8 +160,8 @@ def newest_few(
     """Return the newest committed records of a topic, the oldest first.
 
     For each partition, these are the records of the last 32 offsets. Markers of Kafka transactions
-    also take offsets, so there can be fewer records. If these offsets have no record, the last
-    records before them are returned. The result is empty if the topic has no record.
+    also take offsets, so there can be fewer records. If the last 32 offsets have no record, the
+    last records before these offsets are returned. The result is empty if the topic has no record.
 
     Args:
         client: The cluster.

@@ -52,7 +52,7 @@ def ensure(
 ) -> dict[str, TopicInfo]:
     """Create the topics that are missing, and check that existing ones are suitable.
 
-    An existing topic is never altered. If one is not suitable, no topic is created.
+    An existing topic is never altered. If an existing topic is not suitable, no topic is created.
 
     Args:
         kafka: The cluster.
@@ -101,7 +101,7 @@ def _create_all(
 
     Raises:
         ThrottledError: No further topic was created for two minutes.
-        KafkaError: A topic cannot be created for another reason.
+        KafkaError: A topic cannot be created, and no quota is the reason.
     """
     left = _create(client, admin, wanted, replication_factor)
     if not left:

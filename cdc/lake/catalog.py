@@ -76,10 +76,10 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     """Make a table's name in the metastore refer to a path, with current columns and partitions.
 
     If the name refers to another generation, a new entry replaces the name's entry. For a table
-    without partitions, one request does this. The metastore can refuse the request, for example
-    because of a column's new type. After a refusal, and for a table with partitions, two renames
-    replace the entry. Between the two renames, for milliseconds, the name is missing. If the
-    process dies between them, the next call finishes the replacement.
+    without partitions, one request replaces the entry. The metastore can refuse this request, for
+    example because of a column's new type. After a refusal, and for a table with partitions, two
+    renames replace the entry. Between the two renames, for milliseconds, the name is missing. If
+    the process dies between the renames, the next call finishes the replacement.
 
     Args:
         spark: The session, whose JVM has the metastore's client.

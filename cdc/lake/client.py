@@ -6,9 +6,9 @@ Hudi does not offer two features that a commit needs here:
   of its client before each commit.
 - An instant that does not depend on the clock. Hudi uses the local time as the instant, and each
   instant must be greater than the one before. If the newest commit is from a machine whose clock is
-  ahead, Hudi's own client could not commit until the local clock has reached that instant. Hudi
-  also has a variable with the last instant of the process. Setting this variable ahead is no
-  solution: all tables share it, so the commits of all tables would wait for the clock.
+  ahead, Hudi's own client could not commit until the local clock has reached the instant of this
+  commit. Hudi also has a variable with the last instant of the process. Setting this variable ahead
+  is no solution: all tables share it, so the commits of all tables would wait for the clock.
 
 So this module subclasses Hudi's client. Spark's Java compiler compiles the class from the Java code
 below.

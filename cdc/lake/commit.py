@@ -53,8 +53,8 @@ class ShardAccount(Part):
     A commit of one shard copies the accounts of the other shards from the previous commit.
 
     Args:
-        text: The shard's newest :class:`CommitRecord`, as JSON. It is parsed only when ``record``
-            is accessed.
+        text: The shard's newest :class:`CommitRecord`, as JSON. The JSON is parsed only when
+            ``record`` is accessed.
         readers_keep_s: How long the shard's readers may keep files open, in seconds.
         instant: Instant of the shard's commit that created the record; None in the metadata of that
             commit itself.
@@ -119,21 +119,21 @@ class CommitRecord(Part):
             the handoff.
         offsets: The next offset to read after this commit, by partition; empty for chunks.
         epochs: The epoch of each partition's leader, read after the partition had reached the
-            offset in ``offsets``. If the epoch differs later, the leader is a new one, which can
-            lack records.
+            offset in ``offsets``. If the partition has another epoch later, it has a new leader,
+            which can lack records.
         last_records: The last record below ``offsets`` that a run has read, by partition. If the
             topic later has another record at this offset, the topic's log was replaced.
         topic: Name of the table's topic.
         topic_id: UUID of the table's topic. A recreated topic has another UUID.
         position: The source's log position up to which the lake has all transactions of the table,
             as a string that the source can parse.
-        watermark: Event time up to which the table is complete, in UTC. This is a time at which the
-            source committed changes.
+        watermark: Time up to which the table is complete, in UTC, by the times at which the source
+            committed the changes.
         event_time: The newest value of the column that the setting ``event_time`` names, in the
             rows that runs have written; None without the setting.
         late: Number of the commit's late rows in each time slot of `cdc.store.completeness.SLOT_S`
-            seconds. A row is late if its period can already be announced as complete. The key is
-            the start of the slot, in seconds since 1970.
+            seconds. A row is late if its period, an hour or a day, can already be announced as
+            complete. The key is the start of the slot, in seconds since 1970.
         counts: Number of records by operation, including tombstones. ``quarantined`` counts the
             records that were left out. A replay's commit has only ``replayed``, the number of
             quarantined records that the replay applied.
@@ -142,8 +142,8 @@ class CommitRecord(Part):
         last_event: The place in the binlog that the batches of an append table have reached, as a
             string (`cdc.rows.log_rows.ReachedPlace`); None for other tables and for PostgreSQL.
         truncated: Offset of the newest TRUNCATE that the table has applied; None if there is none.
-            A replay applies no change from before this offset. If it applies a newer TRUNCATE that
-            was in quarantine, it applies no change from before that TRUNCATE.
+            A replay applies no change from before this offset. If the replay applies a newer
+            TRUNCATE from the quarantine, it applies no change from before the newer TRUNCATE.
         chunk_ids: Ids of the chunks in this commit; empty for a handoff and for a run.
         handoff: The handoff document, with the schema that the lake follows; None before the end
             of the copy.

@@ -135,6 +135,9 @@ def plan_clustering(spark: SparkSession, client: Any, timeline: Timeline, plan: 
 def _narrow(spark: SparkSession, path: str, proposed: Any, plan: FilePlan) -> bool:
     """Remove from a proposed clustering all files that a plan does not take.
 
+    Groups with too few files are removed, too. The remaining groups have at most `AT_ONCE_BYTES` in
+    total, unless a single group has more.
+
     Args:
         spark: The session.
         path: Path of the table.

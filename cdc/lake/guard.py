@@ -43,8 +43,8 @@ class CommitGuard:
 
     - The commit is not the only pending commit: another writer has rolled it back, or writes at the
       same time.
-    - Another commit completed in the meantime. It could be a clustering that replaced the files
-      that the guarded commit changes.
+    - Another commit has completed since this writer began to read the table. It could be a
+      clustering that replaced the files that the guarded commit changes.
     - The commit's instant is not greater than all completed instants, for example after a clock
       went backwards. The commit with the greatest instant must have the greatest offsets.
     - Hudi could not write some rows. By itself, Hudi would commit the other rows.

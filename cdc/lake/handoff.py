@@ -115,7 +115,7 @@ class FollowedSchema(Part):
     """The newest change of the source's schema that the lake has followed.
 
     Args:
-        version: Number of the schema in its generation; the schema of the copy is version 1.
+        version: Number of the schema in the table's generation; the copy's schema is version 1.
         at: Time of the commit that followed the change, in UTC.
         schema_ids: Registry ids of the writers' schemas in the last batch before the change.
         changes: The changes.
@@ -138,7 +138,7 @@ class Handoff(Part):
         handoff_offsets: H, the offset at which everything up to R was captured, by partition.
         reads_upto: R, an upper bound of the position that the copy contains, as a string.
         x0: x0, the transaction id before which every transaction has ended, as a string. For MySQL
-            and MariaDB, the id of a marker instead.
+            and MariaDB, the id of a marker: only transactions before it can be captured in part.
         marker_id: Id of M, the marker row that the copy's view contains.
         topic_id: UUID of the table's topic.
         statements_upto: End offset of the topic of DDL statements, read before O; None if the
@@ -268,7 +268,7 @@ class Handoff(Part):
         """Return the schema that the lake follows after a change.
 
         Args:
-            changes: The changes since the present schema.
+            changes: The source's changes since the schema that the lake follows now.
             at: The current time, in UTC.
             schema_ids: Registry ids of the writers' schemas in the last batch.
         """

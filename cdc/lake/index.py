@@ -45,7 +45,7 @@ class IndexLayout(Part):
     Args:
         kind: ``bucket``, ``bloom`` or ``simple``.
         buckets: Number of buckets, for ``bucket``.
-        automatic: Whether the setting ``index`` is ``auto``. Then a bucket index is replaced when
+        automatic: Whether the setting ``index`` is ``auto``. If so, a bucket index is replaced when
             the table outgrows its buckets.
         format: Version of the JSON's format.
     """
@@ -120,7 +120,7 @@ class IndexLayout(Part):
     def filter_options(self) -> dict[str, str]:
         """Hudi's settings for bloom filters, which Hudi writes with every kind of index.
 
-        They change the cost of look-ups, but no result.
+        The settings change the cost of look-ups, but no result.
         """
         if self.is_bucket:
             # Small filters, which soon let every key pass. After a table has outgrown its buckets,

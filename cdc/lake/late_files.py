@@ -71,9 +71,9 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
 def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
     """Delete the late files of completed commits.
 
-    Such a file has the instant of a completed commit that does not name the file. To find these
+    These files have the instant of a completed commit that does not name them. To find these
     files, each partition to which a completed commit of the timeline has written is listed once.
-    In local mode there are no such files, and nothing is listed.
+    In local mode there are no late files of this kind, and nothing is listed.
 
     Args:
         spark: The session whose file systems are used.
@@ -114,7 +114,7 @@ def require_named(
         spark: The session whose file systems are used.
         timeline: The table's commits.
         merged: Returns the paths of all files that the commit merges, relative to the table's path.
-            It is not called in local mode, which has no such files.
+            It is not called in local mode, in which there are no late files of this kind.
 
     Raises:
         LakeError: The commit merges a late file, or the statistics of a commit cannot be read.

@@ -1,8 +1,8 @@
 """Computes the partition columns that are expressions of a column, such as the day of a time.
 
-The values depend neither on the session's time zone nor on that of a process. Hours and days are
-named like complete periods (`cdc.store.completeness`). If the clocks show an hour twice, it has two
-values, and each has its offset from UTC in its name.
+The values depend neither on the session's time zone nor on that of a process. The value of an hour
+or a day has the form of `cdc.store.completeness.Period.name`. If the clocks show an hour twice, the
+two hours have different values: each value has the hour's offset from UTC.
 """
 
 from __future__ import annotations

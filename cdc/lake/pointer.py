@@ -79,8 +79,8 @@ class Pointer(Published):
     def continues_from(self, attempt: str) -> bool:
         """Whether a reader of an attempt's generation can continue with the current generation.
 
-        The reader can continue if, in each later generation up to the current one, ``continues`` is
-        the attempt of the generation before.
+        The reader can continue if each later generation, up to the current one, names in
+        ``continues`` the attempt that wrote the generation before it.
         """
         published = {one.attempt: one for one in (self.current, *self.former)}
         at: Published | None = self.current

@@ -3,9 +3,9 @@
 Hudi keeps the last instant of the process in a variable of the JVM. For a new instant, Hudi reads
 the clock again and again until the time is greater than the variable. So after the clock was set
 back by an hour, each commit of each table would wait for an hour, in a loop that cannot be stopped.
-The variable's only purpose is that two commits of one table get different instants. The write
-ensures this without the variable, by the table's own commits (`cdc.lake.client`). So this module
-sets the variable to the present time if the variable is more than two seconds ahead.
+The variable's only purpose is that two commits of one table get different instants. The client in
+`cdc.lake.client` ensures this without the variable, by the instants of the table's commits. So this
+module sets the variable to the present time if the variable is more than two seconds ahead.
 
 A writer that is inside that loop while the clock is set back stays there until the clock has caught
 up. This is rare: a writer is in the loop once for each commit, for less than a millisecond.

@@ -233,7 +233,7 @@ def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]
     Only the folders of ``attempts`` are looked up; the table's folder is not listed.
 
     Raises:
-        LakeError: The table's folder cannot be read.
+        LakeError: The lake cannot be accessed.
     """
     with _files(spark, table_base) as (files, _):
         return [

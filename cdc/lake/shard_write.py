@@ -61,7 +61,7 @@ class ShardWrite:
 
 
 def carried(latest: Committed | None) -> dict[str, ShardAccount]:
-    """Return the accounts of all shards in a shared table's newest commit, by the shard's name.
+    """Return the accounts of all shards in a shared table's newest commit, by shard name.
 
     A shard's account consists of the shard's newest commit record and the instant of the commit
     that introduced this record. Each later commit of the shared table repeats the account.

@@ -171,12 +171,12 @@ class SharedTable:
         return self._leases.held_by_other(self._resource)
 
     def write(self, wanted: ShardWrite, *, wait_s: float = TURN_S) -> str:
-        """Commit a shard's request, together with the other requests that wait at that time.
+        """Commit a shard's request, together with the waiting requests of other shards.
 
         Args:
             wanted: The request.
             wait_s: Bound of the wait for the shared table's lease, in seconds. At least one try is
-                made.
+                made, which waits for up to `TRY_S` seconds.
 
         Returns:
             The commit's instant.
@@ -273,7 +273,7 @@ class SharedTable:
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:
         """Commit shards' requests in one commit, and set the commit's instant in each request.
 
-        The lease is held. If a column's type changes, another commit first rewrites all rows.
+        If a column's type changes, another commit first rewrites all rows, under the same lease.
         """
         spark = self._spark()
         with self.hold_lease(wait_s=TRY_S) as lease, ExitStack() as held:

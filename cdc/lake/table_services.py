@@ -43,8 +43,8 @@ class Retention:
     """How many of a lake table's newest commits stay readable.
 
     Args:
-        commits: Number of these commits. Hudi's cleaning deletes no file that a reader of one of
-            these commits needs.
+        commits: Number of the newest commits that stay readable. Hudi's cleaning deletes no file
+            that a reader of one of these commits needs.
     """
 
     commits: int

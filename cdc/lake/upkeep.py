@@ -93,8 +93,8 @@ class Upkeep:
 
         Late files of a completed commit are deleted in each upkeep. Once the commit is archived,
         Tributary can no longer recognize them. Late files of a rolled back commit are deleted when
-        Hudi is about to archive commits or rollbacks. Readers see these files only once the commit
-        is archived.
+        Hudi is about to archive commits or rollbacks. Readers see these files only once archiving
+        has passed the files' instant.
         """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0
