@@ -238,8 +238,8 @@ def after_truncate(offset: Mapping[str, Any]) -> Mapping[str, Any]:
     Such a TRUNCATE is one record of the WAL, with one event for each table. If a task ends after it
     has sent the last of these events, and before it has stored a later position, Debezium 3.7.0
     cannot start again. Debezium must skip as many events as the stored offset counts. But for each
-    of them it skips a whole record of the WAL, and then fails at the next record. In the result the
-    count is 1, so that Debezium skips only the TRUNCATE.
+    event Debezium skips a whole record of the WAL, and then fails at the next record. In the result
+    the count is 1, so that Debezium skips only the TRUNCATE.
 
     Args:
         offset: The offset that Connect has stored. It is returned unchanged if it is not the offset

@@ -1,12 +1,12 @@
 """Reads the schema history of a MySQL or MariaDB connector: the definitions that it starts with.
 
 Debezium writes each definition to the schema history as soon as it has read the DDL statement in
-the binlog. At that time, the events of earlier changes can still be in the connector's queue. A
-task that starts reads the schema history, and takes the definitions up to its stored position. In
-two cases it takes the wrong ones:
+the binlog. At that time, the events of earlier changes can still be in the connector's queue. At
+its start, a task reads the schema history, and takes the definitions up to its stored position. In
+two cases the task takes wrong definitions:
 
-- Without GTIDs, it takes all definitions, also those of statements after its stored position. So it
-  decodes the rows before such a statement by the later definition (debezium/dbz#1541).
+- Without GTIDs, the task takes all definitions, also those of statements after its stored position.
+  So it decodes rows from before such a statement by the statement's definition (debezium/dbz#1541).
 - On MariaDB, each definition has the GTID of the transaction before the statement. The task skips a
   definition if the stored GTID of the same domain has another server id than this GTID.
 """

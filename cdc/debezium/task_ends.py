@@ -1,7 +1,7 @@
 """Finds the offsets in a topic at which one task of the connector ended and the next one began.
 
-Each event names its task in a header. A task gets a new name at each start, even if Debezium
-restarts it by itself after a broken connection.
+Each event names its task in a header. A task gets a new name at each start, even if Debezium itself
+restarts the task after a broken connection.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TaskEnd:
 
     Args:
         last: The last record of the ended task.
-        following: The first record of the next task; None if the topic has none.
+        following: The first record of the next task; None if the topic has no such record.
     """
 
     last: KafkaRecord
@@ -274,7 +274,7 @@ class TaskEnds:
             offsets: Number of offsets to read at most; the last of them is the offset of ``last``.
 
         Returns:
-            The answer; None if a record before the read offsets could be the repeated one.
+            The answer; None if a record before the read offsets could have the repeated change.
         """
         if (known := repeats(change, after)) is not None:
             return known

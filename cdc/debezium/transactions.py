@@ -55,7 +55,7 @@ class TransactionReader:
             timeout_s: Limit for the read of one partition, in seconds.
 
         Raises:
-            CaptureError: The read offsets have no end of a transaction after the position.
+            CaptureError: No transaction in these offsets ends after the position.
             RegistryError: The registry does not know a record's schema.
             DecodeError: A record is not the beginning or end of a transaction.
             KafkaError: The topic cannot be read in time.

@@ -253,8 +253,8 @@ class KafkaAdmin:
 
         Returns:
             For each of ``known``, what the partition has in place of the record. None if the
-            partition still has the record, or has deleted its records up to this offset. An error
-            if the partition cannot be read.
+            partition still has the record, or has deleted all records up to and including it. An
+            error if the partition cannot be read.
         """
         deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
         return known_records.replaced(self._client, self._admin, known, deadline=deadline)

@@ -184,7 +184,7 @@ class KafkaClient:
     def _remember(self, error: ck.KafkaError) -> None:
         """Store why a connection failed, for later errors.
 
-        A request that fails for this reason reports only a time-out.
+        A request that fails because of the connection reports only a time-out.
         """
         self.last_error = error.str()
         _log.debug("Kafka client: %s", error.str())

@@ -87,9 +87,9 @@ def has_outgrown(timeline: Timeline, committed: Committed, index: IndexLayout) -
 def plan_clustering(spark: SparkSession, client: Any, timeline: Timeline, plan: FilePlan) -> str:
     """Plan a clustering of those files that shall be rewritten, and store this plan.
 
-    Hudi proposes all files of some sizes, and has no setting that leaves out single files. So the
-    other files are removed from the proposal before it is stored. A stored plan is never changed:
-    Hudi's readers open the plans of pending clusterings.
+    Hudi proposes all files below a size, and has no setting that leaves out single files. So the
+    files that shall stay are removed from the proposal before it is stored. A stored plan is never
+    changed: Hudi's readers open the plans of pending clusterings.
 
     Args:
         spark: The session.

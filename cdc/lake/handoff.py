@@ -287,10 +287,10 @@ class Handoff(Part):
     ) -> Handoff:
         """Return the handoff document after the lake has followed a schema change.
 
-        A new column is ``late`` until all events of a batch have it. An event without it gets the
-        column's ``fill``, as old rows do. The column stays ``added`` forever, since replayed events
-        can lack it. A column with a new name is ``renamed`` until all events of a batch have it
-        under this name. Older events have it under one of its ``former`` names.
+        A new column is ``late`` until all events of a batch have it. In the row of an event without
+        it, the column has the value ``fill``, as in old rows. A new column stays ``added`` forever,
+        since replayed events can lack it. A column with a new name is ``renamed`` until all events
+        of a batch have it under this name. Older events have it under a ``former`` name.
 
         Args:
             wanted: The columns that the settings replicate.

@@ -1,8 +1,8 @@
 """Distinguishes an installation's generations in a table's folder from another installation's.
 
 Two installations with the same ``lake.url`` and table names have the same folders, but neither
-records nor leases in common. Without this distinction, each would publish over the other's
-generations, and remove the other's attempts, since its own records do not name them.
+records nor leases in common. Without this distinction, each installation would publish over the
+other's generations, and remove the other's attempts, since its own records do not name them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Ownership:
     Args:
         installation: The installation.
         table: The table.
-        record: The table's record, or that of its next generation; None if the table was never on
-            the plan.
+        record: The table's record, or the record of the table's next generation; None if the table
+            was never on the plan.
     """
 
     installation: Installation

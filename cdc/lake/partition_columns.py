@@ -28,7 +28,7 @@ def partition_columns(schema: TableSchema, fields: Sequence[PartitionField]) -> 
     """Return a lake table's partition columns.
 
     Raises:
-        SchemaError: A column is missing, or its type cannot be used for its partition. Or the
+        SchemaError: A column is missing, or its type cannot be used for the partition. Or the
             lake's column for an expression has a reserved name, or the name of another column.
     """
     seen = {column.name.lower(): column.name for column in schema.columns}

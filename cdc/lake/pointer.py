@@ -33,8 +33,8 @@ class Published(Part):
             previous generation's changes cannot continue with this generation's changes. A reader
             can continue on three conditions: runs applied changes to the previous generation until
             this one replaced it; no loss was found between the two copies; both generations have
-            the same settings for rows. Then each difference between the two generations is an event
-            in the topic, unless the previous generation had wrong rows.
+            the same settings for rows. If so, each difference between the two generations is an
+            event in the topic, unless the previous generation had wrong rows.
     """
 
     path: str
@@ -79,8 +79,8 @@ class Pointer(Published):
     def continues_from(self, attempt: str) -> bool:
         """Whether a reader of an attempt's generation can continue with the current generation.
 
-        The reader can continue if each later generation, up to the current one, names in
-        ``continues`` the attempt that wrote the generation before it.
+        The reader can continue if, for each later generation up to the current one,
+        `Published.continues` is the attempt that wrote the generation right before.
         """
         published = {one.attempt: one for one in (self.current, *self.former)}
         at: Published | None = self.current

@@ -7,8 +7,8 @@ The variable's only purpose is that two commits of one table get different insta
 `cdc.lake.client` ensures this without the variable, by the instants of the table's commits. So this
 module sets the variable to the present time if the variable is more than two seconds ahead.
 
-A writer that is inside that loop while the clock is set back stays there until the clock has caught
-up. This is rare: a writer is in the loop once for each commit, for less than a millisecond.
+A writer that is in this loop while the clock is set back stays in it until the clock has caught up.
+This is rare: a writer is in the loop once for each commit, for less than a millisecond.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class ShardWrite:
         size: Planned size of the shard's copy. If this write creates the shared table, the size
             decides Hudi's index. None if the shared table must exist already.
         known: Instant of the shard's newest commit that the state store knows. None if there is no
-            such commit, or if the caller has already compared it with the lake.
+            such commit, or if the caller has already compared this instant with the lake.
     """
 
     shard: Shard

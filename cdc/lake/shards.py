@@ -5,8 +5,8 @@ shard's rows have its name in the shard column. Each commit's metadata repeats t
 of every shard, so the newest commit has every shard's offsets.
 
 Hudi lets one writer commit at a time. So shards that are ready together share a commit: the first
-thread commits for all threads that wait. If the joint commit fails, each shard's request is
-committed alone. Then only the shard whose rows cannot be written stops.
+thread commits for all threads that wait. If the joint commit fails, and not because of the lease,
+each shard's request is committed alone. So only a shard whose rows cannot be written stops.
 """
 
 from __future__ import annotations
@@ -241,8 +241,8 @@ class SharedTable:
         """Commit the shards' requests.
 
         A request that replaces a shard's rows gets a commit of its own. All other requests share
-        one commit. If the shared commit fails because another process holds the lease, all of these
-        requests fail. If it fails for another reason, each request is tried in a commit of its own.
+        one commit. If this shared commit fails because another process holds the lease, all of its
+        requests fail. If the commit fails for another reason, each request gets its own commit.
         """
         joint = [one for one in wanted if not one.replaces]
         if len(joint) > 1:

@@ -91,8 +91,8 @@ def service_options(*, clustered: bool, sort_columns: tuple[str, ...]) -> dict[s
 
     Args:
         clustered: Whether small files are merged. False for bucket indexes, whose files are fixed.
-        sort_columns: Columns that order the rows of merged files. Each file's key range is then
-            narrow.
+        sort_columns: Columns that order the rows of merged files, so that each file has a narrow
+            range of keys.
     """
     options = {
         "hoodie.clean.async.enabled": "false",
