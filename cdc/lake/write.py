@@ -403,7 +403,7 @@ class LakeTable:
         return instant
 
     def _delete_unnamed(self, timeline: Timeline) -> None:
-        """Delete the files that an executor added to an earlier commit after its completion.
+        """Delete the files that an executor added to an earlier commit after it was complete.
 
         Such a late file may be the cause of a failed commit: Hudi refuses to write to a bucket that
         has a second file.

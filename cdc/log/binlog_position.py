@@ -128,8 +128,8 @@ class StoredPosition:
     def joined(self, other: StoredPosition) -> StoredPosition:
         """Return the position with the union of both GTID sets, and with the later place.
 
-        The result has no GTIDs if one of the two positions has none. It has no place if one of them
-        has none.
+        The result has no GTIDs if one of the two positions has no GTIDs, and no place if one of
+        the two positions has no place.
         """
         gtids, place = self.gtids, self.place
         return StoredPosition(

@@ -33,7 +33,8 @@ class Continuity:
     Args:
         earlier: The recorded mark; None if no mark was recorded.
         mark: The log's current end.
-        lost: A message that says why the log does not continue from `earlier`; None if it does.
+        lost: A message that says why the log does not continue from `earlier`. None if the log
+            continues from `earlier`.
     """
 
     earlier: LogMark | None

@@ -44,8 +44,9 @@ class MysqlGtidSet:
     """A GTID set of MySQL, as in ``3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7``.
 
     Args:
-        intervals: Ranges of transaction numbers. Each key is a server's UUID, or ``uuid:tag`` for
-            tagged transactions. The ranges are in ascending order, and neither overlap nor adjoin.
+        intervals: By server, the ranges of transaction numbers. Each key is a server's UUID, or
+            ``uuid:tag`` for tagged transactions. The ranges of a key are in ascending order, and
+            neither overlap nor adjoin.
     """
 
     intervals: Mapping[str, tuple[Interval, ...]]
@@ -115,11 +116,11 @@ class MysqlGtidSet:
 class MariadbGtidSet:
     """A position of MariaDB, as in ``0-1-270,1-5-3``. It names each domain's last transaction.
 
-    The position represents the set of all transactions up to the last one, in each domain.
+    In each domain, the position represents all transactions up to the domain's last transaction.
 
-    Within a domain, numbers rise in the order of the binlog, regardless of the server that assigned
-    them; ``gtid_strict_mode`` ensures this. So position A reaches position B if, in each domain of
-    B, the number of A is at least the number of B.
+    Within a domain, sequence numbers rise in the order of the binlog, regardless of the server that
+    assigned the numbers; ``gtid_strict_mode`` ensures this. So position A reaches position B if, in
+    each domain of B, the sequence number of A is at least the sequence number of B.
 
     Args:
         last: By domain id, the server id and the sequence number of the domain's last transaction.
@@ -135,7 +136,7 @@ class MariadbGtidSet:
         GTID with the domain's highest sequence number counts.
 
         Raises:
-            StateError: ``text`` is not such a position.
+            StateError: ``text`` is not a list of MariaDB's GTIDs.
         """
         found: dict[int, tuple[int, int]] = {}
         for domain, server, number in mariadb_numbers(text):

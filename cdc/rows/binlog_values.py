@@ -62,8 +62,8 @@ def _written_as(field: DebeziumField, source_type: str) -> list[str]:
 
     Args:
         field: The field in the writer's schema, which usually names this type.
-        source_type: The column's type as the source prints it. It is used if the field names no
-            type.
+        source_type: The column's type as the source prints it. The type is used if the field names
+            no type.
     """
     return re.findall(r"[a-z0-9]+", (field.source_type or source_type).lower())
 
@@ -120,7 +120,7 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
         source_type: The column's type as the source prints it.
 
     Returns:
-        The SQL; None if PostgreSQL's connector encodes such a value in the same way.
+        The SQL; None if PostgreSQL's connector encodes the value in the same way.
     """
     name, kind = field.connect_name or "", field.avro_type
     if name.endswith("time.Year") and lake == "int":
@@ -143,9 +143,10 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
 
 
 def is_declared_boolean(field: DebeziumField, lake: str) -> bool:
-    """Whether a statement declared the integer column as BOOL or BOOLEAN.
+    """Whether a DDL statement declared an integer column as BOOL or BOOLEAN.
 
-    The server then has a ``tinyint``, and the connector sends true for each number other than 0.
+    The server's type of such a column is ``tinyint``. The connector sends true for each number
+    other than 0.
 
     Args:
         field: The field in the writer's schema.
@@ -156,7 +157,7 @@ def is_declared_boolean(field: DebeziumField, lake: str) -> bool:
 
 
 def _ewkb(raw: str) -> LakeValue:
-    """Return Spark SQL that converts an event's geometry to WKB, or to EWKB if it has an SRID.
+    """Return Spark SQL that converts an event's geometry to WKB, or to EWKB if there is an SRID.
 
     Args:
         raw: Spark SQL of the decoded geometry, a struct with ``wkb`` and ``srid``.
@@ -291,7 +292,7 @@ def number_as_true(first: str, schema_id: str, booleans: Mapping[str, Sequence[s
             there is none.
         schema_id: Spark SQL of the id of the event's schema, in the form of the keys of
             ``booleans``.
-        booleans: By schema id, the columns that a statement declared as BOOL or BOOLEAN.
+        booleans: By schema id, the columns that a DDL statement declared as BOOL or BOOLEAN.
     """
     tests = (
         f"({schema_id} = {literal(which)} AND {first} IN ({', '.join(map(literal, names))}))"

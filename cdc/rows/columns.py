@@ -1,7 +1,8 @@
 """The columns that Tributary adds to rows: each one's name, Spark type and meaning.
 
-The columns of a lake row are :data:`META_COLUMNS`, :data:`ROW`, :data:`DELETED` and :data:`KEY`.
-The other columns of this module exist only between the decoder and the writer.
+Each lake row has :data:`META_COLUMNS`. The rows of some lake tables also have :data:`ROW`,
+:data:`DELETED` or :data:`KEY`. The other columns of this module exist only between the decoder and
+the writer.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ META_COLUMNS: tuple[tuple[str, str], ...] = (
 META_NAMES = tuple(name for name, _ in META_COLUMNS)
 
 ROW = "_cdc_row"
-"""Record key of an append table, a string. It is the row's place in the copy, in the topic or in
-the binlog."""
+"""Record key of an append table, a string. It is the row's place in the copy or in the topic, or
+the place in the binlog with the transaction's number."""
 
 DELETED = "_cdc_deleted"
 """Whether the row was deleted on the source, a boolean. Only a table with soft deletes has it."""

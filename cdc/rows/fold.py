@@ -66,7 +66,7 @@ class Summary:
         schema_ids: Ids of the schemas of the records that can be applied.
         unknown_schemas: Ids of schemas that records name, but that the caller of
             :func:`cdc.rows.decode.decode` did not pass.
-        problems: Number of records that cannot be applied, including those of unknown schemas.
+        problems: Number of records that cannot be applied, including records of unknown schemas.
         unavailable: Columns whose value at least one record lacks.
         moved: Number of inserts and snapshot reads that lack a value, for example because an update
             moved the row to another key.
@@ -314,7 +314,7 @@ def _images(
     soft_delete: bool,
     gaps: bool,
 ) -> DataFrame:
-    """Return each key's last event as a lake row; earlier events give the values that it lacks.
+    """Return each key's last event as a lake row, completed with values from earlier events.
 
     Args:
         last: The last event of each key.
@@ -403,7 +403,7 @@ def fill(
         columns: Columns whose values ``rows`` has.
         moved: Whether ``rows`` may also fill a row that got its key within this batch. False for
             rows of the lake, since the lake's row with that key may be another row.
-        absent_is_deleted: Whether a key that ``rows`` lacks was deleted after the batch.
+        absent_is_deleted: Whether to mark a folded row as deleted if ``rows`` lacks the row's key.
     """
     wanted = F.col(MISSING).isNotNull()
     if not moved:

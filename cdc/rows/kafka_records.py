@@ -53,9 +53,9 @@ def read_changes(
         topic: The topic.
         piece: The offsets to read.
         tasks: Number of Spark tasks that read the records. Each partition has at least one task.
-        inserts_only: Whether only inserted rows are wanted, as for an append table. The connector
-            sends an update of a row's key as a delete and an insert, and marks this insert by a
-            header. If True, such an insert is left out. Updates and deletes are still returned.
+        inserts_only: Whether to leave out inserts that are part of an update, for an append table.
+            The connector sends an update of a row's key as a delete and an insert, and marks this
+            insert by a header. Records of updates and deletes are returned in any case.
 
     Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
     """

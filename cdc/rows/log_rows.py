@@ -41,10 +41,10 @@ def inserted(
     """Return the rows that a batch inserts into an append table, each with a record key.
 
     For PostgreSQL, the record key is the event's partition and offset in the topic. For changes
-    from a binlog, it is the event's place in the binlog. Offsets would not identify these rows: a
-    connector that restarts within an XA transaction reads the transaction again, and sends the
-    transaction's first rows twice. :func:`reached` proves that places in the binlog identify the
-    rows.
+    from a binlog, the record key is the event's place in the binlog and its transaction's number.
+    Offsets would not identify these rows: a connector that restarts within an XA transaction reads
+    the transaction again, and sends the transaction's first rows twice. :func:`reached` proves that
+    places in the binlog identify a transaction's rows.
 
     Args:
         changes: The batch in the normal form of `cdc.rows.decode`; records with a problem are left
@@ -73,7 +73,7 @@ def absent(rows: DataFrame, lake: DataFrame) -> DataFrame:
     values that the source no longer has, for example of a dropped column.
 
     Args:
-        rows: Rows with their record keys, which are read twice.
+        rows: The rows to insert, with their record keys. The data frame is read twice.
         lake: The rows of the lake table.
     """
     wanted = F.broadcast(rows.select(ROW))
@@ -180,9 +180,10 @@ def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId
 
 
 def _without_repeated(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
-    """Return each row of an append table once, with its place in the binlog as record key.
+    """Return each row of an append table once, with a record key, for a source with a binlog.
 
-    Rows of earlier batches are left out.
+    The record key is the row's place in the binlog and the transaction's number. Rows of earlier
+    batches are left out.
     """
     if beyond is not None:
         again = (F.col(TRANSACTION) == beyond.transaction) & (F.col(POSITION) <= beyond.furthest)

@@ -37,14 +37,14 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
     """Return the frame with a hash or mask in place of each hidden value; NULL stays NULL.
 
     Args:
-        frame: The rows, with original values in the columns to hide (``schema.shown()``). They may
-            have more columns than the table.
+        frame: The rows, with original values in the columns to hide (``schema.shown()``). The
+            rows may have more columns than the table.
         schema: The table.
         lake: The settings with the secret key that hashes values.
 
     Raises:
         ConfigError: A column is to be hashed, and the settings have no secret key.
-        SecretError: The key cannot be read.
+        SecretError: The secret key cannot be read.
     """
     columns = [column for column in schema.columns if column.hide]
     if not columns:
@@ -70,7 +70,7 @@ def key_check(lake: LakeConfig) -> str | None:
     None if there is no secret key.
 
     Raises:
-        SecretError: The key cannot be read.
+        SecretError: The secret key cannot be read.
     """
     if lake.hash_key is None:
         return None
@@ -86,7 +86,7 @@ def hashed_texts(texts: Iterable[str], lake: LakeConfig) -> frozenset[str]:
         lake: The settings with the secret key that hashes values.
 
     Raises:
-        SecretError: The key cannot be read.
+        SecretError: The secret key cannot be read.
     """
     key = lake.hash_key.resolve().encode() if lake.hash_key is not None else b""
     return frozenset(hmac.new(key, one.encode(), hashlib.sha256).hexdigest() for one in texts)

@@ -25,8 +25,9 @@ class Reading:
         snapshot: The ``pg_snapshot`` of the query that read the catalog, as a string. If the string
             is empty, all transactions count as visible. It is empty, for example, for a source
             whose log has all DDL statements.
-        still_open: The lower 32 bits of the ids of the transactions that were open at a time after
-            the batch's last event and before the catalog was read; None if they are not known.
+        still_open: The lower 32 bits of the ids of the transactions that were open at a moment
+            between the batch's last event and the reading of the catalog; None if these ids are not
+            known.
     """
 
     snapshot: str = ""
@@ -34,7 +35,7 @@ class Reading:
 
 
 def is_not_visible(reading: Reading) -> SparkColumn:
-    """Return a Spark condition: an event's transaction was invisible when the catalog was read.
+    """Return a Spark condition: the event's transaction was not visible when the catalog was read.
 
     An event has the lower 32 bits of its transaction's id. The server orders these numbers in a
     circle, so a transaction whose id is more than 2^31 ids old looks like a transaction that began

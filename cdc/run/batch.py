@@ -156,10 +156,10 @@ class BatchWriter:
         Args:
             piece: The range to read.
             previous: The record of the lake's newest commit with offsets. For PostgreSQL,
-                `seen_at` has put the ``pg_snapshot`` of the run's look at the catalog into it.
+                `seen_at` has put the ``pg_snapshot`` of the run's catalog look into this record.
             guard: Called just before the commit completes. It raises an error to refuse the commit.
-            still_open: Ids of the transactions that were open at a time after the range's last
-                event and before the catalog was read; None if they are not known.
+            still_open: Ids of the transactions that were open at a moment between the range's last
+                event and the reading of the catalog; None if these ids are not known.
 
         Raises:
             DecodeError: A record cannot be applied, and the settings do not allow the run to leave
@@ -409,9 +409,9 @@ class BatchWriter:
 
         A value that the fold did not find in the batch is taken from the lake's row with the same
         key. If the lake's row lacks the value, or if the column is ``STALE``, the value is taken
-        from the source's current row. The source's row may be newer than the batch. The lake then
-        shows the newer value early; a later batch has the change that set this value, and sets it
-        again.
+        from the source's current row, unless the batch deletes the row. The source's row may be
+        newer than the batch. The lake then shows the newer value early; a later batch has the
+        change that set this value, and sets it again.
         """
         rows = self._held.hold(rows)
         if from_lake and (missing := _missing(rows)):

@@ -231,9 +231,9 @@ class BatchReader:
     def _require_seen(self, summary: Summary) -> None:
         """Refuse a batch with a transaction that was not yet visible when the catalog was read.
 
-        While a commit waits for a synchronous standby, the WAL has the commit, but queries do not
-        see it yet. If the transaction has added columns, its events have these columns, but the
-        catalog that a query reads lacks them.
+        While a transaction's commit waits for a synchronous standby, the WAL has the commit, but
+        queries do not see the transaction yet. If the transaction has added columns, its events
+        have these columns, but the catalog that a query reads lacks the columns.
         """
         if summary.first_unseen is None:
             return

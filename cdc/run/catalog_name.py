@@ -73,7 +73,7 @@ def keep_name(
 
 
 def _former_entry(record: TableRecord, entry: CatalogEntry) -> CatalogEntry | None:
-    """Return a table's entry under its former name; None if the settings have not changed the name.
+    """Return a catalog entry with a table's former name; None if the settings kept the name.
 
     Also None for a shard, since the templates for names do not apply to a shared lake table.
     """
@@ -160,9 +160,9 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
     """Update outdated names of tables in the catalog of names.
 
     A publication or a run succeeds even if the metastore does not answer, so a name can be
-    outdated. A name counts as outdated unless the table's record notes that it is up to date. This
-    function updates the names of tables that have no new changes. It stops at the first error of
-    the metastore, since a metastore that does not answer would delay the run once per table. The
+    outdated. A name counts as outdated unless the table's record notes that the name is up to date.
+    This function updates the names of tables that have no new changes. It stops at the first error
+    of the metastore, since a metastore that does not answer would delay the run once per table. The
     order of the tables is random, so the next call likely begins with another table.
 
     Args:
@@ -202,7 +202,7 @@ def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
 
 
 def _is_noted(config: Config, record: TableRecord) -> bool:
-    """Whether a table's record notes that its name in the catalog of names is up to date.
+    """Whether a table's record notes that the name in the catalog of names is up to date.
 
     Also True if there is no catalog of names, or if the table has no attempt yet.
     """

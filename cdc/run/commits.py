@@ -99,7 +99,7 @@ def commit_summary(
     Args:
         committed: The commit.
         known: The cached summary, which may be of the same commit.
-        writes: What the commit wrote; None if the process has not written it.
+        writes: What the commit wrote; None if the caller has not made the commit.
     """
     record = committed.record
     if writes is None and known is not None and known.instant == committed.instant:

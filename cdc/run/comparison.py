@@ -406,7 +406,7 @@ def fill_value(text: str | None, rule: TypeRule) -> str:
 
     Args:
         text: The value as a string, in hexadecimal for a binary type; None for NULL.
-        rule: The type rule by which the copy converts values of this type.
+        rule: The type rule by which the copy converts values of the source column's type.
     """
     if text is None:
         return f"CAST(NULL AS {rule.lake_type})"

@@ -92,10 +92,10 @@ class _Wanted:
 def note_beats(context: RunContext, records: Iterable[TableRecord]) -> None:
     """Before a run of tables, read the newest heartbeats, and then the ends of the topics.
 
-    If a table changes all the time, its topic has records after each run that the lake still lacks.
+    If a table changes all the time, the lake lacks records of the table's topic even after a run.
     But after a run, the lake has all records that the topic had before the run. So the ends from
-    before the run can prove a period complete. Nothing is read unless a period of a table can
-    be over.
+    before the run can prove that a period is complete. Nothing is read unless a period of a table
+    can be over.
 
     Raises:
         TributaryError: The state store or Kafka cannot be used.
@@ -116,7 +116,7 @@ def announce_periods(
         silent: The captures that send no changes. Nothing is announced for their tables.
 
     Returns:
-        The announcements that were made: of new periods, and of earlier periods again.
+        The announcements that were made, also of periods that were announced before.
 
     Raises:
         TributaryError: The state store, Kafka or the lake cannot be used.

@@ -188,7 +188,7 @@ class RunContext:
         return self.config.settings_on_plan(record.table, record.tier)
 
     def newest_settings(self, record: TableRecord) -> tuple[TableSettings, SettingsDigests]:
-        """Return a table's settings and their digests; refuse them if they are outdated.
+        """Return a table's settings and the digests of these settings; refuse outdated settings.
 
         Raises:
             OlderSettingsError: After this process's start, another process has copied the table, or
@@ -321,7 +321,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Unchecked:
-    """A capture's idle tables that a run could not check for changes without an event.
+    """A capture's idle tables that a run could not check for changes that send no event.
 
     Args:
         source: The source.

@@ -178,7 +178,7 @@ def _rate(known: TableCost | None, run: Observation) -> tuple[float, float]:
     """Return a table's arrival rate including ``run``, and for how long the table was observed.
 
     In the first half hour, the rate is the mean. Later, the newest half hour has most of the
-    weight, and the returned duration stays at half an hour. It is in seconds.
+    weight, and the returned duration stays at half an hour. The duration is in seconds.
     """
     if known is None:
         return 0.0, 0.0

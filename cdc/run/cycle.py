@@ -71,9 +71,9 @@ def run_tables(
     The failure of one table does not stop the others. `cdc.capture.watch` reports a connector that
     stops.
 
-    A table without new offsets is one more entry in each of five calls to Kafka and, once per
-    process, in a sixth. The table's slot and catalog are checked, too, since neither a lost slot
-    nor a rewrite of the table sends an event.
+    A table without new offsets adds one entry to each of five calls to Kafka. Once per process, it
+    adds one entry to a sixth call. The table's slot and catalog are checked, too, since neither a
+    lost slot nor a rewrite of the table sends an event.
 
     Args:
         context: The runs' context.
@@ -412,8 +412,8 @@ def run_continuously(
         context: The runs' context.
         records: Called in each round; returns the tables' current records.
         stop: The loop ends when this event is set.
-        min_interval_s: Minimum number of seconds between the starts of two rounds. While tables
-            run, the next round starts earlier.
+        min_interval_s: Seconds from the start of a round to the start of the next round. While
+            tables run or have work left, the next round starts earlier.
         report: Called with the results of the tables that have run since the last call.
         watch: Called about once a minute, also if no round was possible.
     """

@@ -56,7 +56,8 @@ def statement_effects(
         The effects of the statements; None for a source whose catalog shows every change.
 
     Raises:
-        CaptureError: The connector takes too long to report the statements from before ``look``.
+        CaptureError: The connector takes too long to report the statements from before ``look``. Or
+            the table changes while the connector's definition of the table is checked.
         LostHistoryError: The connector decodes the table's rows by a table definition that differs
             from the server's.
         DecodeError: A record of the topic of statements has no statement.
@@ -85,9 +86,10 @@ def statement_effects(
 def _require_known(
     context: RunContext, record: TableRecord, capture: CaptureNames, connect: ConnectClient
 ) -> None:
-    """Check that the connector decodes a table's rows by the server's definition.
+    """Check that the connector decodes a table's rows by the server's definition of the table.
 
-    The definitions are compared once the connector has reported all DDL statements so far.
+    The definitions are compared once the connector has reported every DDL statement from before
+    this call.
 
     Raises:
         CaptureError: The connector does not report the DDL statements in time, or the table changes

@@ -32,8 +32,8 @@ def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
     """Remove former generations that readers no longer need.
 
     A failure is logged and not raised. A table's folder in the lake is read only if the pointer
-    names more former generations than the settings retain, and the retention time of one of them is
-    over.
+    names more former generations than the settings retain, and the retention time of a former
+    generation is over.
 
     Args:
         context: The runs' context. ``context.served`` has the pointers that this process has read.

@@ -71,7 +71,7 @@ class FormerLabels:
 
         Raises:
             SchemaChangeError: There is such an event. The error names its offset and the column.
-            SecretError: The key cannot be read.
+            SecretError: The secret key cannot be read.
         """
         shown = {
             column.name: hashed_texts(labels, lake) if column.hide == "hash" else labels

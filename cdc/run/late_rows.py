@@ -97,7 +97,7 @@ class LateRows:
     def of(
         self, batch: Batch, previous: CommitRecord, places: Collection[Place] | None = None
     ) -> EventTimes:
-        """Return what a batch's commit records about the times of its rows.
+        """Return what a commit records about the times of its batch's rows.
 
         If the oldest time in the batch's summary is after all periods that can be announced now,
         no row is late, and the rows are not counted. This is so for most batches.
@@ -167,9 +167,9 @@ def note_late(
 ) -> None:
     """Count the late rows of a table's commit in the state store.
 
-    The numbers are in the commit's record. If a run is killed before it counts them, the next run
-    finds the commit and counts them. Commits of a copy do not count, since nothing is announced for
-    a copy until its table is INCREMENTAL.
+    The numbers are in the commit's record. If a run is killed before it counts the late rows,
+    the next run finds the commit and counts them. Commits of a copy do not count, since nothing is
+    announced for a copy until its table is INCREMENTAL.
 
     Raises:
         StateError: The state store cannot be used.

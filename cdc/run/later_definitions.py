@@ -46,8 +46,8 @@ class LaterDefinitions:
 
     Args:
         withheld: The columns that the log withholds.
-        written: The renamed columns, and the new columns that have a default. Each is mapped to the
-            newest transaction that changed its definition.
+        written: The renamed columns, and the new columns that have a default. Each column
+            is mapped to the newest transaction that changed the column's definition.
         dropped: The lake's columns that the source has dropped.
         dropped_by: The newest transaction that dropped a column; None if it is not known.
         over_enums: The columns whose type is a domain over an enum.

@@ -34,7 +34,7 @@ class Missing:
     """Records from before a given time, which a lake table lacks.
 
     Args:
-        changes: Number of these records' offsets.
+        changes: Number of these records, counted by their offsets.
         held: The open Kafka transactions that hide such records.
     """
 
@@ -47,7 +47,7 @@ def held_back(topic: str, ends: Mapping[int, Since]) -> tuple[Held, ...]:
 
     Args:
         topic: The topic.
-        ends: By partition, the first offset at or after that time, and the last stable offset.
+        ends: By partition, the first offset at or after the given time, and the last stable offset.
     """
     return tuple(
         Held(topic, partition, end.stable)

@@ -19,7 +19,7 @@ class LateColumns:
     """The differences that a run allows between the lake's columns and those of older events.
 
     Args:
-        absent: For each column that an event can lack, Spark SQL of its value for such an event.
+        absent: By column that events can lack, Spark SQL of the column's value in such events.
         former: By renamed column, the former names under which an event can have the column, newest
             first.
         new: The late columns among ``absent``; empty in a replay.
@@ -144,7 +144,7 @@ class LateColumns:
         """Refuse a batch with events that lack a new column, but may have it under a former name.
 
         A field's name may be a former name of the new column in two cases: the table has no column
-        of that name now, or it added the column of that name after the new column.
+        of that name now, or the column of that name was added after the new column.
         """
         former = {one for names in self.former.values() for one in names}
         known = {*self.known, *former, *(column.name for column in schema.columns)}

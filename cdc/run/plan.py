@@ -27,7 +27,8 @@ EVENTS_PER_TASK = 50_000
 def runnable(record: TableRecord, now: datetime) -> bool:
     """Whether a run may work on the table now.
 
-    True if the table is INCREMENTAL, or if it was so before it FAILED and its retry is due.
+    True for a table that is INCREMENTAL, and for a FAILED table that was INCREMENTAL before and
+    whose retry is due.
 
     Args:
         record: The table.

@@ -155,8 +155,8 @@ def check_serving(context: RunContext, record: TableRecord) -> Pointer | None:
             or was INCREMENTAL before PAUSED or FAILED.
 
     Returns:
-        The pointer in the table's own folder; None if the pointer was not read, or if shards share
-        the folder.
+        The pointer in the table's own folder; None if the pointer was not read, or if the pointer
+        is of a shared table.
 
     Raises:
         LostHistoryError: The record and the pointer name different attempts, or the table's folder
@@ -240,8 +240,8 @@ def require_folder(spark: SparkSession, record: TableRecord) -> None:
 
     Args:
         spark: The session whose file systems are used.
-        record: The table's record. Its state is CATCHING_UP or INCREMENTAL, or was so before the
-            table was PAUSED or FAILED.
+        record: The table's record. Its state is CATCHING_UP or INCREMENTAL, or was one of these
+            before the table was PAUSED or FAILED.
 
     Raises:
         MissingFolderError: The table's folder does not exist.

@@ -32,7 +32,7 @@ class PublishedSettings:
     Safe to share among threads.
 
     Args:
-        at_start: The records of all tables and of next generations, as read just after this process
+        at_start: The records of all tables and new generations, as read just after this process
             had read its configuration. If they were not read (None), each attempt is accepted at
             its first check.
     """

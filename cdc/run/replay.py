@@ -62,8 +62,8 @@ def replay_table(
         DecodeError: None of the quarantined records can be decoded, or a record that an earlier run
             has applied can no longer be decoded.
         PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
-        StateError: No record is in quarantine. Or the table is not INCREMENTAL, and was not
-            INCREMENTAL before it FAILED. Or its schema has changed since its last run.
+        StateError: No record to apply is in quarantine. Or the table is not INCREMENTAL, and was
+            not INCREMENTAL before it FAILED. Or its schema has changed since its last run.
         FencedError: Another writer has committed to the table.
         LeaseHeldError: Another process holds the table's lease.
     """
@@ -118,7 +118,7 @@ class _QuarantineReplay:
         return replayed
 
     def _attempt(self) -> Attempt:
-        """Return the attempt of a table that is INCREMENTAL, or was so before it FAILED.
+        """Return the attempt of a table that is INCREMENTAL, or was INCREMENTAL before it FAILED.
 
         Raises:
             StateError: The table is in another state, or has no attempt.

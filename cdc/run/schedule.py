@@ -79,7 +79,7 @@ class Entry:
         target_s: The freshness target, in seconds.
         seconds: Predicted seconds of the table's next run.
         lake: Path of the lake table that the table shares with other source tables; None if the
-            table shares none.
+            table has a lake table of its own.
         failing: Whether the table's last run failed.
         ran_at: Time of the end of the table's last run.
         rest: Predicted seconds of the work that the next run leaves to later runs.
@@ -336,7 +336,7 @@ class Schedule:
     def _long_first(self, lane: _Lane, now: float) -> Entry | None:
         """Return the table of the lane's longest long run; None if that run may not come first.
 
-        It may come first only if the lane's tables can keep their deadlines without this run's
+        The run may come first only if the lane's tables can keep their deadlines without this run's
         worker and the workers of the long runs in progress.
         """
         allowed = [one for one in lane.by_start if one.long and self._may_start(one, now)]

@@ -72,9 +72,9 @@ class Asked:
     ) -> DataFrame:
         """Return the primary's current rows for the keys that lack values in a run's batch.
 
-        If the primary lacks a key, the row was deleted after the batch, and a later batch has the
-        delete. A column that the primary has dropped is NULL in the result, so it becomes NULL in
-        the lake.
+        If the primary lacks a key, a delete or a TRUNCATE removed the row after the batch, and a
+        later batch has this change. A column that the primary has dropped is NULL in the result, so
+        it becomes NULL in the lake.
 
         Args:
             lacking: The rows of the batch that lack values. Each is the last change of a key, with
@@ -138,8 +138,8 @@ def joined(
 ) -> Iterator[list[tuple[Any, ...]]]:
     """Join the rows of queries, in their order, into lists of about ``enough`` bytes.
 
-    A list ends with the last row of the query that brings it to that size, so the rows of one query
-    are always in one list. No list is empty.
+    A list ends with the last row of the query that brings the list to this size, so the rows of one
+    query are always in one list. No list is empty.
     """
     rows: list[tuple[Any, ...]] = []
     size = 0

@@ -26,7 +26,8 @@ def stopped(record: TableRecord, error: TributaryError, *, at: datetime) -> Tabl
     """Return the record of a table after an error has stopped its run.
 
     Args:
-        record: The table's record. It is returned unchanged if its state no longer allows a run.
+        record: The table's record. If the table's state no longer allows a run, the record is
+            returned unchanged.
         error: The error.
         at: Now, in UTC.
     """
@@ -50,7 +51,7 @@ def counts_as_loss(error: TributaryError, *, beside: bool) -> bool:
         error: The error of a run.
         beside: Whether the run is of a new generation that is built beside the serving generation.
             A new generation has its own offsets and its own lake table. The serving generation can
-            still have a record that the new one has lost.
+            still have a record that the new generation has lost.
     """
     if beside:
         return isinstance(error, (LostEventsError, LostLogError, MissingTableError))

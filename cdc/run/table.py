@@ -416,7 +416,7 @@ class _TableRun:
 
         Args:
             committed: The newest commit.
-            writes: What the commit wrote; None if this run has not written it.
+            writes: What the commit wrote; None if this run has not made the commit.
             recovered: False if the run has records left to apply and has applied none. Then a
                 FAILED table stays FAILED, unless the state store lacks the newest commit.
         """

@@ -57,8 +57,8 @@ class Work:
         seen_at: When the facts of the topic were read, in seconds since 1970.
         found: Whether a round's check of idle tables found this work. Not every round makes this
             check, so the next round may not find the work again.
-        deferred: Whether a shard of the same lake table was deferred, and since then, no shard of
-            that lake table has committed.
+        deferred: Whether a run of a shard of the same lake table was deferred
+            (`RunResult.deferred`), and no shard of this lake table has committed since then.
     """
 
     record: TableRecord
@@ -81,8 +81,8 @@ class _Deferral:
     """A shared lake table whose shards wait, without a worker, for another process's lease to end.
 
     Args:
-        since: When the first run was deferred after the last commit of a shard, in seconds on the
-            monotonic clock.
+        since: When a run was deferred for the first time since the last commit of a shard, in
+            seconds on the monotonic clock.
         until: When the shards may run again, on the same clock.
         wait_s: Length of the current wait, in seconds.
     """
@@ -96,7 +96,7 @@ class Workers:
     """Runs tables on several threads, in the order of a schedule.
 
     If another process holds the lease of a shared lake table, a shard's run tries to commit and
-    gives up after a short wait. Then all shards of the table wait without occupying a worker.
+    gives up after a short wait. Then all shards of the lake table wait without occupying a worker.
 
     In each round, the caller calls `begin_round`, reads facts about the tables, and calls `offer`.
     If a table runs between these two calls, its facts can be outdated. So `offer` ignores such a
@@ -178,7 +178,7 @@ class Workers:
         """Return the seconds from the start of a round to the start of the next round.
 
         Args:
-            idle_s: The seconds if no table runs or waits.
+            idle_s: The seconds if no table runs, waits or has work left.
             cpu_s: CPU time of the last round, in seconds. A round mostly waits for servers.
         """
         if not self.busy:
