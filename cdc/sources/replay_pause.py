@@ -4,8 +4,8 @@ Replay resumes in one of three ways:
 
 - This process resumes it at the end of the pause.
 - If this process has died, the server itself resumes it after a time limit.
-- If the server was restarted in between, the next command that opens the state store resumes it,
-  since the store records the intent to pause.
+- If the server was restarted during the pause, the next command that opens the state store resumes
+  replay, since the store has a record of the pause.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
 def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str], Replay]) -> None:
     """Resume replay on each replica where a killed process has left replay paused.
 
-    If a replay cannot be resumed now, the next command tries again.
+    If replay of a replica cannot be resumed now, the next command tries again.
 
     Args:
         store: The state store. Before a process pauses replay, it records the source there. After

@@ -152,8 +152,8 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
 def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
     """Return the columns that the settings name and the source table lacks.
 
-    A column that `columns.renames` renames can be in a setting by both names. If the table has the
-    column by one of these names, neither name is returned.
+    A setting can have both names of a column that `columns.renames` renames. If the table has the
+    column under one of these names, neither name is returned.
     """
     rules = settings.columns
     there = {column.name for column in table.columns}
@@ -172,12 +172,12 @@ def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 def require_named(table: SourceTable, settings: TableSettings) -> None:
     """Refuse to copy a source table that lacks a column which the settings name.
 
-    If a name is misspelled, values that it should hide or exclude would reach the lake. Runs do not
+    If a name is misspelled, values that a setting should hide would reach the lake. Runs do not
     call this function: once a table is copied, its settings may name a column that is not added
     yet or is already dropped.
 
     Raises:
-        SchemaError: The table lacks a column. The error names the first such column.
+        SchemaError: The table lacks such a column. The error names the first one.
     """
     for name in not_there(table, settings):
         raise SchemaError(

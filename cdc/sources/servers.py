@@ -1,6 +1,7 @@
 """The servers of a source of any kind: endpoints, logins, and retries.
 
-The `Connections` of each kind open sessions, and translate the errors of the driver.
+Each kind of source has a class `Connections`, which opens sessions and translates the errors of the
+driver.
 """
 
 from __future__ import annotations
@@ -130,8 +131,8 @@ def check_logins(
 
     Args:
         config: The source.
-        login: Logs in with a role and returns the line of ``check``. Its second argument is true
-            for a login at the replica.
+        login: Logs in with a role and returns the line of ``check``. The second argument is
+            true for a login at the replica.
 
     Returns:
         The lines, and the successful logins.

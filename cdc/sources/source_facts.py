@@ -154,7 +154,7 @@ class SourceTable:
         dropped_by: PostgreSQL: the id of the last transaction that dropped a column; empty if no
             column was dropped.
         access_method: PostgreSQL: the table's access method, if changes of tables with this method
-            cannot be captured. Empty if they can, as for ``heap``.
+            cannot be captured. Empty if such changes can be captured, as for ``heap``.
         hashed_indexes: MariaDB: names of the unique indexes for which the server keeps a hash in a
             hidden column, since their columns are long.
     """

@@ -21,7 +21,7 @@ class TableRules(Protocol):
         """Return why a source table cannot be copied or captured; None if it can.
 
         Either a copy cannot read the rows, or the log lacks changes of the rows, or the connector
-        misreads them.
+        misreads the changes.
         """
 
     def misplaced(self, table: SourceTable, withheld: Collection[str]) -> Obstacle | None:

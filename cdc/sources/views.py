@@ -54,8 +54,8 @@ class View:
     Args:
         snapshot_id: If all sessions read the same rows, the id that they share. On PostgreSQL, each
             session imports the view by this id; on MySQL and MariaDB, all sessions with this id
-            open at the same time. Empty if each session opens a view of its own at its own time.
-            In that case, the stream from O on makes the copy exact.
+            open their views at the same time. Empty if each session opens a view of its own at its
+            own time. In that case, the stream from O on makes the copy exact.
         upper_bound: A position of the source's log. If PostgreSQL's sessions import the view, the
             view contains no commit after this position. Otherwise this is the marker's position,
             and the sessions can see commits after this position.
@@ -80,8 +80,9 @@ class View:
 def wants_exact_view(source: SnapshotReader, settings: TableSettings) -> bool:
     """Whether copies of a source table need an exact view: a view at a known position.
 
-    An append table needs one: if the copy contains a row, the row's event must not append it again.
-    A table with the setting ``one_view`` needs one only if the source's sessions cannot share a
-    view. Each session then opens a view of its own, and all these views have the same position.
+    Copies of an append table need one: if a copy contains a row, the row's event must not append it
+    again. Copies of a table with the setting ``one_view`` need one only if the source's sessions
+    cannot share a view. Each session then opens a view of its own, and all these views have the
+    same position.
     """
     return settings.appends or (settings.one_view and not source.shares_views)

@@ -200,8 +200,8 @@ class Announcements:
         """Announce periods of tables, all in one transaction.
 
         A table is left out if it has left INCREMENTAL or got another copy since the look of its
-        proof. If another process announces at the same time, nothing is stored, and the next look
-        tries again.
+        proof. If another process announces one of the periods at the same time, nothing is stored,
+        and the next look tries again.
 
         Returns:
             The announcements that were made, of new periods and of periods announced before.
@@ -233,7 +233,7 @@ class Announcements:
             record: The table's record.
             instant: The instant of the commit.
             slots: Number of the commit's rows by the start of their slot (`slot_of`).
-            reannounces: Whether late rows announce their period again.
+            reannounces: Whether to announce a period again if the commit has late rows for it.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is no announcement.
@@ -289,8 +289,8 @@ class Announcements:
     def forget(self, keep_s: float) -> int:
         """Delete announcements that are older than ``keep_s``, but not a table's newest ones.
 
-        All periods before an announced one are complete. So a deleted period stays complete, and
-        only the number of its late rows is gone.
+        All periods before an announced one are complete. So a period stays complete without its
+        announcement, and only the number of its late rows is gone.
 
         Args:
             keep_s: The greatest age of an announcement, in seconds, by the state store's clock.
@@ -351,7 +351,7 @@ def _renewed(
     decide whether these periods are announced again.
 
     Returns:
-        The periods that were announced again.
+        The announcements of those periods that were announced again.
     """
     record, rows, attempt = proof.record, period_rows, str(proof.record.attempt_id)
     reached = int((proof.proven - proof.rules.lateness).timestamp())

@@ -82,7 +82,8 @@ class Attempt(Part):
         topic_id: UUID of the topic when O was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
         start_epochs: Epoch of each partition's leader when O was recorded.
-        server: The primary whose capture was proven just before O was recorded.
+        server: Identity of the primary when the connector was proven to capture the table's
+            changes, just before O was recorded; None until then.
         marker_id: Identity of the marker row written after O.
         x0: x0 as text, the transaction id before which every transaction has ended. For MySQL and
             MariaDB, the id of a marker: only transactions before it can be captured in part.
@@ -91,8 +92,8 @@ class Attempt(Part):
             ``chunks`` were planned. Empty before that, if there is only one chunk, or if no library
             sorts the key.
         view: The first view of the copy; None before it opens.
-        fingerprint: The table's fingerprint at the last check that found the copy valid. The first
-            run after the copy compares the current catalog with it. Later runs replace it.
+        fingerprint: During the copy, the table's fingerprint at the last check that found the copy
+            valid. After the handoff, the newest fingerprint that a run has found and followed.
         settings_digest: Digest of the settings that determine the table's rows.
         policies_digest: Digest of the settings by which runs handle later events and old files, for
             example ``on_truncate`` and ``readers_keep``.
@@ -106,8 +107,8 @@ class Attempt(Part):
             connector does not have such a topic.
         statements_topic_id: UUID of the topic of DDL statements; None if there is no such topic.
         nulls_are_kept: Whether, when O was recorded, the connector sent NULL as NULL. If false, it
-            sent the column's default instead of NULL. Runs then ask the primary whether a value
-            that equals the default is NULL there.
+            sent a column's default instead of NULL. Runs then ask the primary whether a value that
+            equals its column's default is NULL there.
         losses: Number of losses that were counted, for the capture and for the table, before O was
             recorded.
         shard: The shard's name, once the shard's rows are in the shared table. ``path`` is then the

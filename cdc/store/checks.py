@@ -81,7 +81,7 @@ class CheckResult(Part):
         table: The table.
         check: The check's name.
         kind: What was checked: a kind of `cdc.config.checks`.
-        policy: What follows from a failure, as configured at that time.
+        policy: What follows from a failure, as configured when the check was executed.
         attempt: Identity of the attempt whose lake table was checked; empty without one.
         started_at: When the check began, by the state store's clock.
         finished_at: When the check ended, by the state store's clock.
@@ -186,7 +186,8 @@ def after(earlier: CheckRecord | None, result: CheckResult) -> CheckRecord:
 def _covers(passed: CheckResult, failure: CheckResult) -> bool:
     """Whether a passed result ends a failure: the result is about all rows of the failure.
 
-    A passed result also ends a failure of another copy, or of another kind of check of this name.
+    A passed result also ends a failure of another copy of the table. It also ends a failure from a
+    time when the check of this name was of another kind.
     """
     if not _alike(passed, failure) or failure.reach is None or passed.reach is None:
         return True
@@ -270,9 +271,10 @@ class Checks:
         return found
 
     def keep(self, result: CheckResult) -> CheckRecord:
-        """Add a result to the history, and store it as the check's newest one.
+        """Add a result to the history, and store it as the check's newest result.
 
-        The caller holds the lease of the table's checks, so no other process adds any meanwhile.
+        The caller holds the lease of the table's checks, so no other process adds a result
+        meanwhile.
 
         Raises:
             StateError: The state store cannot be used.

@@ -245,7 +245,7 @@ class CompletenessRules:
         lateness: How long after the end of a period its rows may still come.
         column: The column with the time of an event; None takes the time at which the source
             committed the change.
-        reannounces: Whether late rows announce a period again.
+        reannounces: Whether a period is announced again if late rows come for it.
     """
 
     calendar: Calendar
@@ -406,7 +406,7 @@ class Covered:
     """The commit up to which an announcement covers a table.
 
     Args:
-        attempt: Identity of the table's copy.
+        attempt: Identity of the attempt whose commits the announcement covers.
         instant: The instant of the newest commit that the announcement covers.
         noted: The instant of the newest commit whose late rows are counted; None without one.
     """

@@ -39,8 +39,8 @@ class CopyProgress(Part):
         rows: Number of rows that the copying process has read since ``began_at``.
         rows_expected: Estimated number of rows that the process reads in total from ``began_at``
             on.
-        began_at: When the process began with these rows.
-        at: When the process reported this.
+        began_at: When the process began to read these rows.
+        at: When the process made this report.
         format: Version of this document.
     """
 

@@ -127,8 +127,8 @@ def _drop_read_only(failed: ExceptionContext) -> None:
     """Drop all pooled connections if a statement failed because its server is read-only.
 
     Such a server passes the pool's check of idle connections, so the pool would use connections
-    to this server again and again. New connections reach the server that the host's name stands for
-    now.
+    to this server again and again. New connections reach the server to which the host's name now
+    resolves.
     """
     if takes_no_writes(failed.original_exception):
         failed.is_disconnect = True

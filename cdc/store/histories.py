@@ -73,10 +73,10 @@ class Histories:
 
         Args:
             at: The time.
-            tables: The tables; None returns the entries of all tables, also of removed ones.
-            most: If given, only this many newest entries of each history are returned: per table if
-                ``tables`` is given, otherwise of all tables together. None returns all entries,
-                which can be hundreds of thousands.
+            tables: The tables; None returns the entries of all tables, also of removed tables.
+            most: The greatest number of entries to return of each history, the newest ones: per
+                table if ``tables`` is given, otherwise of all tables together. None returns all
+                entries, which can be hundreds of thousands.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not an entry.

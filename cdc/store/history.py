@@ -34,7 +34,7 @@ class RunEntry(Part):
         table: The table.
         generation: The table's generation.
         state: The table's state after the run.
-        started_at: When the first of these runs began to process the table.
+        started_at: When the first run of the entry began to process the table.
         seconds: How long the run processed the table, in seconds.
         steps: How long each step of the run took, in seconds, by the step's name in
             `cdc.runtime.step_times.STEPS`.
@@ -133,13 +133,13 @@ class SchemaEntry(Part):
         version: Version of the schema after the change. In each generation, the copied columns are
             version 1. If the table stopped at the change, the lake still has an earlier version.
         at: When the lake followed the change, or when the table stopped at the change.
-        schema_ids: Registry ids of the schemas with which events before the change were written.
+        schema_ids: Registry ids of the schemas of the events in the last batch before the change.
         changes: The differences from the previous version.
         outcome: ``followed``, or the table's new state: ``needs_bootstrap``, ``paused``.
         key: Identifies the entry, so that a second write of it has no effect.
         by: The command that recorded the change. The state store adds it.
         run_id: Identity of the runs of the command in ``by``. The state store adds it.
-        columns: The lake's columns after the change; empty if the table stopped at it.
+        columns: The lake's columns after the change; empty if the table stopped at the change.
         format: Version of this document.
     """
 
@@ -169,8 +169,8 @@ class SchemaEntry(Part):
 
         Args:
             record: The table's record in the state store.
-            handoff: The handoff document in the lake table's last commit, which contains the newest
-                followed change.
+            handoff: The handoff document in the lake table's last commit. The document contains the
+                newest followed change.
         """
         written = handoff.schema
         if written is None or record.attempt is None:
@@ -232,7 +232,7 @@ class SchemaEntry(Part):
 
 @dataclass(frozen=True)
 class StateEntry(Part):
-    """One change of a table's state, as an entry of the state history.
+    """One change of a table's state, as an entry of the history of states.
 
     Args:
         table: The table.

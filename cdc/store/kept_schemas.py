@@ -49,8 +49,8 @@ class KeptSchemas:
         """Return an id's Avro schema (JSON); the stored copy if the registry does not answer.
 
         Raises:
-            UnknownSchemaError: The registry has no schema with this id, or its schema differs from
-                the stored copy.
+            UnknownSchemaError: The registry has no schema with this id, or the registry's schema
+                differs from the stored copy.
             RegistryError: The registry does not answer, and the state store lacks the schema.
             StateError: The state store is not usable.
         """

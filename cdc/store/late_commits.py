@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LateCommit:
-    """A slot's position that Connect has not stored yet, perhaps since a commit in Kafka is late.
+    """A slot's position that Connect has not stored yet, perhaps because a Kafka commit is late.
 
     Args:
         stored: The position that Connect had stored at the first look that found the difference.

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseWish:
-    """A waiting process's request that the holder of a lease release the lease.
+    """A waiting process's request to the holder of a lease to release the lease.
 
     The request expires unless it is renewed.
 

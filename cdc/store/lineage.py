@@ -122,9 +122,9 @@ class Unsent:
         return self._stored() or LineagePosition()
 
     def since(self, at: datetime) -> LineagePosition:
-        """Return the position from which all entries since a time are sent, also sent ones.
+        """Return the position after which all entries since a time come, also sent ones.
 
-        Entries from before this time that were not sent yet are after this position, too, unless
+        Entries from before this time that were not sent yet come after this position, too, unless
         nothing was ever sent in this namespace.
 
         Raises:
@@ -223,11 +223,13 @@ class Unsent:
         return sorted(found, key=lambda one: one.at), after
 
     def copy_began(self, table: TableId, generation: int, number: int) -> Numbered | None:
-        """Return the change of state with which the copy of a generation began, or continued.
+        """Return the change of state with which a copy began, or continued after a stop.
+
+        If there are several, the result is the newest one; if there is none, it is None.
 
         Args:
             table: The table.
-            generation: The generation.
+            generation: The generation that was copied.
             number: Number of the change of state with which the copy ended.
 
         Raises:

@@ -206,13 +206,13 @@ def _tested(
     take: Callable[[Session], Exported],
     otherwise: str,
 ) -> Iterator[Exporter]:
-    """Open a view of a PostgreSQL standby; its snapshot has the list of transactions in progress.
+    """Open a PostgreSQL standby's view whose snapshot has the list of transactions in progress.
 
-    A standby can export a snapshot without this list. This happens if one of the transactions has
+    A standby can export a snapshot without this list. This happens if a transaction in progress has
     reported subtransactions to the standby; with wal_level logical, a savepoint is enough. If a
     session imports a snapshot without the list, it sees the changes of the transactions in progress
-    as soon as they commit. If the session reads rows of these transactions before that, it marks
-    the rows as rolled back (see `replica.own_snapshots`).
+    as soon as they commit. If the session reads rows of these transactions before they commit, it
+    marks the rows as rolled back (see `replica.own_snapshots`).
 
     The list is exported whole or not at all. So this function keeps a test transaction open during
     the export, and commits it afterwards. The function uses the snapshot only if a session that
@@ -254,9 +254,10 @@ def _in_progress(connections: Connections, fence: _Fence) -> Iterator[UUID]:
 def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
     """Whether a PostgreSQL session that imports a snapshot sees a marker.
 
-    The marker's transaction must have ended. The session reads by the key's index, so that it reads
-    no rows of other transactions. If the snapshot lacks the list of transactions in progress,
-    reading rows of these transactions would mark the rows as rolled back (see `_tested`).
+    The marker's transaction must have ended. The session finds the marker by the primary key's
+    index, so that it reads no rows of other transactions. If the snapshot lacks the list of
+    transactions in progress, reading rows of these transactions would mark the rows as rolled back
+    (see `_tested`).
     """
     with exporting(connections, on_replica=True) as session:
         session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
@@ -296,7 +297,7 @@ def _taken(connections: Connections, session: Session) -> Exported:
 def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
     """Make PostgreSQL resume replay by itself if this process dies while replay is paused.
 
-    A session of the server executes a countdown. The countdown is one query string: its settings, a
+    A session of the server executes a countdown. The countdown is one query string: settings, a
     wait of `PAUSE_LIMIT_S`, and the call that resumes replay. The end of the block cancels the
     countdown, but the death of this process does not.
 

@@ -310,9 +310,9 @@ def truncated(
 ) -> frozenset[int]:
     """Return the PostgreSQL partitions that a TRUNCATE could have emptied since an earlier look.
 
-    After a TRUNCATE, a partition has a new file, and no row from before that look at the catalog.
+    After a TRUNCATE, a partition has a new file, and no row from before the earlier look.
     VACUUM FULL and CLUSTER also give a partition a new file, but its rows keep their transaction
-    ids. So a partition with a new file is left out if it has a row from before the look.
+    ids. So a partition with a new file is left out if it has a row from before that look.
 
     If ``since`` is empty, the function returns all partitions with new files. If the search for
     older rows takes too long, the result includes the partitions that were not searched.
@@ -320,9 +320,9 @@ def truncated(
     Args:
         session: A session of a role that may read the table.
         table: The table.
-        files: The file number of each partition at that look, by the partition's object id.
-        since: A transaction id. At the time of that look, every transaction with a lower id had
-            ended. Empty if no such id is known.
+        files: The file number of each partition at the earlier look, by the partition's object id.
+        since: A transaction id. At the time of the earlier look, every transaction with a lower id
+            had ended. Empty if no such id is known.
     """
     leaves = session.execute(_RENEWED, (list(files), list(files.values()))).fetchall()
     found = {int(leaf) for leaf, _ in leaves}

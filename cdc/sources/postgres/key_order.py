@@ -96,7 +96,7 @@ WHERE actual IS DISTINCT FROM datcollversion AND datcollversion IS NOT NULL
 def outdated_collations(session: Session) -> list[str]:
     """Return the PostgreSQL collations whose library has changed, as texts for messages.
 
-    Each text has the recorded version and the present one.
+    Each text has the library's recorded version and its present version.
 
     The function checks the collations that columns of user tables have. From version 15 on, it also
     checks the database's own collation.
@@ -114,10 +114,10 @@ def key_order(
     The result is empty if the key has no text. It is None if an index can order a key's values
     differently from the server. In that case the function logs a warning with the reason.
 
-    There are two reasons. An index can be older than the server's library that compares text: it is
-    then sorted by an earlier version of the library. Or the replica, whose indexes are copies of
-    the primary's, compares text with a different version of the library. In both cases, ranges that
-    are read by an index could lack rows or contain rows twice.
+    There are two reasons. An index can be older than the server's library that compares text: the
+    index is then sorted by an earlier version of the library. Or the replica, whose indexes are
+    copies of the primary's, compares text with a different version of the library. In both cases,
+    if ranges are read by an index, they could lack rows or contain rows twice.
     """
     with connections.open("snapshot") as session:
         ours = versions(session, table, key)

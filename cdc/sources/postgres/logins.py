@@ -29,8 +29,8 @@ def missing_rights(
     Args:
         connections: Opens sessions.
         table: The table.
-        publication: The table's publication. If it lacks the table, the admin login needs the
-            rights of the table's owner to add the table.
+        publication: The table's publication. If the publication lacks the table, the admin login
+            needs the rights of the table's owner to add the table.
     """
     looked = (_not_owned(connections, table, publication), _select_lacking(connections, table))
     problems = [found for found in looked if found is not None]

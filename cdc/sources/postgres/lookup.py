@@ -90,8 +90,8 @@ def stored_value(
         session: A session on the primary.
         table: The table.
         wanted: The column in the lake.
-        stored: One of the column's ``old_values``: an array literal with one element, such as
-            ``{5}``.
+        stored: One of the column's values in `SourceColumn.old_values`: an array literal with one
+            element, such as ``{5}``.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(

@@ -50,7 +50,7 @@ def others(session: Session, schema: str, types: Collection[int]) -> dict[int, s
         types: The object ids of the types.
 
     Returns:
-        For each such type, by its object id, the name of the other type with its schema.
+        By the object id of each type that can be mistaken: schema and name of the other type.
     """
     found = session.execute(_OTHERS, {"schema": schema, "types": list(types)}).fetchall()
     return {int(oid): str(name) for oid, name in found}

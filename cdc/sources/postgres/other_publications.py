@@ -1,7 +1,7 @@
 """Finds publications of other tools that would send Tributary's own tables to subscribers.
 
 A publication FOR ALL TABLES also publishes tables that are created later. A subscriber that lacks
-such a table stops at the first row of it, and the primary retains its log for that subscriber.
+such a table stops at the table's first row, and the primary retains its log for that subscriber.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def obstacle(session: Session, admin: str) -> tuple[str, str] | None:
     """Return why Tributary's own tables would stop subscribers of other tools, and the remedy.
 
     The result is None if Tributary's own tables already exist. It is also None if no publication
-    would contain them, or if no slot sends publications.
+    would contain these tables, or if no slot sends publications.
 
     Args:
         session: A session on the primary.

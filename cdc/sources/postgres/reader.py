@@ -58,7 +58,7 @@ def snapshot_query(
     quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
     from a subquery. The server flattens the subquery, so predicates use the key's index. A table
     without a key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of
-    the table or partition, and then the row's ``ctid``. Under one view, no two values are equal.
+    the table or partition, and then the row's ``ctid``: one view has no two rows with equal values.
     """
     on_replica = view is None or view.on_replica
     endpoint = connections.endpoint(on_replica=on_replica)
@@ -145,9 +145,9 @@ def session_init(view: View | None) -> str:
 
     If a fetch size is set, Spark turns autocommit off, so the first statement begins this
     transaction. If there is a view, all statements of the transaction use one snapshot: the view's
-    snapshot, or the transaction's own if the view has none. The statements fail if the session does
-    not see the view's marker, for example because a pooler or a load balancer has sent the session
-    to another server.
+    snapshot or, if the view has none, the transaction's own snapshot. The statements fail if the
+    session does not see the view's marker, for example because a pooler or a load balancer has sent
+    the session to another server.
     """
     begin = [sql.SQL("SET TRANSACTION READ ONLY")]
     if view is not None:

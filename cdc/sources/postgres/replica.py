@@ -32,7 +32,7 @@ _SETTINGS = ("max_standby_streaming_delay", "max_standby_archive_delay", "hot_st
 
 @dataclass
 class Exporter:
-    """A view, and the PostgreSQL session that exports its snapshot.
+    """A view, and the PostgreSQL session that exports the view's snapshot.
 
     Args:
         session: The session.
@@ -199,12 +199,12 @@ def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> Replic
 
 
 def own_snapshots(connections: Connections, marker: Marker) -> View:
-    """Return a view of the PostgreSQL replica whose sessions take snapshots of their own.
+    """Return a view of the PostgreSQL replica in which each session takes its own snapshot.
 
     No session imports a snapshot, since a snapshot that a standby exports can lack its list of
     transactions in progress. A session that imports such a snapshot treats these transactions as
-    rolled back, and marks their rows as such in the standby's pages. Then no session of the standby
-    ever sees these rows, even after the transactions commit, and even after a promotion.
+    rolled back, and marks their rows as rolled back in the standby's pages. Then no session of the
+    standby ever sees these rows, even after the transactions commit, and even after a promotion.
 
     Raises:
         ReplicaError: The replica does not show the marker, or is not a standby of the primary.
@@ -257,7 +257,7 @@ def export(session: Session) -> str:
 
 @dataclass(frozen=True)
 class Exported:
-    """A snapshot that a PostgreSQL session exports, and its position.
+    """A snapshot that a PostgreSQL session exports, and the snapshot's position.
 
     Args:
         snapshot: The snapshot's id; empty if each session takes a snapshot of its own.
@@ -279,7 +279,7 @@ def proven(
     *,
     on_replica: bool,
 ) -> View:
-    """Check that a PostgreSQL session sees the marker on the right server; return its view.
+    """Check that a PostgreSQL session sees the marker on the right server; return the view.
 
     Raises:
         ReplicaError: The view lacks the marker, or the replica is not a standby of the primary.

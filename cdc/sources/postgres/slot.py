@@ -27,8 +27,8 @@ class SlotHealth:
         safe_wal_size: Number of bytes that the server can write before the slot can be ``lost``;
             None without a limit.
         end: End of the server's log when this health was read.
-        current: Reads the current end of the log. `problem` needs it: after this health was read,
-            the log can have grown, and Connect can have stored a position after ``end``.
+        current: Reads the current end of the log. `problem` calls this function: after this health
+            was read, the log can have grown, and Connect can have stored a position after ``end``.
         invalidation_reason: Why the server has invalidated the slot, such as ``wal_removed``; None
             if the slot is valid. Always None before PostgreSQL 17.
     """
@@ -75,8 +75,8 @@ class SlotHealth:
         With exactly-once support, the two positions are compared even while a session reads the
         slot. The connector stores a position in a Kafka transaction, and confirms the position only
         after Kafka has decided to commit this transaction. Connect's answer, which is read after
-        this health, lacks the position until all brokers concerned know of the commit. The caller
-        waits for the brokers, and meanwhile passes the confirmed position as ``stored``
+        this health, lacks the position until every broker of the transaction knows of the commit.
+        The caller waits for the brokers, and meanwhile passes the confirmed position as ``stored``
         (`cdc.capture.sent_records`).
 
         Without exactly-once support, the stored position can become older: a worker that was
@@ -125,8 +125,9 @@ class SlotHealth:
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
         """Return the position up to which Kafka has all changes.
 
-        With exactly-once support, this is the slot's confirmed position. Without it, this is the
-        position that Connect has stored; the task confirms that position at its next poll.
+        With exactly-once support, the result is the slot's confirmed position. Without this
+        support, the result is the position that Connect has stored; the connector's task confirms
+        the stored position at its next poll.
         """
         return self.confirmed_flush_lsn if exactly_once else stored()
 

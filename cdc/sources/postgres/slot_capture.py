@@ -192,7 +192,7 @@ class PostgresCapture:
 
         Raises:
             CaptureError: Tributary's own tables do not exist yet, and another tool's publication
-                would send them to its subscribers, which would stop.
+                would send their rows to subscribers that lack the tables and would stop.
         """
         users, name = self._connections.config.credentials, self._publication
         with self._connections.open("admin") as session:
@@ -220,7 +220,7 @@ class PostgresCapture:
     def removal(self, table: TableId | None, *, last: bool) -> list[str]:
         """Return the statements that remove a table from the PostgreSQL capture.
 
-        If ``last``, or without a table, the statements remove the whole capture.
+        If ``last`` is true, or ``table`` is None, the statements remove the whole capture.
         """
         name = self._publication
         if last or table is None:
@@ -228,7 +228,7 @@ class PostgresCapture:
         return [publication.removing(name, table)]
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare what PostgreSQL's slot has decoded with an earlier mark.
+        """Compare an earlier mark with what PostgreSQL's slot has decoded by now.
 
         If the slot does not exist, the result is None, and `log_health` reports the problem.
         """

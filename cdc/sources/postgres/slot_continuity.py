@@ -10,8 +10,9 @@ server shows two timestamps. A crash changes the first one, and a reset of the s
 the second one. If the first timestamp has changed since the previous look, nothing is compared. If
 the second timestamp is new or later, the counts are not compared.
 
-A new slot has no second timestamp until its counts are reset. So if the slot had one at the
-previous look, and now has none or an earlier one, the slot is another one, whatever its counts are.
+A new slot has no second timestamp until its counts are reset. So if the slot had a second
+timestamp at the previous look, and now has none or an earlier one, it is another slot, whatever its
+counts are.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ WHERE slot.slot_name = %s
 
 
 def continuity(connections: Connections, slot: str, earlier: LogMark | None) -> Continuity | None:
-    """Compare what a PostgreSQL slot has decoded with an earlier mark.
+    """Compare an earlier mark with what a PostgreSQL slot has decoded by now.
 
     Args:
         connections: Opens sessions.

@@ -60,7 +60,7 @@ def reader(session: Session, slot: str) -> SlotReader | None:
 def beat_age_s(session: Session, slot: str) -> float | None:
     """Return the age in seconds of the newest heartbeat that a slot's connector has written.
 
-    The age is by the server's clock. It is None if the source has no heartbeat of that slot.
+    The age is by the server's clock. Without a heartbeat of that slot, the result is None.
     """
     if session.execute(_TABLES).fetchone() != (True,):
         return None

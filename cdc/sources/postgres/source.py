@@ -212,8 +212,8 @@ class PostgresSource:
 
         On a primary, sessions import one snapshot. A commit is in the log of a primary before it is
         visible, so the method first waits until each transaction that is open at the call has
-        ended. On a replica, each session takes a snapshot of its own; if ``one_moment``, all
-        sessions import one snapshot.
+        ended. On a replica, all sessions import one snapshot if ``one_moment`` is true; else each
+        session takes a snapshot of its own.
         """
         connections = self._connections
         if not self.has_replica:
@@ -256,7 +256,7 @@ class PostgresSource:
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
         """Return why `open_exact_view` cannot open a PostgreSQL view, and the remedy.
 
-        The result is None if it can open such a view.
+        The result is None if `open_exact_view` can open a view.
         """
         on_replica = self.has_replica and not from_primary
         return exact_view.obstacle(self._connections, on_replica=on_replica)
@@ -349,8 +349,8 @@ class PostgresSource:
     ) -> Boundaries:
         """Return keys that cut a PostgreSQL table into up to ``chunks`` ranges of about equal size.
 
-        No keys are returned if an index can sort them differently from the server (see
-        `key_order`).
+        The result has no keys if an index can sort the table's keys differently from the server
+        (see `key_order`).
         """
         if chunks > 1 and self.key_order(table, key) is None:
             chunks = 1

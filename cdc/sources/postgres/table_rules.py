@@ -120,7 +120,7 @@ class PostgresTableRules:
     def without_null_or_default(self, table: SourceTable) -> str:
         """Return two alternatives as SQL, for a message: set NOT NULL, or drop the default.
 
-        The PostgreSQL statement has ``...`` in place of the column's name.
+        The PostgreSQL statements have ``...`` in place of the column's name.
         """
         relation = table.table.relation
         return f"ALTER TABLE {relation} ALTER COLUMN ... SET NOT NULL, or DROP DEFAULT"
@@ -247,7 +247,7 @@ def _beside_enum(table: SourceTable, withheld: Collection[str]) -> Obstacle | No
     """Return a problem if values can be in wrong columns without a sign in events.
 
     This is possible if a PostgreSQL table has an enum, and an ordinary column follows a generated
-    column that has no field in events due to its type.
+    column whose values have no field in events, due to the column's type.
 
     Args:
         table: The table.
