@@ -24,8 +24,10 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
     """Return the lake schema of a source table.
 
     Raises:
-        UnsupportedTypeError: A replicated column has a type without a rule.
-        SchemaError: The lake does not allow a column's name, or there is no usable key.
+        UnsupportedTypeError: A replicated column has a type without a rule, or a type that the
+            connector can mistake for another one.
+        SchemaError: The lake does not allow a column's name, the value of a virtual column depends
+            on more than the row, or there is no usable key.
     """
     columns = lake_columns(table, settings)
     key = record_key(table, settings)
@@ -73,10 +75,10 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
     in the settings that no column of the table has; :func:`require_named` refuses such a name.
 
     Raises:
-        UnsupportedTypeError: Replicated columns have types without a rule. The error names all of
-            them.
+        UnsupportedTypeError: Replicated columns have types without a rule, or types that the
+            connector can mistake for others. The error names all these columns.
         SchemaError: The lake does not allow a column's name, or the value of a virtual column
-            depends on the session that reads it.
+            depends on more than the row.
     """
     kept = replicated(table, settings)
     names = _columns_the_lake_cannot_name([column.name for column in kept])
@@ -194,7 +196,8 @@ def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
     The record key is the configured key or, without a configured key, the primary key.
 
     Raises:
-        SchemaError: There is no key, or the configured columns allow NULL or are not unique.
+        SchemaError: There is no key; a column of the key is missing, is generated or allows NULL;
+            or the columns are not unique together.
     """
     if settings.appends:
         return ()
