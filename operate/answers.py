@@ -50,10 +50,10 @@ class Answers:
 
     Args:
         services: The services of the command.
-        first_events: The times of waiting changes that earlier calls have read.
+        first_events: The times of changes that wait in topics, as earlier calls have read them.
 
     Attributes:
-        known_ends: The newest result of `ends`; None before the first one.
+        known_ends: The newest result of `ends`; None before `ends` is called.
     """
 
     def __init__(self, services: Services, first_events: FirstEvents | None = None) -> None:
@@ -104,8 +104,8 @@ class Answers:
         If a topic cannot be read, the result has an error in place of its offsets.
 
         The end offsets include records of open Kafka transactions, although no consumer can read
-        these records yet. Otherwise a table that lacks them would seem complete up to the newest
-        heartbeat.
+        these records yet. Without these records, a table that lacks them would seem complete up to
+        the newest heartbeat.
 
         Raises:
             TributaryError: Kafka does not answer.

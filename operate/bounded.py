@@ -34,7 +34,7 @@ class BoundedCalls:
         return self._call(key, work)[0]
 
     def start_anew(self, what: str, work: Callable[[], T]) -> Future[T]:
-        """Begin a call; never return an unfinished call, whose answer could be older than now.
+        """Begin a call; never return an unfinished one, whose answer could be from before now.
 
         Args:
             what: What is asked for.

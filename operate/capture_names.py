@@ -78,7 +78,7 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 def refuse_equal_numbers(config: Config, captures: Sequence[CaptureNames]) -> None:
     """Check that ``connect.connector`` does not give two tiers of a source one `SERVER_ID`.
 
-    If two connectors had the same `SERVER_ID`, the primary would end one when the other one starts.
+    If two connectors had one `SERVER_ID`, the primary would disconnect one when the other connects.
 
     Raises:
         CaptureError: A source of MySQL or MariaDB has several tiers, and the settings give all its
@@ -267,11 +267,11 @@ def _refuse_other_publication(services: Services, capture: CaptureNames) -> None
     """Check that no other installation uses the publication of a capture that is new here.
 
     If the other installation has another slot, only the publication shows the other installation.
-    Each installation would remove tables that the other one needs. When one installation offboards
-    its last table, it would drop the publication.
+    Each installation would remove the other installation's tables from the publication. An
+    installation that offboards its last table would drop the publication.
 
     The check passes if somebody can have made the publication for this installation: the capture's
-    slot exists as well, or no slot exists that another installation can have.
+    slot exists as well, or no slot exists that could belong to another installation.
 
     Raises:
         CaptureError: The publication has tables, the slot does not exist, and a slot exists that no
@@ -310,9 +310,9 @@ def refuse_other_database(
 ) -> None:
     """Check that a capture new to this installation has no connector that reads another database.
 
-    Such a connector belongs to another installation with the same names. Compared with this
-    database, the capture would look lost, and the command would delete the other installation's
-    connector and its offsets.
+    A connector that reads another database belongs to another installation with the same names.
+    Compared with this installation's database, the capture would look lost. The command would then
+    delete the other installation's connector and its offsets.
 
     Args:
         services: The services of the command.

@@ -39,7 +39,7 @@ class CaptureStatus:
         health: The states of the connector and its tasks; None if the connector does not exist, or
             if Connect did not answer.
         over_limit: The limit in ``wal_limit`` that the retained log exceeds; None if the log
-            exceeds no limit.
+            exceeds no limit, or if its size is not known.
         moving: The tables that join or leave the capture in a move that is not finished.
         warning: What an operator should correct although no change is in danger, with the remedy;
             None if there is nothing to correct.
@@ -102,7 +102,7 @@ def capture_status(
         store: The state store.
         answer: What the servers answered about the capture.
         of: The capture and its tables.
-        limits: The source's limits of the log in bytes; see `over_limit`.
+        limits: The source's limits of the retained log in bytes, by the names of their settings.
         before: The records of all tables, as they were read before the servers were asked.
     """
     evidence = answer.evidence

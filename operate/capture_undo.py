@@ -109,8 +109,8 @@ def undone_if_interrupted(services: Services, group: Group, before: Found | None
 
     No record names the capture yet, so nobody would watch its slot. After the removal, the signal's
     exception is raised again. If the block raises a ``TributaryError`` instead, nothing is removed
-    here: the caller does that. Each step of the removal has a time limit, and a second signal ends
-    the step.
+    here: the caller calls `undo`. Each step of the removal has a time limit, and a second signal
+    ends the step that is running.
 
     Args:
         services: The services of the command.

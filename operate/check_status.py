@@ -45,7 +45,7 @@ class CheckStatus:
     Args:
         name: The check's name.
         settings: The check's settings.
-        record: The newest results; None if the check has none of its present kind.
+        record: The newest results; None if the check has none that still count (`statuses`).
         due: Whether the check is due by its schedule.
         failure: The newest failure that still counts; None if no failure counts.
     """
@@ -133,8 +133,8 @@ def statuses(
 ) -> tuple[CheckStatus, ...]:
     """Return the status of each enabled check of a table, by name.
 
-    A result of kind ``verify`` counts only for the copy that was compared. A result does not count
-    if the check had another kind when it was executed.
+    A result does not count if the check had another kind when it was executed. A result of a check
+    of kind ``verify`` counts only until the table is copied again.
 
     Args:
         checks: The table's checks, by name.
@@ -142,7 +142,7 @@ def statuses(
         known: The newest results of the table's checks, by name.
         now: The time by the state store's clock.
         commits: Number of commits of the table's runs.
-        verified: The newest result of `verify` of all rows; None without one.
+        verified: The newest result of a `verify` of all rows; None if there is none.
     """
     found = []
     for name, check in sorted(checks.items()):
@@ -163,7 +163,7 @@ def statuses(
 
 
 def _is_over(failure: CheckResult, record: TableRecord, verified: VerifyRecord | None) -> bool:
-    """Whether a check's failure of kind ``verify`` is over, although the check has no newer result.
+    """Whether the failure of a check of kind ``verify`` is over, although no newer result exists.
 
     The failure is over if, after it, the table was copied again, or `verify` found all rows equal.
     If the check had read the primary, `verify` must have read the primary, too.
@@ -192,14 +192,14 @@ def alarming(
     known: Mapping[str, CheckRecord],
     verified: VerifyRecord | None,
 ) -> bool:
-    """Return whether a table has a failed check that counts as a condition of the table.
+    """Return whether a table has a failed check whose policy is not ``report``.
 
     Args:
         config: The configuration, which has the table's checks. If the table's settings cannot
             work, no check counts: the table's runs report the reason.
         record: The table's record.
         known: The newest results of the table's checks, by name.
-        verified: The newest result of `verify` of all rows; None without one.
+        verified: The newest result of a `verify` of all rows; None if there is none.
     """
     if not known:
         return False

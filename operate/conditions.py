@@ -82,7 +82,7 @@ def parse(texts: Iterable[str]) -> frozenset[Condition]:
     """Return the conditions that values of ``--fail-on`` name; a value can be a list with commas.
 
     Raises:
-        UnknownConditionError: A name is not that of a condition, or no condition is named.
+        UnknownConditionError: A name is not the name of a condition, or the values name none.
     """
     names = [part.strip() for text in texts for part in text.split(",")]
     known = {one.value: one for one in Condition}
@@ -100,7 +100,7 @@ def half_copied(
 
     Args:
         record: The table's record.
-        build: The record of the table's next generation; None without one.
+        build: The record of the table's next generation; None if there is none.
         held: The leases that processes hold, by resource.
     """
     return any(

@@ -161,7 +161,7 @@ class Services:
         """Take over a connector of another installation, if the command has `--take-over`.
 
         Raises:
-            ConnectError: Connect does not answer, or refuses.
+            ConnectError: Connect does not answer, or refuses a request.
         """
         if self.take_over:
             self.connect.take_over(connector, progress=self.progress)

@@ -29,8 +29,8 @@ def remove_data(services: Services, record: TableRecord, lease: Lease) -> list[s
         lease: The table's lease.
 
     Returns:
-        A note on what stays in the table's folder, which this installation did not make; empty if
-        nothing stays.
+        A note on the files and folders that stay in the table's folder, since this installation
+        did not make them; empty if nothing stays.
     """
     from cdc.lake.ownership import Ownership
     from cdc.lake.publish import delete_table, read_pointer

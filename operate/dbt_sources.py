@@ -100,8 +100,8 @@ def _table(
 def _freshness(settings: TableSettings, checks: Iterable[CheckSettings]) -> dict[str, Any]:
     """Return the age above which dbt warns of a table, and the age above which it reports an error.
 
-    If checks of kind ``freshness`` have limits of their own and can alarm, dbt reports an error
-    above the smallest of these limits.
+    If checks of kind ``freshness`` have limits of their own and a policy other than ``report``, dbt
+    reports an error above the smallest of these limits.
     """
     limits = [
         one.max_age_s

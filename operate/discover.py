@@ -91,7 +91,7 @@ def discover(
 
     Args:
         services: The services of the command.
-        sources: Names of sources; all sources if there are none.
+        sources: Names of sources; if empty, all sources.
         only_new: Whether tables on the plan are left out.
     """
     states = {
@@ -132,9 +132,9 @@ class SelectedTables:
 
     Args:
         tables: The tables, in the order of the arguments.
-        by_wildcard: The tables that a wildcard matched and no argument named. The name of a shared
-            lake table is not a wildcard, since it names each of its shards.
-        in_bulk: The tables that a wildcard or a list selects and no argument names.
+        by_wildcard: The tables that only wildcards select: no argument and no line of the list
+            names them. The name of a shared lake table names each of its shards.
+        in_bulk: The tables that no argument names: a wildcard or the list selects them.
     """
 
     tables: tuple[TableId, ...]

@@ -68,7 +68,7 @@ def onboarding_steps(
         services: The services of the command.
         tables: The tables.
         with_bootstrap: Whether the same command would also copy the tables.
-        by_wildcard: The tables that a wildcard matched and no argument named.
+        by_wildcard: The tables that only wildcards select (`SelectedTables.by_wildcard`).
     """
     examined = examine_all(services, tables)
     if not services.take_over:

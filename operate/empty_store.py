@@ -33,8 +33,8 @@ class EmptyStore:
     """A state store without a record of a table, not even of one that was offboarded.
 
     Args:
-        left: The captures of the configuration that have a connector; None if Kafka Connect did not
-            answer.
+        left: The captures of the configuration that have a connector and that no process is
+            changing; None if Kafka Connect did not answer.
         problem: What is wrong; None for a new project.
     """
 
@@ -60,7 +60,7 @@ class EmptyStore:
 
 
 def empty_store(services: Services, answers: Answers) -> EmptyStore | None:
-    """Return what is known about a store without any table's record; None if it has a record.
+    """Return what is known about a store without any table's record; None if a table has a record.
 
     Args:
         services: The services of the command.

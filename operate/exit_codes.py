@@ -49,7 +49,7 @@ class Meaning:
     Exit code 2 is wrong usage of any command.
 
     Args:
-        commands: The commands; with options, if they change the meaning.
+        commands: The commands, each with the option that changes the meaning, if there is one.
         ok: The meaning of exit code 0.
         error: The meaning of exit code 1.
         some_failed: The meaning of exit code 3; None if the commands never have it.

@@ -38,7 +38,7 @@ Place = tuple[str, int]
 
 
 class FirstEvents:
-    """The times of changes that wait in topics. Each is read once, since a record never changes.
+    """The times of changes that wait in topics. Each record is read once, since it never changes.
 
     A change's time is when the source says that it made the change, or when Connect sent it,
     whichever is earlier. Hours can be between the two. A record without such a time has None.
@@ -73,16 +73,16 @@ class FirstEvents:
     ) -> None:
         """Read the first record of each range of offsets, and keep the time of its change.
 
-        Records of open Kafka transactions count, as in `cdc.run.overdue`. A record that could not
-        be read in time is not known afterwards.
+        Records of open Kafka transactions count, as in `cdc.run.overdue`. The time of a record that
+        cannot be read in time stays unknown.
 
         Args:
             kafka: The cluster.
             registry: The schemas of the records.
-            ranges: By topic, the first offset, and the offset after the last one.
+            ranges: By topic, the first offset of the range, and the offset after its last one.
 
         Raises:
-            TributaryError: The registry does not answer. Later records are not known afterwards.
+            TributaryError: The registry does not answer. The times of later records stay unknown.
         """
         until = time.monotonic() + _LOOK_S
         self._reads.update((topic, start) for topic, (start, _) in ranges.items())

@@ -66,8 +66,8 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
         names: Numbers of generations, or beginnings of attempts' UUIDs.
 
     Raises:
-        StateError: A name matches no generation, or matches a generation in use. Then nothing is
-            removed.
+        StateError: A name matches no generation, or one that is in use or belongs to another
+            installation. Then nothing is removed.
         LakeError: A folder cannot be deleted. The same command continues the removal.
     """
     from cdc.lake.publish import delete_attempts
@@ -100,7 +100,8 @@ def _named_generations(
     """Return the generations that an operator names; without names, all unneeded ones.
 
     Raises:
-        StateError: A name matches no generation, or a generation in use.
+        StateError: A name matches no generation, or one that is in use or belongs to another
+            installation.
     """
     found = look(services, table)
     if not names:

@@ -55,7 +55,8 @@ def give_up(services: Services, over: OverLimit) -> OverLimit | None:
 
     Returns:
         The limit that the capture exceeded, as seen under the capture's lease. None if the capture
-        was not given up: it is below the limit again, or its connector cannot be stopped.
+        was not given up: it is below the limit again, another installation made its connector, or
+        Connect cannot stop the connector.
 
     Raises:
         LeaseHeldError: Another process changes the capture.
@@ -96,7 +97,7 @@ def _may_stop(services: Services, capture: CaptureNames) -> bool:
 
     It cannot be dropped if another installation made the connector, or if a connector reads the
     slot and Connect, which would stop the connector, does not answer. In both cases, the loss would
-    be counted for nothing.
+    be counted although the slot stays.
     """
     try:
         services.connect.require_own(capture.connector)

@@ -39,7 +39,8 @@ class Event:
         table: The table.
         what: The event in words.
         by: The command that caused the event; None if no command is recorded.
-        run_id: Identity of the command's runs, which lake commits have, too.
+        run_id: Identity of the command's runs, which lake commits have, too; None if it is not
+            recorded.
         facts: The event's other facts, as plain values.
     """
 
@@ -68,7 +69,7 @@ def history(
     Args:
         services: The services of the command.
         since: The time.
-        tables: The tables; None stands for all tables, also those that left the plan.
+        tables: The tables; None for all tables, also those that left the plan.
         kinds: The kinds of events; empty for all kinds.
         most: Maximum number of events of each kind; see `Histories.since`. None for all.
 

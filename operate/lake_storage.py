@@ -69,7 +69,7 @@ class SparkStorage:
         return delete_path(self._spark, path)
 
     def arrow(self) -> FileSystem:
-        """Raise an error, since Arrow needs Hadoop's native library for such a file system.
+        """Raise an error, since Arrow needs Hadoop's native library for Hadoop's file systems.
 
         Raises:
             ReadError: Always.

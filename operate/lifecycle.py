@@ -259,15 +259,15 @@ def offboard(
 ) -> Outcome:
     """Take a table off the plan, and remove it from its capture, for ``offboard``.
 
-    If the table is the last one of its source and tier, the capture's connector, slot and
-    publication are removed, too.
+    After the capture's last table, the capture's connector, slot and publication are removed.
 
     Args:
         services: The services of the command.
         table: The table.
-        delete_data: Whether to delete the lake table with all of this installation's generations,
-            its name in the catalog, and the topic; after the last table, also the capture's own
-            topics. If the lake table has other shards, only this shard's rows are deleted.
+        delete_data: Whether to delete the table's topic, the lake table's name in the catalog, and
+            the lake table's generations that this installation made. If the lake table has other
+            shards, only this shard's rows in the lake are deleted. After the capture's last table,
+            the capture's own topics are deleted, too.
         absent: The error if the table's source does not answer. The source is then not queried, and
             a note names what remains on the source. None if the source is to be queried.
     """

@@ -123,7 +123,7 @@ def skipping_definition(services: Services, evidence: CaptureEvidence) -> str | 
     """Return why a MariaDB connector will skip a table's new definition at its next start.
 
     Returns:
-        The reason as a sentence; None if the connector will skip none, or does not exist.
+        The reason as a sentence; None if no definition will be skipped, or no connector is known.
     """
     connector = evidence.connector_facts
     if connector is None or connector.listed is None:

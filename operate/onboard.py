@@ -58,10 +58,10 @@ def onboard(
         services: The services of the command.
         tables: The tables.
         with_bootstrap: Whether the same command also copies the tables.
-        by_wildcard: The tables that a wildcard matched and no argument named. Such a table is left
-            out if it cannot be replicated.
-        in_bulk: The tables that a wildcard or a list selects and no argument names. If such a
-            table follows its stream already, the source is not asked about it again.
+        by_wildcard: The tables that only wildcards select (`SelectedTables.by_wildcard`). Such a
+            table is left out if it cannot be replicated.
+        in_bulk: The tables that no argument names (`SelectedTables.in_bulk`). If such a table
+            follows its stream already, the source is not asked about the table again.
 
     Returns:
         One outcome per table, in the order given.
@@ -96,9 +96,9 @@ def refusals(
 ) -> list[Outcome]:
     """Return the outcomes of tables that ``onboard`` refuses: each is left out or has failed.
 
-    A table has failed if an argument names it, if it is on the plan already, or if its error is not
-    about the table: an error of the source or the lake, or an unexpected error. All other tables
-    are left out; only a wildcard matched them.
+    A table has failed if an argument or a list names it, if it is on the plan already, or if its
+    error is not about the table: an error of the source or the lake, or an unexpected error. All
+    other tables are left out; only wildcards select them.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED

@@ -35,10 +35,10 @@ class TablePeriods:
         by: Whether periods are hours or days.
         zone: The time zone.
         newest: Name of the newest announced period; None if none was announced.
-        newest_end: End of that period.
-        due_at: When the next period becomes overdue: at its end plus the lateness of
-            ``event_time``, ``allowed_lateness_s`` and the freshness target. None if the table is
-            not INCREMENTAL.
+        newest_end: End of the newest announced period; None if none was announced.
+        due_at: When the next period becomes overdue. This is the period's end plus three settings:
+            the lateness in ``event_time``, ``allowed_lateness_s``, and the freshness target. None
+            if the table is not INCREMENTAL.
         late_rows: Number of late rows that were counted for the table.
     """
 
@@ -122,7 +122,7 @@ class PeriodAnswer:
         period: The period.
         completion: The answer.
         reason: Why the period is not complete; None if it is complete.
-        remedy: What to do; None if waiting is enough.
+        remedy: What to do; None if the period is complete, or if waiting is enough.
         announcement: The announcement of the period; None if the state store has none. A period
             before the first announced one is complete without an announcement.
     """
@@ -201,7 +201,7 @@ def period_answer(services: Services, table: TableId, period: Period) -> PeriodA
 def wait_for_period(
     services: Services, table: TableId, period: Period, *, timeout_s: float
 ) -> PeriodAnswer:
-    """Wait until a period is complete, cannot become complete, or the time is up.
+    """Wait until a period is complete or cannot become complete, or until the time is up.
 
     Return the newest answer.
 

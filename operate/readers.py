@@ -61,10 +61,10 @@ class ReaderStatus:
     """One registered reader of a table, as ``readers`` and ``status`` show it.
 
     Args:
-        table: The table; for a lake table that several source tables feed, that lake table.
+        table: The name of the table, or of the lake table that shards share.
         state: What the reader has read.
         looked_at: When the reader's file and the table's commits were read.
-        target_s: The limit of `unread_s`, from the setting ``readers``; None without one.
+        target_s: The limit of `unread_s`, from the setting ``readers``; None if it sets no limit.
     """
 
     table: str
@@ -135,7 +135,7 @@ class _LakeTable:
         name: The name of the table, or of the lake table that shards share.
         folder: The table's folder, which has the pointer.
         here: Whether the folder is on this machine.
-        targets: The limits for readers in seconds, by the reader's name; ``*`` for all others.
+        targets: The limits in seconds, by the reader's name; ``*`` is for all other readers.
     """
 
     name: str
@@ -196,7 +196,7 @@ def readers_within(
 
 
 def keep_looks(services: Services) -> None:
-    """Look at the readers of tables whose files only Spark reaches, and store what was found.
+    """Look at the readers of tables in folders that only Spark reaches; store what is found.
 
     Runs call this function about once a minute. It looks at each table that has readers, and
     searches some of the other tables for readers. A failure is only logged.
@@ -218,7 +218,7 @@ def _keep_looks(
     tables: Iterable[_LakeTable],
     known: Mapping[str, ReadersLook],
 ) -> None:
-    """Renew the stored looks at readers, the oldest first; then search some other tables.
+    """Renew the stored looks at readers, the oldest first; then search other tables for readers.
 
     The function stops after a limited time.
     """

@@ -72,7 +72,7 @@ def examine_all(
         services: The services of the command.
         tables: The tables.
         with_rows: Whether to read rows in addition to the catalogs.
-        only_settings: Tables on the plan. Only their settings are examined, not the source.
+        only_settings: Tables on the plan of which only the settings are examined.
     """
     found, known = Examined(), on_record(services)
     task = services.progress.start("examine tables", len(tables), "tables")

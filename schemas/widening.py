@@ -125,8 +125,8 @@ def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
 
     The values stay if an integer type becomes wider, from signed to signed or from unsigned to
     unsigned. They also stay if the column only gets more bytes, letters or labels. Any other change
-    of the type can change the generated values: an expression can cast a value to a string, in
-    which zerofill, digits and fractions of seconds are visible.
+    of the type can change the generated values: an expression can cast a value to a string, which
+    shows zerofill, digits and fractions of seconds.
     """
     if definition(old).removeprefix(old.type) != definition(new).removeprefix(new.type):
         return False
@@ -154,8 +154,8 @@ def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
 def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
     """Whether the source's rows keep their values if a change of type widens the lake's type, too.
 
-    MySQL and MariaDB round each row of a ``float`` that becomes a ``double(M,D)``. A ``double``
-    without digits has the same value as the float.
+    MySQL and MariaDB round the values of a ``float`` column that becomes ``double(M,D)``. If the
+    column becomes ``double`` without ``(M,D)``, the values stay the same.
 
     Args:
         was: The column's former type, as the source prints it.

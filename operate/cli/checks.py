@@ -89,7 +89,7 @@ def run(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Execute the checks of tables that are due, and keep their results.
+    """Execute the due checks of tables, and keep the results; --all and --name choose others.
 
     Exit code 3: a check with the policy alarm or pause failed, or a check did not work. Spark is
     started only if a check needs it.

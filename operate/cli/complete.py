@@ -56,7 +56,7 @@ def complete(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Say whether an hour or a day of a table is complete, by the exit code; or wait for it.
+    """Show whether an hour or a day of a table is complete; with --wait, wait until it is.
 
     Exit code 0: the period is complete. 1: it is not complete yet. 4: it cannot become complete,
     since the table needs a bootstrap. Runs announce the periods of tables with the setting

@@ -26,10 +26,10 @@ FailOnOption = Annotated[
 
 
 def conditions(texts: Iterable[str]) -> frozenset[Condition]:
-    """Return the conditions that the option names.
+    """Return the conditions that ``--fail-on`` names.
 
     Raises:
-        typer.BadParameter: The option names something that is not a condition.
+        typer.BadParameter: ``--fail-on`` names something that is not a condition.
     """
     try:
         return parse(texts)

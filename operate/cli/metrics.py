@@ -78,7 +78,7 @@ def metrics(
 ) -> None:
     """Metrics for Prometheus; docs/observe.md lists them.
 
-    With --textfile: exit code 1 if the state store did not answer. The file says so, too.
+    With --textfile, exit code 1 and a metric in the file show that the state store did not answer.
     """
     from operate.context import services
     from operate.metrics.exposing import write_file

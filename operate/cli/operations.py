@@ -109,7 +109,7 @@ def run(
     """Apply new changes to the lake, in one run for all tables that have new changes.
 
     Exit code 3: a table failed or a setting has paused it, a capture sends no changes or holds back
-    too much log, a freshness target is missed at the end or cannot be kept, a table's check
+    too much log, a freshness target is missed at the run's end or cannot be kept, a table's check
     failed, or the state store has lost its tables. Exit code 4: a table needs a bootstrap.
     --fail-on chooses other conditions.
     """

@@ -51,9 +51,9 @@ def list_(
 ) -> None:
     """List the readers of tables: what each has read, its lag, and whether it can go on.
 
-    The lag is the time since the newest commit that the reader has read; 0 if that is the table's
-    newest commit. Spark is not started: for a lake that is not on this machine, the command shows
-    what the last run found.
+    The lag is the time since the newest commit that the reader has read; 0 if the reader has read
+    the table's newest commit. Spark is not started: for a lake that is not on this machine, the
+    command shows what the last run found.
     """
     from operate.context import services
     from operate.readers import readers

@@ -277,7 +277,7 @@ def move(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Take tables to the tiers that tributary.yaml names for them, while they are written to.
+    """Take tables to the tiers that tributary.yaml names for them, while the tables are written to.
 
     Edit `tier` in the settings of a table first. The table joins the capture of that tier, and is
     copied beside the serving generation. Until the copy is published, `run` keeps the serving

@@ -57,7 +57,7 @@ def ui(
 ) -> None:
     """Serve a page of the fleet at http://HOST:PORT until stopped (Ctrl-C), without Spark.
 
-    It shows tables, copies, sources, history, checks and complete periods, and changes nothing.
+    The page shows tables, copies, sources, history, checks and complete periods; it is read-only.
     The server has no TLS. To serve the page to other machines, put a proxy with TLS before it.
     """
     from cdc.config import load

@@ -135,7 +135,7 @@ def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) ->
 
     If an earlier failure should have paused a table and has not, the table is paused now, even if
     no check is due. Spark is started only if a check needs it. If another process is executing the
-    checks of a table, this command leaves the table to it.
+    checks of a table, this command leaves the table to that process.
 
     Raises:
         ConfigError: A table's settings cannot work, or no table has a check of a given name.
@@ -199,10 +199,10 @@ class _TableChecks:
         self._instants: dict[str, str] = {}
 
     def execute(self, planned: Mapping[str, CheckSettings], wanted: Wanted) -> Outcome:
-        """Execute checks, keep their results, and pause the table if a failure asks for it.
+        """Execute checks, keep their results, and pause the table if a failed check asks for that.
 
-        A check that another process has executed since the command chose it is no longer due, and
-        is left out.
+        The due checks are determined again: another process can have executed some of them since
+        the command chose them.
         """
         store, table = self._services.store, self._table
         record = require(self._services, table)

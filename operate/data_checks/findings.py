@@ -27,8 +27,8 @@ class Finding:
     Args:
         outcome: How the execution ended.
         detail: The result in words, without values of rows.
-        counts: What was counted.
-        reach: Which rows a check of kind ``verify`` has compared.
+        counts: The numbers that the check has found, by name.
+        reach: Which rows a check of kind ``verify`` has compared; None for other kinds.
     """
 
     outcome: Outcome
@@ -42,7 +42,7 @@ def violations(counts: Mapping[str, int], what: str, *, rows: int) -> Finding:
 
     Args:
         counts: The number of violations, by column.
-        what: What a violation is, as the rest of a sentence such as ``3 rows ... in column a``.
+        what: What a violation is, in words that fit between ``3`` and the name of a column.
         rows: Number of rows that were checked.
     """
     found = {column: number for column, number in counts.items() if number}
@@ -73,7 +73,7 @@ def last_period(check: CheckSettings, now: datetime) -> tuple[datetime, datetime
     """Return the beginning and the end of the period whose rows a volume check counts.
 
     The result is None if the check counts all rows. Otherwise, it is the last whole period that
-    ended at least ``settle`` ago. Periods are counted from 1970 in UTC.
+    ended at least the check's ``settle`` ago. Periods are counted from 1970 in UTC.
     """
     if check.period_s is None:
         return None
@@ -93,7 +93,8 @@ def volume(check: CheckSettings, counts: Mapping[str, int], past: Sequence[Check
 
     Args:
         check: The check.
-        counts: `COUNTED`, the number of rows; `PERIOD`, the period's end, unless all rows count.
+        counts: Under `COUNTED`, the number of rows. Under `PERIOD`, the end of the period whose
+            rows are counted; without this entry, all rows are counted.
         past: Earlier results about the data, newest first. A result for the same period does
             not count. If another period has several results, only the newest counts.
     """

@@ -31,7 +31,7 @@ class LakeRows:
         rows: The rows that are not marked as deleted, with the source's columns and the offsets of
             their last events.
         schema: The source's columns.
-        columns: What the lake knows of each of these columns, by name.
+        columns: The `LakeColumn` of each of these columns, by name.
         instant: The commit's instant.
     """
 

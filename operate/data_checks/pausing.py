@@ -88,9 +88,8 @@ def pause_failed(
 def _pause(services: Services, failures: list[CheckResult], wait_s: float) -> Outcome:
     """Pause a table after failed checks.
 
-    Only an INCREMENTAL table is paused. If the table was copied again since the check began, it
-    is not paused. In this case, and if the table is PAUSED already, the pause is no longer due. In
-    all other cases without a pause, the pause stays due.
+    Only an INCREMENTAL table is paused, and only if it was not copied again since the check began.
+    The pause stays due unless the table is PAUSED now, or was copied again since the check began.
     """
     first, *_ = failures
     table, checks = first.table, Checks(services.store)

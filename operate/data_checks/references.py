@@ -9,13 +9,13 @@ compared. The check goes on in this order:
    newest one. Then it notes a position Q. All changes in C are from before Q.
 3. It brings the checked table up to Q, and reads the rows whose last event is before E.
 
-A row of step 3 has not changed from P to Q. If the source's foreign key holds, the row that it
-refers to exists all this time. C has the referenced table as of a position from P to Q. So C has
-the referenced row.
+A row of step 3 has not changed from P to Q. If the source's foreign key holds, the referenced row
+exists from P to Q. C has the referenced table as of a position from P to Q. So C has the referenced
+row.
 Rows of the checked table that changed after E are left out; the next check has them.
 
-One transaction can delete the referenced row and insert it again, and a commit can end between the
-two. So a check that finds rows without a counterpart repeats all steps once.
+One transaction can delete the referenced row and insert it again, and a commit can end between
+these two changes. So a check that finds rows without a counterpart repeats all steps once.
 """
 
 from __future__ import annotations

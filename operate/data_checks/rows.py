@@ -57,7 +57,7 @@ def check_rows(
     Args:
         rows: The table's rows, with the columns of the schema.
         schema: The lake's columns.
-        checks: The checks of `ROW_KINDS`, by name.
+        checks: Checks of the kinds in `ROW_KINDS`, by name.
         now: The current time, aware UTC, from which a volume check finds its last period.
     """
     found: dict[str, Finding] = {}

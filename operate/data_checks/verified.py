@@ -28,8 +28,8 @@ def scope_of(check: CheckSettings, *, now: datetime, seed: int) -> Scope:
 
     Args:
         check: The check.
-        now: The current time, aware UTC; a window ends the duration ``settle`` before
-            this time.
+        now: The current time, aware UTC. If the check compares a window of time, the end of
+            this window is ``now`` minus the check's ``settle``.
         seed: The seed of a sample.
     """
     window = None

@@ -1,6 +1,6 @@
 """Remembers the secrets in the settings of OpenLineage's client before the client reads them.
 
-The client logs settings that it cannot use, and its errors have addresses with their logins.
+The client logs settings that it cannot use, and its errors contain addresses with logins.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def keep_client_secrets() -> None:
     """Remember the secrets in the client's variables and in its file of settings.
 
     Raises:
-        ConfigError: The file cannot be read, or is not YAML. The client would log its lines.
+        ConfigError: The file cannot be read, or is not YAML. The client would log the file's lines.
     """
     for name, value in os.environ.items():
         if name.startswith(_PREFIX):

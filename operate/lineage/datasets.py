@@ -160,7 +160,7 @@ def _schema(columns: Sequence[tuple[str, str]]) -> schema_dataset.SchemaDatasetF
 def _column_lineage(
     columns: Sequence[LakeField], source: Name
 ) -> column_lineage_dataset.ColumnLineageDatasetFacet:
-    """Return which source column each lake column comes from, and whether its values are hidden.
+    """Return each lake column's source column, and whether the lake column hides its values.
 
     A lake column whose source column was dropped is left out.
     """

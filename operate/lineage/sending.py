@@ -59,8 +59,9 @@ class Lineage:
     Args:
         services: The services of the command.
         wanted: What the events contain.
-        since: Entries from this time on are sent again, and what was not sent yet; None sends only
-            what was not sent yet.
+        since: Entries from this time on are sent, also those that were sent before. Older unsent
+            entries are sent, too, unless nothing was ever sent in the namespace. If None, only
+            unsent entries are sent.
 
     Raises:
         ConfigError: OpenLineage's client is not installed.
@@ -179,8 +180,8 @@ def _client() -> Iterator[Callable[[RunEvent], None]]:
     Each call reads the settings again, so that a renewed key is used.
 
     Yields:
-        Sends an event. After the first event that the client has not delivered, it raises a
-        `LineageError`: some transports wait for minutes before each such event.
+        A function that sends an event. It raises a `LineageError` from the client's first failure
+        on, since some transports wait for minutes before each failure.
     """
     from openlineage.client import OpenLineageClient
 

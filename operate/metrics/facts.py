@@ -53,9 +53,9 @@ class Facts:
         read_at: When the facts were read.
         seconds: How long the read took, in seconds.
         status: What `status` shows; None if the state store did not answer.
-        forecast: What `plan` shows; None if Kafka did not answer.
-        runs: The newest run of each table.
-        newest_round: The newest round of this process; None without one.
+        forecast: What `plan` shows; None if Kafka did not answer in time, or if `plan` fails.
+        runs: The newest run of each table; None if the state store did not answer.
+        newest_round: The newest round of this process; None if there is none.
     """
 
     up: Mapping[Service, bool]
@@ -75,9 +75,9 @@ class BoundedAnswers(Answers):
 
     Args:
         services: The services.
-        calls: Makes the calls to the servers. All scrapes share it.
+        calls: Makes the calls to the servers, for all scrapes.
         bound_s: The bound of the whole scrape, in seconds.
-        first_events: The changes that wait, as far as earlier scrapes have read them.
+        first_events: The times of changes that wait in topics, as earlier scrapes have read them.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class BoundedAnswers(Answers):
         """Call ``work``, which asks servers; return its result if it is in time for the scrape.
 
         Args:
-            what: What is asked for, for errors.
+            what: What is asked for, in words for errors.
             work: Asks the servers.
             at_most_s: A shorter limit for the wait than the scrape's, in seconds.
 

@@ -41,7 +41,7 @@ class Panel:
         unit: Grafana's unit of the values.
         about: What the panel shows, and when to act.
         steps: Pairs of a value and the colour from this value on; the first value is None.
-        runbook: The alarm whose runbook the panel links to; None without one.
+        runbook: The alarm whose runbook the panel links to; None if it links to no runbook.
         width: Columns of the grid.
         height: Rows of the grid.
         stacked: Whether a time series is stacked.
