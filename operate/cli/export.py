@@ -36,7 +36,8 @@ def dbt_sources(
 ) -> None:
     """Print sources of dbt 1.10.5 or later, in YAML, for the tables that readers see.
 
-    The freshness in dbt comes from a table's freshness target, and the tests from its checks.
+    A table's freshness in dbt comes from the table's freshness target and checks of freshness. The
+    tests in dbt come from the table's other checks.
     """
     from operate.context import services
     from operate.dbt_sources import dbt_sources as describe
