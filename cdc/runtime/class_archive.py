@@ -119,13 +119,13 @@ def _sized(prefix: Path, size: int) -> Path:
 def archive_options(archive: Path | None, given: str = "") -> str:
     """Return the JVM's options to start from an archive; empty if there is no archive.
 
-    With these options, the JVM verifies the archive's checksum. With a damaged archive, it would
-    crash.
+    With these options, the JVM verifies the archive's checksum, since a damaged archive would crash
+    the JVM.
 
     Args:
         archive: The archive; None if there is none.
-        given: The user's options. If they make the JVM record an archive, the result is empty,
-            since such a JVM cannot start from an archive.
+        given: The user's JVM options. If these options make the JVM record an archive, the result
+            is empty, since such a JVM cannot start from an archive.
     """
     if archive is None or _RECORDING in given:
         return ""

@@ -95,7 +95,7 @@ def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executo
 
 
 def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> list[str]:
-    """Return a message for each set of wrong versions, with the hosts of its executors.
+    """Return a message for each set of wrong versions, with the hosts that have these versions.
 
     For example: ``host1, host2: Java 11 instead of 17``.
     """
@@ -153,7 +153,7 @@ def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
 def _called(call: Sequence[str]) -> str:
     """Return Spark SQL that calls a static Java method.
 
-    Spark evaluates the call in each task. It does not replace the call with a constant.
+    Spark evaluates the call in each task, and does not replace the call with a constant.
 
     Args:
         call: The class, the method and its arguments; see `_CALLS`.

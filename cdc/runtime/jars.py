@@ -158,14 +158,14 @@ def fetch(
 ) -> Path:
     """Return the folder of a bundle's jars; fetch the jars if they are neither packed nor cached.
 
-    Packed jars are a part of this installation (`tributary package`), and each call verifies them.
+    Packed jars are in an environment that `tributary package` has packed. Each call verifies them.
 
     Args:
         bundle: Name of the bundle, for progress and the folder's name.
         artifacts: All files of the bundle.
         cache: Cache folder; by default ``cache_folder()``.
         report: Called with each message of progress, for example ``fetched spark``.
-        prepare: Unpacks fetched and verified files; called once after a fetch, with their folder.
+        prepare: Called once after a fetch, with the folder of the verified files; unpacks them.
 
     Raises:
         ArtifactError: A file cannot be fetched, or its checksum is not the pinned one.

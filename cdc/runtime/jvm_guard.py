@@ -1,8 +1,8 @@
 """Kills Spark's JVM if a hanging task keeps the JVM from ending by itself.
 
 A task is a thread of the JVM, and a thread cannot be ended from outside. So the whole JVM is
-killed. :func:`end_soon` kills it so that this process does not wait for a hanging task.
-:func:`guard` kills it if it outlives this process.
+killed. :func:`end_soon` kills the JVM so that this process does not wait for a hanging task.
+:func:`guard` kills a JVM that outlives this process.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
 
 
 def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
-    """Start a timer that kills the JVM after ``grace_s``. Calls that then wait for the JVM fail.
+    """Start a timer that kills the JVM after ``grace_s``; calls that wait for the JVM then fail.
 
     Killing the JVM is safe, since a commit is complete or has no effect.
 

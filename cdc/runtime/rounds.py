@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 @dataclass(frozen=True)
 class Round:
-    """One round: it has looked for tables with work, and offered them to the workers.
+    """One round: it has looked for tables with work, and offered these tables to the workers.
 
     Args:
         ended_at: When the round ended.

@@ -216,7 +216,7 @@ def _py4j_quiet_once(killed: threading.Event) -> Iterator[None]:
 def _interrupts_kept() -> Iterator[None]:
     """Restore the handler of SIGINT after the ``with`` block, in which Spark starts.
 
-    pyspark's own handler would cancel all jobs at SIGINT, and the runs of their tables would fail.
+    pyspark's own handler would cancel all jobs at SIGINT, and each run with a job would fail.
     """
     kept = signal.getsignal(signal.SIGINT)
     try:
@@ -230,8 +230,8 @@ def _interrupts_kept() -> Iterator[None]:
 def _stdout_kept() -> Iterator[None]:
     """Redirect standard output to standard error in the ``with`` block, in which the JVM starts.
 
-    Java libraries print to standard output. A command with JSON output prints its JSON there, and
-    other lines would make it invalid.
+    Java libraries print to standard output. A command with JSON output prints its JSON to standard
+    output, too. Further lines would make this output invalid.
     """
     sys.stdout.flush()
     kept = os.dup(1)
@@ -308,8 +308,8 @@ def _for_archive(config: Config, options: str) -> dict[str, str]:
     """Return Spark's settings by which the driver's JVM starts from the archive of classes.
 
     These settings are the driver's class path and Java options. If there is no archive, the Java
-    options are just ``options``. If ``spark-defaults.conf`` sets the driver's class path, the
-    result is empty, since the returned class path would replace the one of that file.
+    options are just ``options``. If ``spark-defaults.conf`` sets the driver's class path and
+    ``spark.conf`` does not, the result is empty: a returned class path would replace that path.
 
     Args:
         config: The configuration.

@@ -1,7 +1,7 @@
 """Measures how long each step of a table's run takes, for the history of runs.
 
 A step is a function with the decorator `step`. Its time is measured after `begin_steps` was called
-in the same thread, until `StepTimes.ended` is called. If a step calls another one, the time of the
+in the same thread, until `StepTimes.ended` is called. If a step calls another step, the time of the
 inner step counts for the inner step only.
 """
 

@@ -1,8 +1,9 @@
-"""Cancels the jobs of Spark tasks that make no progress, so that only their tables fail.
+"""Cancels Spark jobs whose tasks make no progress, so that only the tables of these jobs fail.
 
-Spark counts, for each stage, the ended tasks, and the rows and bytes that tasks read, shuffled,
-spilled and wrote. A stage makes progress if one of these counts changes. No count changes while
-Hudi writes a file, so a task that writes one file for longer than the time limit is cancelled, too.
+Spark counts, for each stage, its running and ended tasks, and the rows and bytes that its tasks
+read, shuffled, spilled and wrote. A stage makes progress if one of these counts changes. No count
+changes while Hudi writes a file, so a task that writes one file for longer than the time limit is
+cancelled, too.
 CPU time is not compared, since a thread in an endless loop also uses it.
 
 A task that does not end after its job is cancelled holds its core until the process ends. So `run

@@ -177,7 +177,7 @@ class RowLookup(Protocol):
         Args:
             table: The table.
             column: The column in the lake.
-            stored: The value as the catalog prints it: one of the column's ``old_values``.
+            stored: The value as the catalog prints it: one of `SourceColumn.old_values`.
 
         Raises:
             SourceError: The lake's type cannot represent the value.
@@ -267,7 +267,7 @@ class SnapshotReader(KeyRanges, Protocol):
     ) -> None:
         """Wait for the marker on the source's replica; check that the replica follows the primary.
 
-        Without a replica, return at once.
+        If the source has no replica, return at once.
 
         Raises:
             ReplicaError: The wait reached its bound, or the replica does not follow the primary.
@@ -285,7 +285,7 @@ class SnapshotReader(KeyRanges, Protocol):
 
         Raises:
             ReplicaError: A session reached the wrong server, or the replica's views lack changes.
-            SnapshotLostError: The replica cancelled the session.
+            SnapshotLostError: The replica cancelled a session of the view.
         """
 
     def open_exact_view(
@@ -312,7 +312,7 @@ class SnapshotReader(KeyRanges, Protocol):
         Raises:
             ReplicaError: Replay cannot be paused, or a session reached the wrong server.
             SourceError: Transactions on the primary stay open for too long.
-            SnapshotLostError: The replica cancelled the session.
+            SnapshotLostError: The replica cancelled a session of the view.
         """
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
@@ -329,8 +329,8 @@ class SnapshotReader(KeyRanges, Protocol):
     def assert_rows_of_primary(self, view: View) -> None:
         """Check that the view's server has executed no change that the source's primary lacks.
 
-        The caller calls this after the sessions have read. If the check passes, the sessions have
-        read only rows that the primary had, too.
+        The caller calls this method after the sessions have read. If the check passes, the
+        sessions have read only rows that the primary had, too.
 
         Raises:
             ReplicaError: The replica may have other rows than the primary.
@@ -394,7 +394,7 @@ class SourceCapture(Protocol):
         The result is None if the log cannot be compared.
 
         Args:
-            earlier: The mark that an earlier call returned; None without an earlier call.
+            earlier: The mark in an earlier call's result; None without an earlier call.
             sent: Reads the transactions that the connector has sent.
         """
 

@@ -26,9 +26,9 @@ class SentTables(Protocol):
     def remove_renamed(
         self, known: Collection[Fingerprint], keep: Collection[TableId]
     ) -> list[TableId]:
-        """Remove the tables of these fingerprints, also renamed ones; return the removed tables.
+        """Remove the tables with these fingerprints from the list; return the removed tables.
 
-        A table stays if its present name is in ``keep``.
+        A table is also removed if it was renamed. A table stays if its present name is in ``keep``.
         """
 
     def added(self) -> Mapping[TableId, SentTable]:
@@ -54,7 +54,7 @@ class KeptLog(Protocol):
     def exists(self) -> bool:
         """Whether the source's server has an object that retains the log for the capture.
 
-        An object of the same name for another database or another tool does not count.
+        An object of the kept log's name for another database or another tool does not count.
         """
 
     def require_own(self) -> None:
@@ -71,13 +71,14 @@ class KeptLog(Protocol):
         """Make the source retain the log from now on; return False if it already retained the log.
 
         Raises:
-            CaptureError: The name belongs to an object with another purpose.
+            CaptureError: An object of the kept log's name belongs to another database or another
+                tool, or transactions that were already open have not ended in time.
         """
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Wait until no session reads the retained log, then drop it; return whether it existed.
+        """Wait until no session reads the kept log, then drop it; return whether it existed.
 
-        An object of the same name for another database or another tool stays.
+        An object of the kept log's name for another database or another tool stays.
         """
 
     def reader(self) -> int | None:

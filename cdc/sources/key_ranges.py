@@ -31,8 +31,8 @@ class KeyRanges(Protocol):
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Return keys that cut the source table into up to ``chunks`` ranges of about equal size.
+        """Return keys that cut the source table into about ``chunks`` ranges of about equal size.
 
         Any keys give disjoint ranges that cover the table. So the keys need not be read under the
-        view. They are read from the replica if the source has one.
+        view. The keys are read from the replica if the source has one.
         """

@@ -14,7 +14,7 @@ class MissedChanges(Protocol):
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the row that a transaction inserted next after one of its rows, the given row.
+        """Return the row that the transaction of the given row inserted next after this row.
 
         Args:
             table: The table.

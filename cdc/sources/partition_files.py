@@ -21,14 +21,14 @@ class PartitionFiles(Protocol):
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
         """Return the source's partitions that a TRUNCATE could have emptied since an earlier look.
 
-        Such a partition has had a new file since that look at the catalog, and has no row from
-        before the look.
+        Such a partition has had a new file since the earlier look at the catalog, and has no row
+        from before that look.
 
         Args:
             table: The table.
-            files: The file number of each partition at that look, by the partition's number.
-            since: A transaction id. At the time of that look, every transaction with a lower id had
-                ended. Empty if no such id is known.
+            files: The file number of each partition at the earlier look, by the partition's number.
+            since: A transaction id. When the earlier look took place, every transaction with a
+                lower id had ended. Empty if no such id is known.
         """
 
     def written_together(self, partitions: Collection[int]) -> int | None:

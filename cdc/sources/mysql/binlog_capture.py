@@ -74,7 +74,7 @@ class BinlogCapture:
     def audit(self) -> list[str]:
         """Return the problems of the MySQL or MariaDB server that affect the capture of all tables.
 
-        Due to such a problem, the binlog lacks changes, or the connectors misread them.
+        Due to such a problem, the binlog lacks changes, or the connectors misread changes.
         """
         with self._connections.open("admin") as session:
             return preparation.audit_server(session, append=self._names.append)
@@ -82,7 +82,7 @@ class BinlogCapture:
     def audit_table(self, table: SourceTable) -> list[str]:
         """Return the problems due to which one MySQL or MariaDB table cannot be copied or captured.
 
-        For example, the binlog lacks changes of the table, or the connectors misread its values.
+        For example, the binlog lacks the table's changes, or the connectors misread its values.
         """
         with self._connections.open("admin") as session:
             return preparation.audit_table(session, table, append=self._names.append)
@@ -110,8 +110,8 @@ class BinlogCapture:
 
         If ``on_replica``, the definitions of the table and its columns come from the replica. The
         ids of the table's files, and the GTIDs of transactions that the binlog lacks, come from the
-        primary. The primary is read after the replica, so it has executed each statement that the
-        replica has executed.
+        primary. The primary is read after the replica. So the primary has then executed each
+        statement that the replica had executed.
         """
         if not on_replica:
             return self._on_primary(table)

@@ -26,8 +26,8 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 
     Args:
         connections: Opens sessions.
-        earlier: The mark that an earlier call returned; None without an earlier call.
-        sent: Reads the transactions that the connector has sent. This function calls it only if the
+        earlier: The mark in an earlier call's result; None without an earlier call.
+        sent: Reads the transactions that the connector has sent. ``sent`` is called only if the
             server has begun a new binlog file since the mark.
 
     Returns:
@@ -78,7 +78,7 @@ def known_by_file(
 
     Args:
         kind: ``mysql`` or ``mariadb``.
-        earlier: The mark that an earlier comparison returned.
+        earlier: The mark in the result of an earlier `continuity`.
         sent: The transactions that the connector has sent. Transactions of other servers, and of
             files before the mark's file, are ignored.
         files: The files that the server has, in ascending order.
@@ -147,8 +147,8 @@ def _unlogged(session: Session, kind: str) -> GtidSet:
     """Return MySQL's executed GTIDs that no binlog file has; for MariaDB, the empty set.
 
     After a crash, InnoDB can still have a transaction that the binlog has lost. MySQL never gives
-    the GTID of this transaction to a later one, so the connector does not skip a later transaction.
-    The source's tables have the changes of such a transaction, so it does not count as lost.
+    the GTID of this transaction to a later one. So the connector does not skip a later transaction.
+    The source's tables have the changes of this transaction, so it does not count as lost.
     """
     return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
 

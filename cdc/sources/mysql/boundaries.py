@@ -36,7 +36,7 @@ def table_size(session: Session, table: SourceTable) -> TableSize:
 def sample_boundaries(
     session: Session, table: SourceTable, key: Sequence[str], chunks: int, size: TableSize
 ) -> Boundaries:
-    """Return about ``chunks - 1`` keys that cut a MySQL or MariaDB table into equal parts.
+    """Return keys that cut a MySQL or MariaDB table into about ``chunks`` ranges of equal size.
 
     The keys are sorted in the server's order.
 
@@ -49,8 +49,8 @@ def sample_boundaries(
         session: A session.
         table: The table.
         key: The table's key in the lake. An append table without a primary key gets no boundaries.
-        chunks: The wanted number of ranges.
-        size: The table's size.
+        chunks: The wanted number of ranges. There can be fewer ranges, or almost twice as many.
+        size: The table's estimated size.
 
     Raises:
         SourceError: A key column has a type whose values cannot be cut into ranges.

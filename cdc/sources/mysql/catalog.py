@@ -112,7 +112,7 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
         session: A session on the primary or the replica.
         table: The table.
         on_replica: Whether the session is on the replica. If so, the result lacks the facts
-            `PHYSICAL` about files and log. :func:`with_files` adds them from the primary.
+            `PHYSICAL`. The caller adds these facts from the primary by :func:`with_files`.
 
     Raises:
         MissingTableError: There is no such table.
@@ -189,8 +189,8 @@ def _missing(table: TableId) -> MissingTableError:
 def _kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
     """Return a MySQL or MariaDB table's kind.
 
-    The kind is ``other`` for each table that is not an ordinary InnoDB table: a copy cannot read it
-    under one view during writes.
+    The kind is ``other`` for each table that is not an ordinary InnoDB table: a copy cannot read
+    such a table under one view during writes.
     """
     if engine != "InnoDB" or kind != "BASE TABLE":
         return "other"

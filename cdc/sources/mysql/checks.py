@@ -162,9 +162,9 @@ def _retention(seconds: int, *, on_rds: bool = False) -> Check:
     """Return the line of ``check`` for the binlog's retention: a warning below three days.
 
     Args:
-        seconds: The server's retention of the binlog, in seconds; 0 means that it purges nothing.
-        on_rds: Whether the server is one of Amazon RDS or Aurora. These purge the binlog by a
-            setting of their own, which no variable of the server shows.
+        seconds: The server's retention of the binlog, in seconds; 0 if it purges no binlog file.
+        on_rds: Whether the server runs in Amazon RDS or Aurora. Such a server purges the binlog by
+            a setting of Amazon's own, which no variable of the server shows.
     """
     name = "binlog_expire_logs_seconds"
     if on_rds:
@@ -190,10 +190,10 @@ def _retention(seconds: int, *, on_rds: bool = False) -> Check:
 
 
 def _may_replicate(session: Session, connections: Connections) -> Check:
-    """Check that the MySQL or MariaDB capture login may replicate.
+    """Return the line of ``check`` about the capture login's right to replicate.
 
-    If the login itself lacks a right but has a role, which may include the right, the line is a
-    warning and not an error.
+    The line is an error if the MySQL or MariaDB login lacks a right. If the login has a role, which
+    may include the right, the line is only a warning.
     """
     user = connections.credential("capture").user
     grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]

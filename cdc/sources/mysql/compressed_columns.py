@@ -1,8 +1,8 @@
 """Finds columns of MariaDB that stop Debezium 3.5, even in tables that are not captured.
 
 For each event, the connector reads the types of the table's columns before it finds out whether it
-captures the table. It does not know the types of compressed columns. So it stops at the first event
-of a table with such a column. It also stops at a DDL statement with COMPRESSED.
+captures the table. The connector does not know the types of compressed columns. So it stops at the
+first event of a table with such a column. It also stops at a DDL statement with COMPRESSED.
 """
 
 from __future__ import annotations

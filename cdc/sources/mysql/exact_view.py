@@ -13,9 +13,9 @@ The applier is not yet stopped while the sessions arrive. So a slow session does
 stop.
 
 The gate and the signals are named locks of the server (``GET_LOCK``). A login needs no right for
-named locks. The server releases a lock when the session that holds the lock ends. If this process
-dies, the end of its session opens the gate. A session that then passes the gate finds no lock for
-the pause, and fails.
+named locks. The server releases a lock when the session that holds the lock ends. So if this
+process dies, the gate opens and the lock of the pause is released. A session that then passes the
+gate finds no lock of the pause, and fails.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _TURN = threading.Lock()
 def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
     """Return why MySQL or MariaDB cannot open a view at a known position, and the remedy.
 
-    The result is None if it can open such a view.
+    The result is None if the server can open such a view.
     """
     kind = connections.config.kind
     if not on_replica:
@@ -133,11 +133,11 @@ def replica_view(
     Args:
         applier: The replica's applier.
         fenced: The replica and the marker that it has replicated.
-        sessions: Number of sessions that share the view. They must connect while the block of this
-            context manager runs.
-        resuming: Returns a context manager. The applier is stopped in the block of this context
-            manager, which starts the applier again at the end of the block. If this process dies in
-            the block, the applier is started nevertheless.
+        sessions: Number of sessions that share the view. These sessions must connect while the
+            block of `replica_view` runs.
+        resuming: Returns a context manager in whose block the applier is stopped. At the end of
+            this block, the context manager starts the applier again. If this process dies in the
+            block, the server starts the applier (`replica_applier.server_resumes`).
         timeout_s: Bound of the wait for the sessions to arrive, in seconds.
         progress: Shows the waits.
 

@@ -139,7 +139,7 @@ def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[Mysql
     column.
 
     Args:
-        key_range: The range.
+        key_range: The range. If `KeyRange.within` is set, the SQL also bounds column ``w0``.
         columns: The key's columns as SQL.
         types: The types of these columns.
     """

@@ -78,8 +78,9 @@ class LockWatch(threading.Thread):
         """Return the statement that makes replication wait for the table's readers.
 
         The result is None if replication does not wait, or waits for another table. To find out, a
-        query of this table is tried: it has to wait behind a statement that waits for the table's
-        lock. If the server does not show the statement, the result is a general description.
+        query of this table is tried: the query has to wait behind a statement that waits for the
+        table's lock. If the server does not show the statement, the result is a general
+        description.
         """
         # Only this login may see the threads of others.
         with self._connections.open("admin", on_replica=True) as session:

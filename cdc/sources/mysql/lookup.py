@@ -83,18 +83,18 @@ def stored_value(
 
     Rows older than the column have the default with which the column was added. The server does not
     report that default. So the returned value is the column's current default. This value is wrong
-    if the default was changed after the column was added. It is None if the current default is
-    NULL, or if the table has no row.
+    if the default was changed after the column was added. The returned value is None if the current
+    default is NULL, or if the table has no row.
 
     Args:
-        session: A session on the primary. The function leaves a transaction open in it, which locks
-            the table's definition.
-        table: The table as the run's comparison read it, with the column's default.
+        session: A session on the primary. The function leaves a transaction open in this session.
+            The transaction locks the table's definition.
+        table: The table as the run read it from the source's catalog, with the column's default.
         wanted: The column in the lake.
 
     Raises:
         SourceError: The column has no default, its default is an expression, or the column was
-            changed after the run's comparison. An expression can have another value for each row.
+            changed after ``table`` was read. An expression can have another value for each row.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(

@@ -127,7 +127,7 @@ def _grants(connections: Connections, role: Role, known: dict[Role, Account]) ->
 def audit_table(session: Session, table: SourceTable, *, append: bool = False) -> list[str]:
     """Return the problems due to which a MySQL or MariaDB table cannot be copied or captured.
 
-    For example, the binlog lacks changes of the table, or the connectors misread its values.
+    For example, the binlog lacks the table's changes, or the connectors misread its values.
 
     Args:
         session: The admin's session on the primary.
@@ -148,8 +148,9 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
 def audit_server(session: Session, *, append: bool) -> list[str]:
     """Return the problems of the server that affect the capture of all tables.
 
-    Due to such a problem, the binlog lacks changes, or the connectors misread them. Runs call this
-    function also for tables without new events, since a change that is not logged causes no event.
+    Due to such a problem, the binlog lacks changes, or the connectors misread changes. A
+    table's run calls this function even if the table has no new events, since a change that is not
+    logged causes no event.
 
     Args:
         session: The admin's session on the primary.
@@ -199,7 +200,7 @@ def cascades_unseen(session: Session) -> bool:
 
 
 def xa_used(session: Session) -> str | None:
-    """Return evidence of XA transactions whose events can be wrong or missing; None without it.
+    """Return evidence of XA transactions whose events can be wrong or missing; None without any.
 
     The binlog has the rows of a prepared XA transaction before the transaction commits or rolls
     back. An XA transaction that commits without XA PREPARE is a problem only on servers without
@@ -240,8 +241,8 @@ def _xa_of_one_phase(session: Session) -> str | None:
     The connector detects the beginning of a transaction by BEGIN, but an XA transaction begins with
     XA START. So the connector does not count the events of an XA transaction: with each row, it
     stores the binlog offset at which the row's event ends. A restarted connector continues at this
-    offset, and can leave out rows. With GTIDs, it reads the whole transaction again, since the
-    stored GTIDs do not contain the transaction yet.
+    offset, and can leave out rows. With GTIDs, a restarted connector reads the whole transaction
+    again, since the stored GTIDs do not contain the transaction yet.
     """
     if has_gtids(session, session.kind):
         return None

@@ -137,11 +137,12 @@ def binlog_status(session: Session, kind: str) -> list[tuple[object, ...]]:
 class BinlogFilter:
     """The databases whose changes the MySQL or MariaDB server logs.
 
-    The server filters rows by their database, and DDL statements by the session's default database.
+    The server filters a row by its table's database, and a DDL statement by the session's default
+    database.
 
     Args:
-        only: The databases that are logged. If it is empty, all databases except the ignored ones
-            are logged.
+        only: The databases that are logged; empty if all databases except the ignored ones are
+            logged.
         ignored: The databases that are not logged.
     """
 
@@ -199,7 +200,7 @@ def binlog_bytes(session: Session) -> int:
 def identity(session: Session, kind: str) -> tuple[str, bool]:
     """Return the unique id of a MySQL or MariaDB server, and whether the server is read-only.
 
-    MariaDB's id begins with a value from database ``tributary``, which the first capture writes. If
+    MariaDB's id begins with a value that the first capture writes to database ``tributary``. If
     this value is missing, the id begins with `UNKNOWN`.
     """
     # read_only is a number, and in newer servers of MariaDB a word.

@@ -120,7 +120,7 @@ def session_init(view: View | None, kind: str) -> str:
     statements check that the session sees the marker, so its view was opened after the marker was
     replicated. They also compare the server's id, since a load balancer can send the session to
     another server. If the session does not see the marker, or the server is another one, a subquery
-    returns two rows, so its statement fails (see :func:`explain_failure`). For an exact view, the
+    returns two rows, so the statement fails (see :func:`explain_failure`). For an exact view, the
     session waits at the `Gate` before and after it opens its view.
     """
     if view is None:
@@ -147,7 +147,7 @@ def explain_failure(table: TableId, text: str, *, together: bool = False) -> Sou
         table: The table.
         text: The message of Spark's exception.
         together: Whether the view is exact. Only the sessions that opened an exact view together
-            can read under it.
+            can read under this view.
     """
     said = _FROM_SERVER.findall(text)
     reason = said[-1].strip() if said else text.strip()[:500]

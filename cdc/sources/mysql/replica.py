@@ -222,7 +222,7 @@ def _position(
 
 
 def _place(connections: Connections, status: dict[str, Any], primary: str) -> BinlogPosition:
-    """Return the file and offset in the primary's binlog up to which the replica has executed.
+    """Return the file and offset up to which the replica has executed the primary's binlog.
 
     The file and offset that a replica reports are those of the server that it follows. So this
     server must be the primary. If several threads of the replica (workers) execute transactions,

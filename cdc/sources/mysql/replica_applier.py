@@ -3,7 +3,7 @@
 A replica of MySQL can have several channels, each with an applier of its own. Only appliers that
 run are stopped, and only these are started again: an operator can have stopped the others. In this
 module, the name of a channel is the clause that selects the channel in a statement. MariaDB needs
-no clause, since only the applier of its default connection is stopped there.
+no clause: on MariaDB, only the applier of the default connection is stopped.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Applier:
 
         Args:
             session: A session on the replica.
-            names: The channels; None for those whose appliers `stop` has stopped.
+            names: The channels; None for the channels whose appliers `stop` has stopped.
         """
         of = self._stopped if names is None else names
         return any(runs for name, runs in self._states(session).items() if name in (of or ()))
@@ -176,10 +176,10 @@ def server_resumes(applier: Applier) -> Iterator[Callable[[tuple[str, ...]], Non
     """Make the server start its appliers by itself if this process dies while a block runs.
 
     A session of the server runs a countdown: a statement that waits `PAUSE_LIMIT_S`, and then the
-    statements that start the appliers. The server runs them even if the client is gone. At the end
-    of the block, the session is killed, which ends the countdown. If the block fails and an applier
-    that the block has stopped may still be stopped, the session is not killed, so the server starts
-    the applier.
+    statements that start the appliers. The server runs these statements even if the client is gone.
+    At the end of the block, the session is killed, which ends the countdown. If the block fails and
+    an applier that the block has stopped may still be stopped, the session is not killed, so the
+    server starts the applier.
 
     Yields:
         A function that begins the countdown. It takes the channels whose appliers run.
@@ -213,7 +213,7 @@ def server_resumes(applier: Applier) -> Iterator[Callable[[tuple[str, ...]], Non
 
 
 def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
-    """Wait until the countdown of a session has begun; only then may the applier be stopped.
+    """Wait until the countdown of `server_resumes` has begun; before, no applier may be stopped.
 
     Raises:
         ReplicaError: The countdown has not begun in time.

@@ -164,8 +164,8 @@ def errant_transactions(
 
     With semi-synchronous replication, a MySQL primary sends a transaction to the replica, waits for
     the replica's acknowledgement, and only then counts the transaction as executed. So the function
-    queries the primary repeatedly, until the primary has executed all transactions of the replica
-    or such a wait must have ended.
+    queries the primary repeatedly, until the primary has executed all transactions of the replica,
+    or until each wait for an acknowledgement must have ended.
 
     Args:
         connections: Opens sessions.

@@ -16,12 +16,12 @@ _APPLIED = "SELECT if(@@global.log_slave_updates, '', @@global.gtid_slave_pos)"
 
 
 def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str | None:
-    """Return why the primary's binlog lacks replicated changes; None if it has all of them.
+    """Return why the primary's binlog lacks replicated changes; None if it lacks none.
 
     Args:
         session: A session of the admin login on the primary.
         kind: ``mysql`` or ``mariadb``.
-        variables: The server's settings by name.
+        variables: The primary's settings by name.
     """
     name = "log_replica_updates" if "log_replica_updates" in variables else "log_slave_updates"
     if variables.get(name) == "ON":

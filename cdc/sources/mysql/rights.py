@@ -45,9 +45,9 @@ def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
     Problem and remedy are parts of a message. The problem names the logins of MySQL or MariaDB,
     and the remedy has the GRANT statements. The result is None if all logins may read all columns.
 
-    The check must come before the capture: the catalog silently leaves out what a login may not
-    read. If the capture login could not read a table when the connector first started, the
-    connector never gets the definition of the table.
+    The check must come before the capture: the catalog silently leaves out columns and tables that
+    a login may not read. If the capture login could not read a table when the connector first
+    started, the connector never gets the definition of the table.
     """
     lacking: dict[str, str] = {}
     for role, on_replica in _logins(connections):

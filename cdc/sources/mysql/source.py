@@ -207,7 +207,8 @@ class MysqlSource:
     ) -> Iterator[View]:
         """Open a MySQL or MariaDB view whose sessions read at different moments after the marker.
 
-        ``one_moment`` is ignored: for a table that needs it, a copy calls `open_exact_view`.
+        ``one_moment`` is ignored: if all sessions must see the same rows, a copy calls
+        `open_exact_view`.
 
         Each session checks that it sees the marker row, so it reads at a moment after the marker.
         If only some sessions see a change, the change has an event at or after O. Such events are
@@ -260,7 +261,7 @@ class MysqlSource:
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
         """Return why `open_exact_view` cannot open a MySQL or MariaDB view, and the remedy.
 
-        The result is None if it can open such a view.
+        The result is None if `open_exact_view` can open such a view.
         """
         on_replica = self.has_replica and not from_primary
         return exact_view.obstacle(self._connections, on_replica=on_replica)

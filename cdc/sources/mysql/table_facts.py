@@ -62,11 +62,11 @@ class Described:
         partitioned: Whether the table has partitions.
         created: The table's ``CREATE_TIME``, as the server prints it.
         columns: Rows of ``information_schema.COLUMNS``, in order.
-        primary_key: Columns of the primary key, in its order.
-        unique: Columns of each unique index, the primary key's first. Indexes on expressions or on
-            prefixes of columns are left out.
-        stored: InnoDB's ids of the files with the table's rows; None for other engines, and on a
-            replica.
+        primary_key: Columns of the primary key, in the key's order.
+        unique: Columns of each unique index. The primary key comes first. Indexes on expressions or
+            on prefixes of columns are left out.
+        stored: InnoDB's ids of the files with the table's rows; None for a table of another engine,
+            and for a table on a replica.
         of_mariadb: Whether the server is MariaDB.
         unlogged: One string with two parts: the GTIDs of replicated transactions that the binlog
             lacks, and why a filter can leave the table's changes out of the binlog. Each part can

@@ -17,8 +17,8 @@ class MysqlTableRules:
         """Return why a MySQL or MariaDB table cannot be copied or captured; None if it can.
 
         During writes, a copy can read only ordinary InnoDB tables. The connectors misread TIME,
-        DATETIME and TIMESTAMP columns in the storage format from before MariaDB 10.1. They stop at
-        rows with a hidden column.
+        DATETIME and TIMESTAMP columns in the storage format from before MariaDB 10.1. The
+        connectors stop at rows with a hidden column.
         """
         if table.kind not in ("table", "partitioned"):
             return (
@@ -69,7 +69,7 @@ class MysqlTableRules:
     def without_null_or_default(self, table: SourceTable) -> str:
         """Return two alternatives as SQL, for a message: set NOT NULL, or drop the default.
 
-        The MySQL or MariaDB statement has ``...`` in place of the columns' names.
+        The MySQL or MariaDB statement has ``...`` for a column's name, or for its name and type.
         """
         return f"ALTER TABLE {_named(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP DEFAULT"
 

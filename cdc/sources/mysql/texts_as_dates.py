@@ -49,11 +49,11 @@ class _Level:
     Args:
         function: The function whose arguments the parentheses contain; empty without a function.
         kind: The type to which CAST converts, or which JSON_VALUE returns.
-        text: Whether one of the values can be a string.
+        text: Whether one of the values can be a string with an offset from UTC.
         document: Whether one of the values is a JSON document.
         words: The operators and words that are neither values nor functions, in lower case.
-        compared: Whether the last keyword is CASE or WHEN. The values after such a keyword are
-            compared and not returned.
+        compared: Whether the last keyword is CASE or WHEN. The server compares the values after
+            such a keyword and does not return them.
     """
 
     function: str = ""

@@ -65,7 +65,7 @@ class _Level:
         values: The types of the values in the current part of the expression. A part ends at a
             comma, AND, OR or XOR, or at CASE, WHEN, THEN, ELSE or END.
         words: The words and operators in the current part, in lower case.
-        cases: Whether CASE was seen, and its first WHEN was not seen yet.
+        cases: Whether a CASE was seen whose first WHEN was not seen yet.
         formats: The string literals; one of them can be the format of DATE_FORMAT.
         converts: Whether the server converts a TIME to a date.
     """

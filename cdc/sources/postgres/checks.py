@@ -142,7 +142,7 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
 def _missing_on_tables(session: Session, connections: Connections, role: Role) -> Iterator[Check]:
     """Yield a note with the tables for which the PostgreSQL role lacks rights.
 
-    The line is a note and no error, since not every table has to be replicated.
+    The result is a note and no error, since not every table has to be replicated.
     """
     lacking = [
         (sql.Identifier(schema, name).as_string(None), sql.Identifier(owner).as_string(None))

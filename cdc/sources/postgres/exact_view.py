@@ -1,9 +1,9 @@
 """Opens exact views: views at a known log position, which separates a copy from its stream.
 
 In a table with a key, a change that the copy already contains can be applied again without harm. In
-an append table, it would double a row. So the view of an append table must contain exactly the
-transactions that end at or before one position. A replica has such a view while its replay is
-paused. A primary has such a view at the start of a logical slot.
+an append table, such a change would double a row. So the view of an append table must contain
+exactly the transactions that end at or before one position. A replica has such a view while its
+replay is paused. A primary has such a view at the start of a logical slot.
 """
 
 from __future__ import annotations
