@@ -234,7 +234,7 @@ class Replay(Protocol):
         """Whether replay on the source's replica is paused, or a pause is requested."""
 
     def resume_replay(self) -> None:
-        """Resume replay on the source's replica, even if another client has paused it.
+        """Resume replay on the source's replica; on PostgreSQL, even if another client paused it.
 
         Raises:
             ReplicaError: Replay is still paused.
@@ -281,7 +281,7 @@ class SnapshotReader(KeyRanges, Protocol):
 
         A primary can log a commit before queries see it. On such a primary, the method first waits
         until each transaction that is open at the call has ended. With ``one_moment``, all sessions
-        see the same rows.
+        see the same rows on PostgreSQL; a MySQL or MariaDB source ignores ``one_moment``.
 
         Raises:
             ReplicaError: A session reached the wrong server, or the replica's views lack changes.

@@ -74,7 +74,7 @@ def prepare(connections: Connections) -> None:
 
 
 def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[str]:
-    """Return the statements that would capture these tables of MySQL or MariaDB.
+    """Return the statements that prepare MySQL or MariaDB for the capture of these tables.
 
     No statement is executed. No table needs a statement of its own, since the binlog contains the
     changes of all tables.
@@ -103,9 +103,10 @@ def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[st
 
 
 def _grants(connections: Connections, role: Role, known: dict[Role, Account]) -> list[str]:
-    """Return the MySQL or MariaDB statements that grant a login its rights on Tributary's tables.
+    """Return the MySQL or MariaDB statements that grant a login rights on Tributary's tables.
 
-    The statements include rights that the login has only by a role.
+    The result leaves out a table on which the login already has all rights that it needs. A right
+    that the login has only by a role does not count.
     """
     account = known[role]
     rights_of = own_rights(connections.config.kind)

@@ -271,7 +271,7 @@ class MysqlSource:
         return self.has_replica and self._applier.paused()
 
     def resume_replay(self) -> None:
-        """Start the replica's applier, even if another process or a person stopped it."""
+        """Start the stopped appliers of the replica, as `Applier.resume` describes."""
         if self.has_replica:
             self._applier.resume()
 
