@@ -37,8 +37,8 @@ _READ_S = 300.0
 class Origin:
     """The end offsets of two topics, read before a copy's view is opened.
 
-    One is the table's topic. The other is Debezium's transactions topic, which has the start and
-    the end of each source transaction.
+    The first topic is the table's. The second is Debezium's transactions topic, which has the
+    start and the end of each source transaction.
 
     Args:
         rows: End offsets of the table's topic (O).
@@ -65,8 +65,8 @@ class Origin:
         below O.
 
         The last stable offset of the table's topic could be too low to be O. Kafka commits one
-        Kafka transaction first in one topic and then in another, so the end of a source transaction
-        can be readable before its events are readable.
+        Kafka transaction first in one topic and then in another. So the record of a source
+        transaction's end can be readable before the transaction's events are.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append or capture.names.reports_definitions:
@@ -81,8 +81,9 @@ class Origin:
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
     """Return the attempt with O, and with the UUIDs and end offsets of the topics that it needs.
 
-    Every attempt needs the table's topic. For an append table of PostgreSQL, it also needs
-    Debezium's transactions topic; for MySQL and MariaDB, Debezium's topic of DDL statements.
+    Every attempt needs the table's topic. An attempt of an append table of PostgreSQL also needs
+    Debezium's transactions topic. An attempt of a table of MySQL or MariaDB also needs Debezium's
+    topic of DDL statements.
     """
     names, statements_upto, statements_topic_id = capture.names, None, None
     if names.reports_definitions:
@@ -192,9 +193,9 @@ def first_beyond(
     Args:
         start: First offset of the search.
         end: The offset after the last one to search.
-        first: Returns the first record at or after its first argument and before its second; None
-            if that range has no record. Some offsets have no record, since Kafka uses them for the
-            control records of its transactions.
+        first: Returns the first record at or after the first argument and before the second
+            argument; None if this range has no record. Some offsets have no record, since Kafka
+            uses these offsets for the control records of its transactions.
         copied: Returns whether the copy contains a record. The copy contains all records before
             some offset, and no record at or after it.
     """
@@ -218,7 +219,7 @@ def _first_event(capture: Capture, partition: int, low: int, high: int) -> Kafka
 
 
 def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> LogPosition:
-    """Return R of a handoff: the lowest position that includes ``reads_upto`` and the marker.
+    """Return R of a handoff: the lowest position that includes `Attempt.reads_upto` and the marker.
 
     Raises:
         AttemptSpoiledError: One of these two positions has GTIDs and the other one has none, since

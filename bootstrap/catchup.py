@@ -30,8 +30,8 @@ def catch_up(
         The generation's current record.
 
     Raises:
-        BootstrapError: The run that applies the changes failed, or stopped before it reached these
-            offsets.
+        BootstrapError: The run that applies the changes failed, or ended before it reached the
+            offsets ``upto``.
     """
     table = record.table
     result = run_table(context, record, until=upto)

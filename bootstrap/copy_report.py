@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 class ReportedCopy:
     """Shows a copy's progress in this process, and stores the figures in the state store.
 
-    If a report cannot be stored, the copy continues without it, since no step depends on reports.
+    If a report cannot be stored, the copy continues, since no step depends on reports.
 
     Args:
         task: Shows the progress in this process, for example on its terminal.

@@ -335,7 +335,7 @@ class Copying:
         return cut_chunks(at_most(boundaries, count) if self._at_once else boundaries)
 
     def _note_plan(self, chunks: Sequence[Chunk], view: View, copy: SnapshotCopy) -> None:
-        """Record the copy's planned chunks and its first view.
+        """Record the planned chunks, and the view with which the copy of these chunks begins.
 
         Raises:
             AttemptSpoiledError: The source sorts the key in another way than when the chunks were
@@ -377,7 +377,7 @@ class Copying:
         The fingerprint is read in fresh transactions: before a view opens, before the view's first
         chunk is read, and after the view closes. If the replica replays a rewrite between two of
         these checks, the view reads no rows, without an error. If an enum's label is renamed
-        between two checks, later chunks have the new name, even if they are read in the same view
+        between two checks, later chunks have the new label, even if they are read in the same view
         as earlier chunks.
 
         Raises:

@@ -112,8 +112,8 @@ def renew_definition(
 def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
     """Restart the connector, and wait until its new session reads the log.
 
-    One request to Kafka Connect stops and starts the connector. So it starts again even if this
-    process is killed.
+    One request to Kafka Connect stops and starts the connector. So the connector starts again even
+    if this process is killed.
     """
     connect, connector = capture.connect, capture.names.connector
     former = kept.reader()

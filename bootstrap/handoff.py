@@ -65,8 +65,8 @@ class Limits:
             the copy, all changes up to R.
         readable_s: Wait for the end of open Kafka transactions.
         copy_failures: Maximum number of failures in a row after which the copy is tried again.
-        attempts: Maximum number of attempts that one command begins. It begins another attempt when
-            a change has spoiled the copy.
+        attempts: Maximum number of attempts that one command begins. The command begins another
+            attempt when a change has spoiled the copy.
         lease_s: Wait for a lease that another process holds. A killed process holds its lease until
             the lease expires.
     """

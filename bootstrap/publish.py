@@ -61,7 +61,7 @@ def publish(
         The published attempt.
 
     Raises:
-        SchemaError: The columns or the key of this shard differ from those of the other shards.
+        SchemaError: The table is a shard, and its columns or key differ from the other shards'.
         ReplacedGenerationError: Another generation has replaced the attempt's generation.
         OtherInstallationError: Another installation has published its own generation.
         MissingFolderError: The folder of the shared table is missing, although other shards have
@@ -136,7 +136,7 @@ def _joined(
     shard or all new rows, never both.
 
     Returns:
-        The attempt, whose path is now that of the shared table.
+        The attempt, whose path is now the shared table's path.
     """
     attempt, owner = _attempt(record), Ownership.of(record, context.store.installation)
     # Read first: once the rows are joined, readers see them, so no fault must stop the rest.

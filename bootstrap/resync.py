@@ -47,9 +47,9 @@ def resync_table(
 ) -> BootstrapResult:
     """Build and publish a new generation of a table; continue a resync that was interrupted.
 
-    If runs apply the table's changes, they continue to update its serving generation until the new
-    generation replaces it. A table whose stream is broken is copied as in a bootstrap, and is not
-    updated meanwhile.
+    If runs apply the table's changes, these runs continue to update the serving generation until
+    the new generation replaces it. A table whose stream is broken is copied as in a bootstrap, and
+    is not updated meanwhile.
 
     Args:
         context: The runs' context.
@@ -100,8 +100,8 @@ def _forget_given_up(context: RunContext, record: TableRecord) -> None:
 def _begun(context: RunContext, record: TableRecord, to: TierCapture) -> TableRecord | None:
     """Return the record of the next generation that is being built for a capture.
 
-    The result is None if none is being built for this capture. A next generation that is being
-    built for another capture is given up.
+    The result is None if no next generation is being built for this capture. A next generation
+    that is being built for another capture is given up.
     """
     build = context.store.get(record.table, beside=True)
     if build is None or build.captured == to:
@@ -189,12 +189,13 @@ def _level(
 
 
 def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
-    """Return the next generation's record; set ``continues`` if readers can continue with it.
+    """Return the next generation's record; set `Attempt.continues` if readers can go over to it.
 
-    Readers of the former generation can continue if all of these hold: the former generation is
-    INCREMENTAL, no loss of changes was counted between the two copies, and the settings and the
-    topic are the same for both. A loss after the next generation's O is not checked here, since a
-    generation with such a loss is not published.
+    Readers of the former generation can go over to the next generation if all of these hold: the
+    former generation is INCREMENTAL, no loss of changes was counted between the two copies, and the
+    settings and the topic are the same for both generations. A loss after
+    the next generation's O is not checked here, since a generation with such a loss is not
+    published.
     """
     made, by = build.attempt, former.attempt
     if build.topic != former.topic:

@@ -35,7 +35,7 @@ def unspoiled(
         now: The current fingerprint.
 
     Returns:
-        The attempt with the current fingerprint, with which the next check compares.
+        The attempt with the current fingerprint. The next check compares with this fingerprint.
 
     Raises:
         AttemptSpoiledError: A change spoils the copy. The error names each such change.

@@ -12,7 +12,7 @@ from cdc.store.table_state import RESUMABLE, State, TableRecord
 
 
 class Step(str, Enum):
-    """The steps of a bootstrap, in the order in which it takes them.
+    """The steps of a bootstrap, in the order in which a bootstrap takes the steps.
 
     The completion of each step is recorded before the next step begins.
     """

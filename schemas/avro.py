@@ -98,14 +98,14 @@ class DebeziumField:
     """One column as the writer's Avro schema describes it.
 
     Args:
-        name: The name in the Avro record. This is the column's name at the source (see ``column``)
-            if Avro allows it. Otherwise, Debezium derives the Avro name from the column's name.
+        name: The name in the Avro record. For a column of the table, Debezium derives this name
+            from the column's name at the source (see ``column`` and :func:`field_name`).
         avro_type: ``boolean``, ``int``, ``long``, ``float``, ``double``, ``bytes``, ``string``,
             ``array``, ``map`` or ``record``.
         connect_name: Debezium's or Connect's semantic type, for example
             ``io.debezium.time.ZonedTimestamp``; None for a plain value.
-        parameters: The type's ``connect.parameters``. They include the name and the type of the
-            source column.
+        parameters: The type's ``connect.parameters``, which can include the name and the type of
+            the source column.
         nullable: Whether the writer's schema allows null.
         has_default: Whether the writer's schema has a default value.
         default: The default as JSON; None if there is no default, or if the default is null.
@@ -309,7 +309,7 @@ class _Reader:
         Args:
             name: The field's name.
             schema: The field's Avro type, parsed from JSON.
-            namespace: The namespace of type names that have none.
+            namespace: The namespace for type names without a namespace of their own.
             **given: Further attributes of the `DebeziumField`.
         """
         if isinstance(schema, list):
@@ -350,7 +350,7 @@ class _Reader:
         Args:
             name: The field's name.
             kind: The type's name.
-            namespace: The namespace of type names that have none.
+            namespace: The namespace for type names without a namespace of their own.
             given: Further attributes of the field.
         """
         if kind in _PRIMITIVES or kind == "null":

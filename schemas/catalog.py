@@ -38,7 +38,7 @@ class CatalogColumn:
             catalog. For MySQL and MariaDB, the column's type, character set and collation.
         parts: The parts of the column's type: the labels of an enum or the fields of a composite.
         parts_written: For each label, the id of the transaction that last wrote the label.
-        granted: Privileges on the column; None if none was ever granted.
+        granted: Privileges on the column; None if no privilege was ever granted.
         options: The rest of the column's definition.
         default_made: Id of the default, unique among the table's present and former defaults; None
             if the column has no default.
@@ -110,7 +110,7 @@ class IdentityIndex:
         written: The id of the transaction that last wrote the index's row in the catalog.
         flags: The flags of the index in the catalog, such as ``indisvalid``, joined by spaces.
         chosen: Whether the transaction ``written`` could have made the index the replica identity:
-            it also wrote the table's row, and did not create the index.
+            this transaction also wrote the table's row, and did not create the index.
     """
 
     written: str
@@ -211,7 +211,7 @@ class Catalog:
             MariaDB, the number is derived from the column's name: a rename changes the number, and
             a new column with the name of a dropped column gets the dropped column's number.
         attributes: The highest number that any column has had; for MySQL and MariaDB, a constant
-            above all numbers.
+            above the numbers of all columns.
         primary_key: Columns of the primary key.
         key_made: Id of the primary key, unique among the table's present and former primary keys.
         identity_key: Columns of the index that is the replica identity; empty without such an
@@ -232,7 +232,7 @@ class Catalog:
         publication: The publication of the table's capture; None if there is no such publication,
             or if the server is MySQL or MariaDB.
         number: The table's object id; None if the server does not number tables.
-        rest: The other entries of the fingerprint. Any change of one of them means that events are
+        rest: The other entries of the fingerprint. If one of these entries changes, events can be
             lost.
         sent_generated: Generated columns that the publication adds to events (PostgreSQL 18).
         stored: For MySQL and MariaDB: the id of the rows' storage, and a string that changes with

@@ -229,7 +229,7 @@ class ChangeKey(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeLakePartitions(Change):
-    """A change of settings: they name other partition columns than the lake table has.
+    """A change of settings: the settings name other partition columns than the lake table has.
 
     Args:
         old: The lake's partition columns, in parentheses.

@@ -40,7 +40,7 @@ from schemas.withheld_columns import no_longer_withheld
 
 @dataclass(frozen=True)
 class LakeColumns:
-    """What a comparison of two catalogs needs to know of the lake's columns from the source.
+    """What a comparison of two catalogs needs to know about the source's columns in the lake.
 
     Args:
         types: Spark type by column name.
@@ -85,7 +85,7 @@ class Evidence:
 
     Args:
         stored: By column, the values that PostgreSQL's catalog stores for rows that are older than
-            the column: one value for each file of the table, None if no value is stored.
+            the column: one value for each file of the table; None for a file without a value.
         empty: Object ids of partitions without rows.
         truncated: Object ids of partitions that were truncated themselves. A truncation of the
             whole table does not count.
@@ -331,8 +331,8 @@ class _Diff:
         """Whether the lake can keep a wrong value in place of a NULL.
 
         PostgreSQL's connector reads the NOT NULL constraints from the catalog, not from the WAL. If
-        a column is NOT NULL there, the connector sends a NULL as 0, an empty string or 1970. There
-        are two cases:
+        a column is NOT NULL in the catalog, the connector sends a NULL as 0, an empty string or
+        1970. There are two cases:
 
         - A column became NOT NULL, and the connector reads changes from before that moment. The
           source must have replaced each NULL by an update, whose event corrects the lake.

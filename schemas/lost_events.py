@@ -27,8 +27,9 @@ def lost_events(
 ) -> Iterator[Change]:
     """Yield the schema changes that can lose events, except changes of columns and of keys.
 
-    The result has changes of partitions, inheriting tables, publication, name and `Catalog.rest`.
-    A new partition without rows is also yielded, as `AddPartition`, although it loses no event.
+    The result includes changes of partitions, inheriting tables, publication, name and
+    `Catalog.rest`. A new partition without rows is also yielded, as `AddPartition`, although this
+    partition loses no event.
 
     Args:
         before: The catalog that the lake follows.
@@ -127,7 +128,7 @@ def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
     written again with the same flags. For a new index, the result is `IdentityIndex.chosen`.
 
     Args:
-        old: The index in the earlier catalog; None if it is new.
+        old: The index in the earlier catalog; None if the index is new.
         new: The index in the current catalog.
     """
     if old is None:

@@ -43,9 +43,9 @@ def redact_own(text: str) -> str:
     """Return a message of Tributary without secrets; a plain word is never removed.
 
     In such a message, a plain word that equals a secret is a name, for example a table's. Without
-    the name, nobody could understand the message, and its absence would reveal the secret. This
-    function must not be used for messages of servers: in these, such a word can be the secret
-    itself.
+    the name, nobody could understand the message, and the gap would reveal the secret. This
+    function must not be used for messages of servers: in a server's message, such a word can be the
+    secret itself.
     """
     return _without(text, [form for form in _forms if not _WORD.fullmatch(form)])
 

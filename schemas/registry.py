@@ -99,7 +99,7 @@ class ConfluentRegistry:
         Raises:
             UnknownSchemaError: The registry does not know the id, the schema is not Avro, or the
                 schema refers to other schemas.
-            RegistryError: The registry is unreachable, or refuses the login.
+            RegistryError: The registry is unreachable, or refuses the request.
         """
         with self._lock:
             known = self._cache.get(schema_id)

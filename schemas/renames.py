@@ -26,7 +26,7 @@ class Renames:
     Args:
         entries: The former name of each column, by its new name. An entry can be set before the
             source renames the column, and can stay in the settings afterwards.
-        placing: The lake table's key and partition columns, whose renames it cannot follow.
+        placing: The lake table's key and partition columns, whose renames the lake cannot follow.
     """
 
     entries: Mapping[str, str] = field(default_factory=dict)

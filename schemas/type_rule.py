@@ -34,8 +34,8 @@ class TypeRule:
         jdbc_cast: Spark SQL expression that converts a value of ``read_type`` to the lake's value.
         looked_up: Converts the value that a Python driver returns for ``read_sql`` to the lake's
             value; None if `lake_type` determines this conversion.
-        one_to_one: Whether different values in the source are always different in the lake, which a
-            key column needs.
+        one_to_one: Whether different values in the source are always different in the lake. A key
+            column needs such a rule.
         doubtful: A regular expression. If an event's string for the column matches it, the string
             can stand for several values of the source. Empty if each string stands for one value.
     """
@@ -141,7 +141,7 @@ class SourceType(Protocol):
             as_text: Whether the lake stores each value as the string that the server prints. Many
                 types have a rule only with this argument, and a few types have no rule at all.
             decimal: The decimal type that the settings choose, for ``numeric`` of PostgreSQL only;
-                empty if they choose none.
+                empty if the settings choose no decimal type.
             hidden: Whether errors must not show the column's values.
 
         Raises:

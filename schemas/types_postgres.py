@@ -22,7 +22,7 @@ These types have no rule, because of what Debezium 3.7 does to their values:
 - multiranges, composites, ``tsquery`` and ``pg_lsn`` are not sent at all, nor are arrays whose
   elements are domains, ``interval``, ``money`` or ``xml``;
 - ``reg*`` and ``aclitem`` are not sent, either, and a rename of the object that a value names
-  changes its text without an event.
+  changes the value's text without an event.
 
 In an event, an array of several dimensions looks like an array of one dimension. So the snapshot
 refuses arrays of several dimensions.
@@ -77,7 +77,7 @@ class PostgresType:
         name: Name in ``pg_type``, without a schema, for example ``int4``, ``varchar`` or
             ``numeric``.
         typmod: ``atttypmod``; -1 without a modifier. For money, the number of digits after the
-            point that the server's `lc_monetary` sets; -1 if it is two.
+            point that the server's `lc_monetary` sets; -1 if this number is two.
         kind: ``typtype``, for example ``b`` for a base type and ``e`` for an enum.
         element: The type of an array's elements; None for other types.
         base: The type under a domain, with the domain's modifier; None for other types.
@@ -151,7 +151,7 @@ class PostgresType:
     def _other_money_digits(self) -> str:
         """The number of digits after the point of PostgreSQL's ``money``, in words for an error.
 
-        Empty for other types, and for two digits, the number that the connector sends.
+        Empty for other types. Also empty for two digits, since the connector sends two digits.
         """
         inner = self.base or self.element
         if inner is not None:

@@ -2,7 +2,7 @@
 
 A run can miss a loss, since a capture can look healthy again when the run checks it. So each
 process that sees a loss counts it here, and each attempt records the count before it records O. If
-the count has risen after that, the attempt lacks changes.
+the count rises after the attempt recorded it, the attempt lacks changes.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class NewestRuns:
     """The newest run of each table on the plan.
 
-    The newest entry of a table's run history does not change until a newer one is added. So this
+    The newest entry of a table's run history does not change until a newer entry is added. So this
     object parses each entry only once.
 
     Args:

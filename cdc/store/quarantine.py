@@ -39,7 +39,7 @@ class Quarantined:
         topic_id: UUID of the topic.
         partition: The record's partition.
         offset: The record's offset.
-        schema_id: Id of the schema that the record names; None if it names none.
+        schema_id: Id of the schema that the record names; None if the record names no schema.
         reason: Why the record could not be applied.
         timestamp: The record's Kafka timestamp.
         size: Bytes of key and value.

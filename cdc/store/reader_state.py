@@ -44,7 +44,7 @@ class ReadersLook(Part):
     """All registered readers of a table, as of a look.
 
     Args:
-        folder: Folder of the lake table, which has the pointer.
+        folder: The lake table's folder, in which the pointer is.
         at: Time of the look, aware UTC.
         readers: The readers by name.
         format: Version of this document.

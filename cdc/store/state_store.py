@@ -52,7 +52,7 @@ class Store:
 
     Args:
         url: SQLAlchemy's URL of the database, with secrets. Errors and the repr do not show them.
-        run_id: Identity of this process's runs, for the histories; by default a new one.
+        run_id: Id of this process's runs in the histories; by default a new UUID.
         threads: Number of workers of this process that use the store at the same time.
 
     Raises:
@@ -143,7 +143,7 @@ class Store:
             expected_version: Version that the stored record must have now; 0 if the store must not
                 contain the record yet. By default the version of ``record``.
             schema: Entry for the schema history. It is added in the same transaction, unless the
-                history has it already.
+                history already has the entry.
 
         Returns:
             The record with its new version.
@@ -253,7 +253,7 @@ class Store:
             ]
 
     def record_run(self, entry: RunEntry, cost: TableCost | None = None) -> None:
-        """Add an entry to the run history; join two older entries of its table if they are alike.
+        """Add an entry to the run history; join two older entries of the table if they are alike.
 
         Args:
             entry: The entry.

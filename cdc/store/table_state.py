@@ -145,11 +145,11 @@ class CommitSummary(Part):
             table's transactions.
         watermark: Event time up to which the table is complete.
         instant: Hudi instant of the commit.
-        committed_at: The time in the instant, aware UTC.
+        committed_at: The time that ``instant`` names, aware UTC.
         last_records: Per partition, the last record below ``offsets`` that a run has read. Empty
             until a run has read a record.
         writes: What the commit wrote. None if the commit changes no data, if the table is a shard,
-            or if the process died before it had stored the summary.
+            or if the process that committed died before it had stored the summary.
         columns: The lake's columns; empty if the commit has no handoff document.
     """
 
@@ -251,8 +251,8 @@ class TableRecord(Part):
             name and path in one string. None if no metastore is configured, or if the next run must
             write the entry or check it.
         shown_as: Database and name of the table's newest entry in the Hive Metastore, as
-            ``database.name``. None if there was none. If the settings now give another name, a run
-            removes this entry.
+            ``database.name``. None if the table never had an entry. If the settings now give
+            another name, a run removes this entry.
         other: During an unfinished move to another tier, the second capture that can have the
             table: the capture to which the table moves, or the one from which it came. None
             outside such a move. This field is set before the table joins or leaves the second
@@ -260,8 +260,8 @@ class TableRecord(Part):
         taken_over: UUIDs of another installation's attempts that this table has taken over. If the
             readers' pointer names one of these attempts, this table's publication may replace the
             pointer. Commands for the table may also remove the folders of these attempts.
-        version: Number of times that the stored record was changed; 0 if it is not stored yet. The
-            state store keeps this number beside the document, not in the document.
+        version: Number of times that the stored record was changed; 0 if no record is stored yet.
+            The state store keeps this number beside the document, not in the document.
         format: Version of this document.
     """
 
@@ -305,8 +305,8 @@ class TableRecord(Part):
     def applied_offsets(self) -> Mapping[int, int] | None:
         """Offsets, by partition, below which the lake table has all events of its topic.
 
-        They are those of the last commit. Before a run's first commit, they are O of the copy; None
-        if no copy has ended.
+        These are the offsets of the last commit. Before a run's first commit, the result is O of
+        the copy. None if the attempt's copy has not ended.
         """
         if self.last_commit is not None:
             return self.last_commit.offsets
@@ -317,7 +317,8 @@ class TableRecord(Part):
     def applied_at(self) -> datetime | None:
         """When the lake table last got rows: the time of its last commit.
 
-        Before a run's first commit, this is when the copy's view opened; None if no copy has ended.
+        Before a run's first commit, this is when the copy's view opened. None if the attempt's copy
+        has not ended.
         """
         if self.last_commit is not None:
             return self.last_commit.committed_at

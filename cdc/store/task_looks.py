@@ -92,9 +92,9 @@ class TaskLook(Part):
         return found.what
 
     def unjudged(self, record: TableRecord) -> str | None:
-        """Return a message if the end of a task in a table's topic is not judged yet, else None.
+        """Return a message if no look could judge yet whether a task's end lost a table's changes.
 
-        A later look judges it without a person's help.
+        The result is None in all other cases. A later look judges this without a person's help.
         """
         since = self.postponed.get(record.topic, self.behind.get(record.topic))
         if since is None or first_offset(record) is None or not self.is_of(record):

@@ -56,7 +56,7 @@ class TypeDoubt(Part):
 
     Args:
         offset: The newest offset of the table's topic at the last look at which the connector could
-            mistake the type of such a column; -1 if the topic was empty.
+            mistake the type of one of ``columns``; -1 if the topic was empty.
         columns: The columns that can have wrong values, each with the name of its type.
     """
 
@@ -81,8 +81,8 @@ class TypeLook(Part):
         suspects: Object ids of the types that the connector can mistake for another type.
         mistaken: The columns whose type the connector can mistake for another type: by table and
             column, the name of the column's type.
-        doubts: By table, all columns that were in ``mistaken`` at this look, or at an earlier look
-            after O.
+        doubts: By table, the doubt about all columns that were in ``mistaken`` at this look, or at
+            an earlier look after O.
         format: Version of this document.
     """
 

@@ -28,9 +28,9 @@ class Proven(Part):
         began_at: When the first piece began.
         upto: Values of the key columns, as the source prints them. All rows with a smaller key were
             found equal.
-        position: Position in the source's log: the comparison of the last piece covers all changes
-            up to it.
-        rows: Number of keys that were compared so far.
+        position: The position in the source's log up to which the comparison of the newest piece
+            covers all changes.
+        rows: Number of keys that were found equal so far.
     """
 
     began_at: datetime
@@ -50,11 +50,11 @@ class VerifyRecord(Part):
         differences: Number of confirmed differences by kind. ``more`` counts the differences beyond
             the thousand that ``verify`` lists. ``unsettled`` counts the keys that differed
             and were then neither found equal nor confirmed as different.
-        position: Position in the source's log: the comparison covers all changes up to it.
+        position: The position in the source's log up to which the comparison covers all changes.
         seconds: Duration of the comparison in seconds.
         equal_at: The end of the newest comparison of this attempt that found source and lake equal;
-            None without such a comparison. For a comparison in pieces, the start of the first
-            piece.
+            None without such a comparison. If this comparison continued an earlier one in pieces,
+            the start of the first piece.
         proven: The progress of an unfinished comparison in pieces; None without one.
         equal_since: The start of the comparison to which ``equal_at`` belongs.
         primary_equal_since: The start of the newest comparison that read the source's rows from the

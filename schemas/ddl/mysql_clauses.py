@@ -14,7 +14,8 @@ class Definition:
     Args:
         name: The column's name.
         sql: The column as SQL for CREATE TABLE: name, type, NULL or NOT NULL, and default. The
-            server creates a temporary table with this SQL, and its catalog describes the column.
+            server creates a temporary table with this SQL, and the server's catalog then describes
+            the column.
         expression: The SQL expression of a generated column.
         stored: Whether the generated column is stored, and not virtual.
         not_null: Whether the column forbids NULL because it is AUTO_INCREMENT or the primary key.
@@ -97,9 +98,9 @@ class Statement:
 
     Args:
         text: The statement's SQL as the operator wrote it.
-        clauses: The effects of the statement on the catalog. Empty if it has none, and also if the
-            statement requires a new copy of the table, since its effects on the catalog do not
-            matter then.
+        clauses: The effects of the statement on the catalog. Empty if the statement has no such
+            effects. Also empty if the statement requires a new copy of the table, since its effects
+            on the catalog then do not matter.
     """
 
     text: str

@@ -1,7 +1,7 @@
-"""Finds the table that a DDL statement changes, for statements that no connector reports.
+"""Finds the table that a DDL statement changes, if the connector's record does not name it.
 
-Debezium's connectors of MySQL and MariaDB write the DDL statements of the binlog to a topic, but
-leave out some kinds of statements.
+Debezium's connectors of MySQL and MariaDB write the DDL statements of the binlog to a topic. For
+some kinds of statements, the record in the topic names no table.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class NamedTable:
 
 
 def unreported_table(statement: str) -> NamedTable | None:
-    """Return the table that a statement changes; None if the connectors report the statement.
+    """Return the table that a statement changes although the connector's record names no table.
 
-    The connectors do not report these statements:
+    The connectors write such a record for these statements:
 
-    - DROP INDEX and CREATE OR REPLACE INDEX, although the connectors report an ALTER TABLE with the
-      same effect;
+    - DROP INDEX and CREATE OR REPLACE INDEX, although the record of an ALTER TABLE with the same
+      effect names the table;
     - CREATE TABLE and CREATE OR REPLACE TABLE of a table that the connector knows. If such a CREATE
       TABLE succeeds, the former table was dropped by a statement that the connector could not
       parse;
     - EXCHANGE PARTITION of a table that the connector does not know;
     - ALTER, DROP, RENAME or TRUNCATE TABLE inside a comment that only the server executes.
 
-    The result is also None for a statement that changes no table.
+    The result is None for all other statements.
     """
     if not _MAY_CHANGE.search(statement):
         return None

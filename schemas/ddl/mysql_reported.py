@@ -146,8 +146,8 @@ def _shown(text: str) -> str:
 def _drops_key(drop: exp.Expr) -> bool:
     """Whether an action drops the index PRIMARY, which is the primary key.
 
-    After that, until the table has a primary key again, events have no key, or a key other than the
-    lake table's.
+    After such an action, until the table has a primary key again, events have no key, or a key
+    other than the lake table's.
     """
     named = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     return (

@@ -133,7 +133,8 @@ class SetIdentity:
 class Leave:
     """A PostgreSQL statement that renames, moves or drops the table.
 
-    ``RENAME a TO b`` counts as one, too, since the parser does not show that it renames a column.
+    ``RENAME a TO b``, which renames a column, counts as such a statement, too: the parser does not
+    distinguish it from a rename of the table.
     """
 
     how: str
