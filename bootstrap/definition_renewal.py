@@ -55,8 +55,8 @@ def renew_definition(
 ) -> None:
     """Restart the connector before a copy if it could use a former definition of the table.
 
-    The newest event of the topic shows which definition the connector uses. It is a former
-    definition in three cases:
+    The newest event of the topic shows which definition the connector uses. This definition is a
+    former one in three cases:
 
     - The event has a generated column that the WAL does not carry, and after it a column that the
       WAL carries.
@@ -141,7 +141,7 @@ class Definition:
 
     Args:
         nullable: The columns for which the event's schema must allow NULL, since the table allows
-            NULL; empty if this is not checked.
+            NULL; empty if no column is checked for this.
         key: The columns of the primary key, which must be the event's key; empty if the event's key
             is not checked.
         withheld: The columns that the WAL does not carry.

@@ -193,9 +193,8 @@ def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
 
     Readers of the former generation can go over to the next generation if all of these hold: the
     former generation is INCREMENTAL, no loss of changes was counted between the two copies, and the
-    settings and the topic are the same for both generations. A loss after
-    the next generation's O is not checked here, since a generation with such a loss is not
-    published.
+    settings and the topic are the same for both generations. A loss after the next generation's O
+    is not checked here, since a generation with such a loss is not published.
     """
     made, by = build.attempt, former.attempt
     if build.topic != former.topic:

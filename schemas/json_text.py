@@ -155,7 +155,7 @@ def _significant(number: str) -> str:
 def _is_double(s: str) -> str:
     """Return Spark SQL that evaluates to true if some double equals a JSON number exactly.
 
-    If the number has k digits after the point, it must be m / 2^k with m < 2^53.
+    A number with k digits after the point equals a double if it is m / 2^k with m < 2^53.
 
     Args:
         s: A Spark SQL expression that evaluates to the number, which has a point and no exponent.

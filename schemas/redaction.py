@@ -19,7 +19,7 @@ _forms: tuple[str, ...] = ()
 
 
 def keep_secret(secret: str) -> None:
-    """Remember a secret, so that ``redact`` removes it, also as written in URLs, JSON or Python.
+    """Remember a secret, so that ``redact`` removes it, also in the forms of URLs, JSON and Python.
 
     A secret shorter than ``SHORTEST`` is not removed, since messages would become unreadable.
     """

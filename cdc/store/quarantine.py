@@ -42,8 +42,8 @@ class Quarantined:
         schema_id: Id of the schema that the record names; None if the record names no schema.
         reason: Why the record could not be applied.
         timestamp: The record's Kafka timestamp.
-        size: Bytes of key and value.
-        run_id: The run that left the record out.
+        size: Number of bytes in key and value together.
+        run_id: Id of the run that left the record out.
         quarantined_at: When the run ``run_id`` left the record out.
         key: The raw key; None if the record has no key, or the bytes were not read.
         value: The raw value; None if the record has no value, or the bytes were not read.

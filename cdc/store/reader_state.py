@@ -16,7 +16,7 @@ class ReaderState(Part):
     Args:
         name: The reader's name.
         instant: Hudi's instant of the newest commit that the reader has read; None if the reader
-            has recorded none.
+            has recorded no instant.
         attempt: UUID of the attempt whose generation the reader has read; None if the reader's file
             does not name it.
         recorded_at: When the reader recorded the instant; None if the file does not say.

@@ -445,7 +445,7 @@ def _lost_a_race(error: Exception) -> bool:
 def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
     """Insert or replace the stored cost of a table's runs, in one statement.
 
-    A run of the table and a run of its next generation hold different leases, so both processes can
+    A run of the table and a run of its next generation hold different leases. So both runs can
     write the table's first row at the same time. The second write then replaces the first.
     """
     row, key = {**named(table), "cost": TABLE_COSTS.write(cost)}, list(cost_rows.primary_key)

@@ -76,7 +76,7 @@ NEEDS_BOOTSTRAP or RETIRED. `transition` refuses the other states that are liste
 
 @dataclass(frozen=True)
 class LastRecord(Part):
-    """The last record of a topic's partition that the lake has read.
+    """The last record of a topic's partition that a run has read.
 
     Args:
         offset: The record's offset.
@@ -206,7 +206,7 @@ class TierCapture(Part):
     Args:
         tier: The tier.
         topic: The topic of the table's changes.
-        capture: The names of the tier's capture; None if they are not recorded.
+        capture: The names of the tier's capture; None if no names are recorded.
     """
 
     tier: str
@@ -245,7 +245,7 @@ class TableRecord(Part):
         beside: Whether this is a second record of the table, for the next generation that a resync
             builds. The resync later replaces the table's first record by this second one.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
-        capture: The names of the table's capture at onboarding. If None, they are not recorded, and
+        capture: The names of the table's capture at onboarding. If None, no names are recorded, and
             every configured name is accepted.
         named: The table's entry in the Hive Metastore, as written after the last commit: metastore,
             name and path in one string. None if no metastore is configured, or if the next run must

@@ -127,7 +127,7 @@ class KeptTypeLooks(StoredLooks[TypeLook]):
         super().__init__(store, type_look_rows, TYPE_LOOKS, "types")
 
     def move(self, connector: str, earlier: KeptLook[TypeLook] | None, now: TypeLook) -> bool:
-        """Replace a look at types, unless another process has replaced it since it was read.
+        """Replace a look at types, unless another process has replaced the look since it was read.
 
         Args:
             connector: The connector.
