@@ -188,7 +188,7 @@ def examine(
 def require_settings(
     services: Services, known: TablesOnRecord, table: TableId, *, moves: bool = False
 ) -> None:
-    """Raise an error if a setting that must not change after a table's onboarding has changed.
+    """Raise an error if a setting has changed that must stay as it was at a table's onboarding.
 
     Tables that are not on the plan pass the check.
 
@@ -199,7 +199,7 @@ def require_settings(
         moves: Whether the table moves to the tier that its settings name.
 
     Raises:
-        ConfigError: A setting that must stay as it was at the onboarding has changed.
+        ConfigError: A setting has changed that must stay as it was at the onboarding.
         StateError: The settings have another tier, and the table does not move.
     """
     record = known.get(table)

@@ -77,7 +77,7 @@ class FailedCheck:
 
     Args:
         what: What was checked, for example ``captures``.
-        reason: Why it could not be checked, or what is wrong.
+        reason: Why the check was not possible, or what is set up wrongly.
         remedy: What to do.
         possible: Whether the check was possible.
     """
@@ -175,10 +175,10 @@ class Runs:
         """Find silent captures, expiring topics, and targets that are missed or cannot be kept.
 
         A silent capture sends no changes. An expiring topic could drop changes that no run has
-        read. The method also finds captures that send tables which the state store has lost. If the
-        command has no tables, it checks whether the state store lacks records that it must have.
-        If one of these checks cannot be done, the method goes on with the next check. The exit code
-        then shows a failure, since the check could have found a problem.
+        read. The method also finds captures that send tables which the state store has lost. If no
+        table is selected, the method checks whether the state store lacks records of tables. If one
+        of these checks cannot be done, the method goes on with the next check. The exit code then
+        shows a failure, since the check could have found a problem.
 
         The method also pauses tables whose data failed a check with the policy ``pause``, looks at
         registered readers, and deletes old entries of the histories. It announces complete hours

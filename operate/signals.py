@@ -16,7 +16,7 @@ def handle_ends(handler: Handler) -> dict[signal.Signals, Any]:
     """Set a handler for the signals that ask a command to end; return the former handlers.
 
     The signals are SIGINT, SIGTERM, and SIGHUP, which comes when the terminal's connection is lost.
-    Under ``nohup``, SIGHUP is ignored from the start, and stays so.
+    Under ``nohup``, SIGHUP is ignored from the start, and stays ignored.
 
     Args:
         handler: The handler. At SIGHUP, it calls `leave_terminal` first.
@@ -30,9 +30,9 @@ def handle_ends(handler: Handler) -> dict[signal.Signals, Any]:
 def leave_terminal(number: int) -> None:
     """Prepare the rest of the command for the loss of its terminal, if the signal is SIGHUP.
 
-    Both the shell and the kernel can send SIGHUP. The second signal would interrupt what the
-    command does at its end, so that signal is ignored. If standard output or standard error is the
-    terminal, what the command writes there is dropped from now on, since each write would fail.
+    Both the shell and the kernel can send SIGHUP. A second SIGHUP would interrupt what the command
+    does at its end, so every further SIGHUP is ignored. If standard output or standard error is the
+    terminal, what the command writes to it is dropped from now on, since each write would fail.
 
     Args:
         number: The signal.

@@ -95,7 +95,7 @@ class OutcomeProblem:
         tables: The tables.
         message: What happened. If there are several tables, the placeholder `THESE` stands for the
             name of each.
-        remedy: What to do. It has the same placeholder.
+        remedy: What to do. The remedy has the same placeholder.
     """
 
     tables: tuple[TableId, ...]

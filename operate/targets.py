@@ -121,12 +121,12 @@ def need_of(table: TableId, tier: str, target_s: float, cost: Estimate, rate: fl
 
 @dataclass(frozen=True)
 class Late:
-    """A late table: the lake lacks changes of this table that are older than its target.
+    """A late table: the lake lacks old changes, that is, changes older than the table's target.
 
     Args:
-        changes: Number of these changes.
-        seconds: Predicted duration of a run that applies these changes, in seconds.
-        unchanged_s: Seconds since the last commit of a run; before the first one, since the copy.
+        changes: Greatest possible number of the old changes, counted by their offsets.
+        seconds: Predicted duration of a run that applies the old changes, in seconds.
+        unchanged_s: Seconds since a run last committed; since the copy if no run has committed yet.
         held: The open Kafka transactions that hide old changes.
     """
 
@@ -375,7 +375,7 @@ def shortfalls_now(
     """Return the targets that are missed now, or that, by prediction, cannot be kept.
 
     Only INCREMENTAL tables with valid settings are checked. Runs do not follow the other tables;
-    their states or errors show the reason.
+    the state or the error of each such table shows the reason.
 
     Args:
         config: The configuration.

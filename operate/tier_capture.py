@@ -96,7 +96,7 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
     Raises:
         ConfigError: The name of a publication or slot is too long.
         CaptureError: Two tiers would share a connector, a publication or a topic prefix. (Tiers of
-            PostgreSQL with one slot share the connector that is named after it.) Or the settings
+            PostgreSQL with one slot share the connector named after this slot.) Or the settings
             give two connectors of MySQL or MariaDB the same ``database.server.id``.
     """
     found: dict[tuple[str, str], list[TableId]] = {}
@@ -117,8 +117,8 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]:
     """Hold a capture's lease while a command changes the capture.
 
-    Without the lease, one process could drop the slot while another process adds a table. Since
-    the lease does not bind other installations, their captures are refused or taken over.
+    Without the lease, one process could drop the slot while another process adds a table. The lease
+    does not bind other installations. So a capture that another one made is refused or taken over.
 
     Raises:
         LeaseHeldError: Another process holds the lease, and the wait for it has timed out.
@@ -393,8 +393,8 @@ def _configure(
     - If the connector ran with settings that lose changes, unpublished copies are discarded, and
       the connector gets all wanted settings. If a published table depends on the capture, an error
       is raised instead.
-    - If it ran with settings that lose no changes, it gets two kinds of wanted settings only: the
-      list of tables, and the settings that may change while a connector runs.
+    - If the connector ran with settings that lose no changes, it gets only two kinds of wanted
+      settings: the list of tables, and the settings that may change while a connector runs.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(not_retired(services, capture))
@@ -462,11 +462,11 @@ def heal_log(services: Services, group: Group, source: Source) -> None:
     A connector of MariaDB is also removed if it would skip a table's definition at its next start,
     since a new connector does not skip it. `prepare` then creates the connector and the slot again.
     Unpublished copies are discarded. A capture that can continue stays as it is. If the connector
-    has read another server, a slot can be left there; a warning and `Services.left_behind` name
-    this slot.
+    has read another server, a slot can be left on that server; a warning and
+    `Services.left_behind` name this slot.
 
     Raises:
-        CaptureError: A published table still depends on the old capture.
+        CaptureError: A published table still depends on the capture.
         KafkaError: It is not known yet whether the capture has lost changes.
     """
     capture = group.capture

@@ -42,8 +42,8 @@ class Transactions:
     def look(self) -> ConnectError | None:
         """Return an error if ``connect.exactly_once`` is set and the workers do not support it.
 
-        Workers without support are asked again each time, the others every ten minutes. If Connect
-        does not answer, the result is None: other checks report that.
+        Workers that lack the support are asked again at each call, other workers every ten minutes.
+        If Connect does not answer, the result is None: other checks report the missing answer.
         """
         config = self._services.config
         if not config.connect.exactly_once or time.monotonic() < self._next:

@@ -59,8 +59,8 @@ def unused_captures(config: Config, records: Iterable[TableRecord]) -> list[Capt
 def unused_slots(services: Services, source: str) -> Iterator[UnusedSlot]:
     """Yield the slots on a source that no table needs.
 
-    A capture that a command changes now is left out: its table is on the plan only when
-    the command ends.
+    A capture that a command changes now is left out: a table that the command adds to the capture
+    is on the plan only when the command ends.
 
     Args:
         services: The services of the command.

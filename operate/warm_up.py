@@ -101,7 +101,7 @@ def training_config(archive: Path, folder: Path) -> Config:
 
 
 def train(archive: Path, folder: Path) -> None:
-    """Write, change and read a small lake table in a Spark session that records its classes.
+    """Write, change and read a small lake table in a Spark session that records loaded classes.
 
     Args:
         archive: The archive that the session's JVM writes when it ends.

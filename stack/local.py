@@ -240,8 +240,8 @@ class LocalStack:
 
         Args:
             sql: The statements.
-            database: The database to run them in.
-            replica: Whether to run them on the replica and not on the primary.
+            database: The database to run the statements in.
+            replica: Whether to run the statements on the replica and not on the primary.
 
         Returns:
             The output of psql, with one row per line and ``|`` between columns.
@@ -259,8 +259,8 @@ class LocalStack:
         Args:
             kind: ``mysql`` or ``mariadb``.
             statements: The statements.
-            database: The database to run them in.
-            replica: Whether to run them on the replica and not on the primary.
+            database: The database to run the statements in.
+            replica: Whether to run the statements on the replica and not on the primary.
 
         Returns:
             The rows of the last statement.

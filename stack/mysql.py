@@ -87,7 +87,7 @@ class MysqlServer:
 
         Args:
             statements: The statements.
-            database: The database to run them in.
+            database: The database to run the statements in.
             limit_s: Bound of each statement, in seconds.
 
         Returns:
@@ -274,7 +274,7 @@ class MysqlPair:
         """Start the stack's MySQL primary, and then the replica that follows it.
 
         Args:
-            ensure: Starts a server unless it runs, and waits until it is ready.
+            ensure: Starts a server unless it runs, and waits until the server is ready.
             end: Ends a server if it runs.
         """
         for server in (self.primary, self.replica):

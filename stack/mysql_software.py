@@ -1,7 +1,8 @@
 """Finds MySQL and MariaDB by an environment variable, on the PATH, or in Debian's packages.
 
 Debian's stable release has MariaDB, but not MySQL. Debian's unstable release has MySQL, in changing
-versions. If the tested version is no longer there, the stack raises an UnavailableError.
+versions. If the unstable release no longer has the tested version, the stack raises an
+UnavailableError.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class PostgresServer:
         Args:
             sql: The statements. They can contain secrets, since psql reads them from standard
                 input.
-            database: The database to run them in.
+            database: The database to run the statements in.
             limit_s: Bound of all statements together, in seconds.
 
         Raises:
@@ -398,7 +398,7 @@ class PostgresPair:
         """Start the stack's PostgreSQL primary, and then the replica, a copy of the primary.
 
         Args:
-            ensure: Starts a server unless it runs, and waits until it is ready.
+            ensure: Starts a server unless it runs, and waits until the server is ready.
             end: Ends a server if it runs.
         """
         if self.primary.unfinished:

@@ -145,10 +145,10 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def _family(self) -> list[psutil.Process]:
-        """Return the stack server's process, its descendants, and other processes of its program.
+        """Return a stack server's process, its descendants, and other processes of the same program.
 
-        A process of the same program belongs to the server if it runs in the server's folder. This
-        finds PostgreSQL's child processes, which outlive a killed postmaster for a moment.
+        A process of the same program belongs to the server if it runs in the server's folder. So
+        the result has PostgreSQL's child processes that outlive a killed postmaster for a moment.
         """
         found: dict[int, psutil.Process] = {}
         if process := self.find():

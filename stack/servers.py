@@ -53,8 +53,8 @@ class ServerStatus:
         pid: The server's process id; None if the server does not run.
         memory_bytes: Resident memory of all of the server's processes, in bytes.
         state: ``healthy``, ``unhealthy``, ``dead`` (it ended by itself) or ``stopped``.
-        detail: The reason why the server is ``unhealthy`` or ``dead``, with its last log lines if
-            it is dead; empty if it is ``healthy`` or ``stopped``.
+        detail: The reason why the server is ``unhealthy`` or ``dead``; for a dead server, also the
+            last lines of its log. Empty if the server is ``healthy`` or ``stopped``.
     """
 
     name: str

@@ -83,9 +83,9 @@ def require_written(
         files: The result of :func:`as_of`.
         timeline: The table's commits.
         instant: The instant of the files.
-        commits: The commits to check. ``files`` must have each file that one of them wrote, in a
-            certain version or a newer one. This is the version that the commit wrote; or, if the
-            commit is after the instant, the version that the commit replaced.
+        commits: The commits to check. If a commit is not after the instant, ``files`` must have
+            each file version that the commit wrote, or a newer version of the file. If a commit is
+            after the instant, the same holds for each file version that the commit replaced.
 
     Raises:
         ReadError: A file is missing.

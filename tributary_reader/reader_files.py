@@ -1,7 +1,7 @@
 """The files by which readers say what they have read: one small JSON file per reader of a table.
 
-They are in the folder ``_readers`` of the table's folder, so a reader needs no access to the state
-store. Any program may write one; docs/readers_python.md has their format.
+The files are in the folder ``_readers`` of the table's folder, so a reader needs no access to the
+state store. Any program may write such a file; docs/readers_python.md has the format.
 """
 
 from __future__ import annotations

@@ -74,9 +74,9 @@ def changes(
         meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
         over_resync: Whether to continue after every new copy of the table. If False, the reader
             continues only if runs followed the table during the copy and no change was lost;
-            otherwise, it gets a WholeTableError. If True, the result can lack changes that never
-            reached the topic. With either value, the result lacks the corrections that a copy made
-            to wrong rows of the lake.
+            otherwise, the call raises a WholeTableError. If True, the result can lack changes that
+            never reached the topic. With either value, the result lacks the corrections that a copy
+            made to wrong rows of the lake.
         filesystem: A file system of pyarrow that has the folder; None for the local disk.
 
     Raises:

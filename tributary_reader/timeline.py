@@ -209,8 +209,8 @@ class Timeline:
     def undone(self) -> frozenset[str]:
         """The completed commits that another writer has rolled back, or has begun to roll back.
 
-        Their files may be deleted. A chunk's commit is left out once its rollback is complete: the
-        copy then copies the chunk again, in a new commit.
+        The files of these commits may be deleted. A chunk's commit is left out once its rollback is
+        complete: the copy then copies the chunk again, in a new commit.
         """
         undone: set[str] = set()
         for instant, complete in self._rollbacks.items():

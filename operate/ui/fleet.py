@@ -63,7 +63,7 @@ class SourceView:
     Args:
         place: Source and tier.
         connector: The state of the capture's connector in words.
-        tone: How this state is shown.
+        tone: How the connector's state is shown.
         slot: Name of what keeps the log for the capture, such as a slot; None if not known.
         active: Whether a connector reads the log; None if the server does not say.
         retained_bytes: Size of the log that is kept for the capture; None if not known.

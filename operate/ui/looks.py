@@ -34,8 +34,8 @@ class Look:
     """The fleet at one time.
 
     Args:
-        facts: What `status`, `plan` and the newest runs say. Their status is None if the state
-            store did not answer.
+        facts: What `status`, `plan` and the newest runs say. The field ``facts.status`` is None if
+            the state store did not answer.
         copies: The newest report of each copy, by table and by whether the table's next generation
             is copied.
     """

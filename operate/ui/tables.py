@@ -36,14 +36,14 @@ class Row:
 
     Args:
         name: The table, as commands take it.
-        state: Its state.
+        state: The table's state.
         tone: How the state is shown.
         freshness_s: Seconds since the time up to which the table is complete; None if not known.
-        target_s: Its freshness target, in seconds.
-        late: Whether the freshness is above the target.
+        target_s: The table's freshness target, in seconds.
+        late: Whether ``freshness_s`` is above ``target_s``.
         behind: Greatest possible number of waiting events; None if not known.
         committed_at: When the newest commit was made; None before the first one.
-        tier: Its tier.
+        tier: The table's tier.
         conditions: What is not as it should be.
         status: All that `status` knows of the table.
     """
@@ -165,7 +165,7 @@ class Listing:
         rows: The rows of the page.
         total: Number of all tables.
         found: Number of tables that pass the filter.
-        wanted: What the viewer wants to see, with the page that is shown: the last one at most.
+        wanted: What the viewer wants to see. ``wanted.page`` is the shown page, at most the last.
         pages: Number of pages.
     """
 

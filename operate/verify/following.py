@@ -57,7 +57,7 @@ class Following:
         """Apply changes to the lake table until it has all events before the given offsets.
 
         Without offsets, all events that the topic now has are applied. If another process holds the
-        table's lease, wait until the run of that process has applied them.
+        table's lease, the method waits until a run of that process has applied the events.
         """
         target = upto or self.services.kafka.high_watermarks(self.topic)
         self.capture.wait_until_readable(target, timeout_s=WAIT_S)

@@ -133,9 +133,9 @@ class Plan:
     Args:
         parts: The parts, in the order of the key.
         ranges: Number of ranges or partitions of the whole table; None if the number is not shown.
-        earlier: What an unfinished comparison has proven, which this comparison continues; None if
+        earlier: The result of the unfinished comparison that this comparison continues; None if
             this comparison continues no other one.
-        began_at: When this comparison began; None if it is not in pieces.
+        began_at: When this comparison began; None if this comparison is not in pieces.
         begin: The result to which the parts' results are added, such as that of equal partitions.
         differing: Number of partitions that are compared row by row; None without partitions.
     """

@@ -49,12 +49,12 @@ class Verification:
             `MAX_SUSPECTS`, which were not checked one by one.
         checked_again: Number of keys that differed in the last pass over all rows. Most of them
             were being written.
-        rounds: Number of rounds over these keys.
+        rounds: Number of rounds over the keys that ``checked_again`` counts.
         position: Position of the source's log. The comparison covers all changes up to this
             position. For an append table, the comparison covers no later change.
         covered: Offsets of the topic. The comparison covers all events before these.
         offsets: The offsets of the lake's last commit. The lake contains all events before these.
-        instant: The instant of that commit.
+        instant: The instant of the lake's last commit.
         seconds: Duration of the verification in seconds.
         proven: How far a comparison in pieces has come; None if it has come to the end, or if the
             table was not compared in pieces.
