@@ -23,9 +23,9 @@ _COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
 def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
     """Whether the settings request automatic resyncs, and the table needs a resync.
 
-    A table needs a resync after an incompatible schema change, or if a resync was interrupted. A
-    table that has lost changes is not a candidate: an operator must find the cause of the loss
-    first, since changes could be lost again.
+    A table needs a resync after an incompatible schema change, or if its last resync has failed or
+    was interrupted. A table that has lost changes is not a candidate: an operator must find the
+    cause of the loss first, since changes could be lost again.
     """
     if settings.on_incompatible != "resync":
         return False

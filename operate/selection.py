@@ -46,13 +46,13 @@ def expand(
             shards share. The parts of ``[source:]schema.table`` can have the wildcards ``*``, ``?``
             and ``[...]``.
         config: The configuration, which has the default source and the shared lake tables.
-        known: The tables that a wildcard can match. An argument without a wildcard can also name
-            a table that is not among them.
+        known: The tables that a wildcard or the name of a lake table can match. An argument of
+            another kind can also name a table that is not among ``known``.
         where: Where the known tables are, for the error's message, such as ``on the plan``.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
-        ConfigError: A named source is not configured, or a wildcard matches no table.
+        ConfigError: A named source is not configured, or an argument matches no known table.
     """
     candidates = sorted(known)
     chosen: dict[TableId, None] = {}
@@ -133,7 +133,7 @@ def matches_none(argument: str, where: str) -> ConfigError:
     """Return the error for a wildcard, shared lake table or tier that selects no table.
 
     Args:
-        argument: The wildcard or name.
+        argument: The wildcard, the name of the lake table, or the word ``tier`` with the tier's name.
         where: Where the tables were looked for, for the message, such as ``on the plan``.
     """
     return ConfigError(

@@ -118,7 +118,7 @@ def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]
     """Hold a capture's lease while a command changes the capture.
 
     Without the lease, one process could drop the slot while another process adds a table. The lease
-    does not bind other installations. So a capture that another one made is refused or taken over.
+    does not bind other installations. So another installation's capture is refused or taken over.
 
     Raises:
         LeaseHeldError: Another process holds the lease, and the wait for it has timed out.

@@ -145,7 +145,7 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def _family(self) -> list[psutil.Process]:
-        """Return a stack server's process, its descendants, and other processes of the same program.
+        """Return a stack server's process, its descendants, and others that run the same program.
 
         A process of the same program belongs to the server if it runs in the server's folder. So
         the result has PostgreSQL's child processes that outlive a killed postmaster for a moment.

@@ -77,7 +77,7 @@ def read_file(storage: Storage, folder: str, name: str) -> ReaderFile | None:
     """Return what a reader's file says; None if there is no such file.
 
     Raises:
-        ReadError: The file cannot be read, or is not the file of a reader.
+        ReadError: The name is not valid, or the file cannot be read or is no reader's file.
     """
     path = f"{folder}/{FOLDER}/{checked_name(name)}{_END}"
     try:

@@ -172,8 +172,8 @@ class _Judge:
 
         If an attempt has a commit with this instant, the result is that attempt. If none has, the
         result is the published attempt, since a reader may give a time between two commits. But
-        the result is None if this attempt is a later copy of the table and was published after
-        the instant: the reader can have read a generation that was removed since.
+        the result is None if the published attempt is a later copy of the table and was published
+        after the instant: the reader can have read a generation that was removed since.
         """
         for one in (self._pointer.current, *self._pointer.former):
             timeline = self._timeline(one)

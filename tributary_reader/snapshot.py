@@ -110,8 +110,8 @@ def open_table(
     """Return a published table as of its newest commit, or as of an earlier one.
 
     Args:
-        url: The table's folder, which has the pointer ``_current.json``, or the path of one
-            generation, as ``tributary path`` prints it.
+        url: The table's folder, which has the pointer ``_current.json``; or the path of one
+            generation, which ``tributary path`` prints.
         as_of: The time or the instant as of which the table is read; None for now. If ``url`` is
             the table's folder, the generation that was published at that time is read.
         filesystem: A pyarrow file system that has the folder; None for the local disk.

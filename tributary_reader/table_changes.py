@@ -210,8 +210,8 @@ class _Reader:
     def _of_next_generation(self, former: Snapshot | None, since: Position) -> Changes:
         """Return the changes from a reader's position in a former generation to the newest commit.
 
-        These are the rows of the current generation whose offset is at or after the position's
-        offset.
+        ``rows`` are the rows of the current generation whose offset is at or after the position's
+        offset. ``deleted`` are the former generation's rows that the current generation lacks.
 
         Raises:
             WholeTableError: A change since the position may have no event at or after the

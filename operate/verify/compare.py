@@ -62,8 +62,8 @@ class BagComparison:
         source_rows: Number of rows read from the source.
         lake_rows: Number of rows read from the lake.
         rows: Number of distinct rows on both sides together.
-        differing: Number of rows without a counterpart on the other side. If a row occurs on one
-            side n times more often than on the other side, it counts n times.
+        differing: Number of rows without a counterpart on the other side. Each distinct row adds
+            the difference between its count in the source and its count in the lake.
         surplus: The distinct rows whose counts differ, up to the ``limit`` of :func:`compare_bags`.
             Each row comes with its count in the source minus its count in the lake.
     """
