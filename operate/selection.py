@@ -133,7 +133,7 @@ def matches_none(argument: str, where: str) -> ConfigError:
     """Return the error for a wildcard, shared lake table or tier that selects no table.
 
     Args:
-        argument: The wildcard, the name of the lake table, or the word ``tier`` with the tier's name.
+        argument: A wildcard, the name of a lake table, or ``tier`` followed by a tier's name.
         where: Where the tables were looked for, for the message, such as ``on the plan``.
     """
     return ConfigError(

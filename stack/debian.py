@@ -73,7 +73,8 @@ def unpack(package: Package, *, cache: Path | None = None, report: Report | None
         report: Receives lines of progress.
 
     Raises:
-        UnavailableError: This machine has no APT, or APT's mirror lacks the accepted version.
+        UnavailableError: This machine has no APT, the fetch fails, or the mirror lacks an accepted
+            version or file.
         StackError: A file does not have the pinned checksum, or cannot be unpacked.
     """
     report = report or _silent

@@ -42,7 +42,7 @@ def database_user(*needs: Path) -> Unprivileged:
         needs: Folders that the user must be able to reach.
 
     Raises:
-        StackError: The current user is root, and commands cannot be run as another user.
+        StackError: The current user is root, and no other user can run commands or reach the folders.
     """
     if os.geteuid() != 0:
         return Unprivileged(pwd.getpwuid(os.geteuid()).pw_name)

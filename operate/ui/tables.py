@@ -38,7 +38,7 @@ class Row:
         name: The table, as commands take it.
         state: The table's state.
         tone: How the state is shown.
-        freshness_s: Seconds since the time up to which the table is complete; None if not known.
+        freshness_s: ``TableStatus.freshness_s``, in seconds; None if not known.
         target_s: The table's freshness target, in seconds.
         late: Whether ``freshness_s`` is above ``target_s``.
         behind: Greatest possible number of waiting events; None if not known.
