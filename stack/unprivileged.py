@@ -42,7 +42,8 @@ def database_user(*needs: Path) -> Unprivileged:
         needs: Folders that the user must be able to reach.
 
     Raises:
-        StackError: The current user is root, and no other user can run commands or reach the folders.
+        StackError: The current user is root, and no other user can run programs or reach the
+            folders.
     """
     if os.geteuid() != 0:
         return Unprivileged(pwd.getpwuid(os.geteuid()).pw_name)

@@ -40,7 +40,7 @@ class Row:
         tone: How the state is shown.
         freshness_s: ``TableStatus.freshness_s``, in seconds; None if not known.
         target_s: The table's freshness target, in seconds.
-        late: Whether ``freshness_s`` is above ``target_s``.
+        late: Whether the table is INCREMENTAL and ``freshness_s`` is above ``target_s``.
         behind: Greatest possible number of waiting events; None if not known.
         committed_at: When the newest commit was made; None before the first one.
         tier: The table's tier.
