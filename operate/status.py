@@ -71,7 +71,7 @@ class TableStatus:
         watermark: Event time up to which the table is complete; None if this time is not known. It
             can be later than the last commit's watermark: the newest heartbeat counts, too, if the
             lake has all events of the topic and Connect writes in Kafka transactions. If events
-            wait, the time just before the first of them counts (`operate.first_events`).
+            wait, the time just before the first of them can count (`operate.first_events`).
         freshness_s: Seconds since the watermark, less ``allowed_lateness_s``. Without a watermark:
             seconds since `TableRecord.applied_at` if events wait in the topic, otherwise None.
         target_s: The freshness target, in seconds.
@@ -378,7 +378,7 @@ class _SharedFacts:
         checks: The newest results of checks, by table and name.
         commits: Number of commits of runs, by table.
         periods: The newest complete period of each table that has complete periods.
-        waiting: For some tables with waiting events, a time before which the lake has all changes.
+        waiting: By table, a time before which the lake lacks no change (see `first_events`).
         brief: Whether to leave out the notes that take time for each table.
     """
 

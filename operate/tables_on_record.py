@@ -17,7 +17,7 @@ _Lake = tuple[str, str] | None
 
 
 class TablesOnRecord:
-    """The records of all tables, also of retired ones, and the paths that they have in the lake.
+    """The records of all tables, also of retired ones, and the paths of these tables in the lake.
 
     One read of the state store serves all tables of a command. A search for overlapping paths looks
     up a path and the folders around it, and does not compare the path with each table's path.

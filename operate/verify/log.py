@@ -2,8 +2,8 @@
 
 Rows without a key cannot be read again one by one. So both sides are read at the same position S of
 the source's log. A view of the source contains exactly the transactions that ended at or before S.
-In the lake, the rows of these transactions are those with an offset below that of the first event
-after S.
+In the lake, the rows of these transactions have offsets below the offset of the first event after
+S; all other rows have this offset or a later one.
 The two sides are equal if each row occurs in the lake as often as in the view. Changes after S are
 not compared.
 """
