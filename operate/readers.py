@@ -47,13 +47,18 @@ _KNOWN = timedelta(hours=1)
 
 
 class Progress(str, Enum):
-    """A reader's progress: up to date, behind, without a record, lost, or not to be judged."""
+    """How far a registered reader of a table has come."""
 
     CURRENT = "current"
+    """The reader has read the newest commit."""
     BEHIND = "behind"
+    """The reader has not read the newest commit."""
     NEVER = "never"
+    """The reader has recorded no instant yet."""
     LOST = "lost"
+    """The reader may have missed changes, and must read the whole table again."""
     UNREADABLE = "unreadable"
+    """The reader's file or the lake cannot be read, so nothing is known."""
 
 
 @dataclass(frozen=True)

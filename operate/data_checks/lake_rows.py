@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from cdc.errors import LakeError
 from cdc.rows.columns import OFFSET
 from operate.verify.compare import as_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
     from cdc.lake.handoff import LakeColumn
@@ -66,8 +63,3 @@ def lake_rows(context: RunContext, record: TableRecord, attempt: Attempt) -> Lak
     schema = replace(whole, columns=kept)
     rows = as_table(lake.read(latest.instant), schema, also=(OFFSET,))
     return LakeRows(rows, schema, known, latest.instant)
-
-
-def column(name: str) -> SparkColumn:
-    """Return a lake table's column as an expression, whatever characters the column's name has."""
-    return F.col("`" + name.replace("`", "``") + "`")

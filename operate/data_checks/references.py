@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from bootstrap.capture_proof import Capture
+from cdc.lake.layout import column
 from cdc.rows.columns import OFFSET, scratch
 from operate.data_checks.findings import Finding
-from operate.data_checks.lake_rows import column, lake_rows
+from operate.data_checks.lake_rows import lake_rows
 from operate.verify.following import WAIT_S, Following
 from operate.verify.table import require_published
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from cdc.lake.layout import column
 from cdc.rows.semantic_types import literal
 from operate.data_checks.findings import COUNTED, PERIOD, Finding, last_period, violations
 
@@ -70,9 +71,9 @@ def check_rows(
     wanted = [F.count(F.lit(1)).alias(_ROWS)]
     places: dict[tuple[str, str], str] = {}
     for name, plan in asked.items():
-        for what, column in plan.columns.items():
+        for what, value in plan.columns.items():
             place = places[name, what] = f"c{len(places)}"
-            wanted.append(column.alias(place))
+            wanted.append(value.alias(place))
     if asked:
         values = rows.agg(*wanted).first()
         if values is None:
@@ -103,7 +104,7 @@ class _Table:
     def column(self, name: str) -> SparkColumn:
         """Return a column as an expression."""
         self.type_of(name)
-        return F.col("`" + name.replace("`", "``") + "`")
+        return column(name)
 
     def value(self, text: str, column: str) -> SparkColumn:
         """Return a configured value in a column's type; NULL if it is no value of the type."""

@@ -80,8 +80,8 @@ def topic_name(config: Config, topic: str) -> Name:
 def lake_name(url: str) -> Name:
     """Return the name of a lake's table: its folder, above the folders of its generations.
 
-    Clients of OpenLineage can trim a generation's folder from a name, since that folder's name has
-    the form of a partition.
+    The generation's folder is not part of the name. It is named like a partition, so OpenLineage's
+    clients that trim partitions arrive at the same name.
     """
     parts = urlsplit(url)
     path = unquote(parts.path) if parts.scheme == "file" else parts.path
