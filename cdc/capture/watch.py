@@ -109,8 +109,8 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
 def _watched(capture: CapturedTables) -> CapturedTables:
     """Return a capture without the followed tables that need a bootstrap, unless all need one.
 
-    If all need one, they stay in the result, so that the capture is watched: while its connector
-    has failed, its slot keeps the log of the primary.
+    If all need one, they stay in the result, so that the capture is still watched: the slot of a
+    failed connector holds back the primary's log.
     """
     needing = tuple(record for record in capture.followed if record.state not in UNREAD)
     return replace(capture, followed=needing or capture.followed)

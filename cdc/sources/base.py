@@ -371,7 +371,10 @@ class SourceCapture(Protocol):
         """
 
     def prepare(self) -> None:
-        """Create the missing parts of schema ``tributary`` and of `sent_tables` on the source."""
+        """Create what the source lacks for the capture: schema ``tributary`` with its tables.
+
+        If the source keeps the list of captured tables (`sent_tables`), create the list, too.
+        """
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
         """Return the SQL statements that would add these tables to the capture; execute none."""
