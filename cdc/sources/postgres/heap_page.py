@@ -29,7 +29,7 @@ def next_inserted(
 
     The transaction and the page are those of the given row.
 
-    A row that was changed or deleted after its insert is skipped, since it also has later events.
+    A row that a later transaction changed or deleted is skipped, since it also has later events.
 
     Args:
         session: A session on the primary.
