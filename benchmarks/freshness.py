@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -151,12 +152,14 @@ class Found:
 
     Args:
         ages: For each table, the ages of its counted inserts in seconds, in order.
+        by_minute: For each minute of the counted load, the ages of its inserts, in order.
         events: Rows that the counted load inserted or updated in these tables.
         late_s: How far the writer was behind its rate at most, in seconds.
         growth: See `Watch.growth`.
     """
 
     ages: dict[str, list[float]]
+    by_minute: list[list[float]]
     events: int
     late_s: float
     growth: float
@@ -185,6 +188,7 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
         "writer_late_seconds": round(found.late_s, 1),
         "counted_inserts": len(ages),
         "age_seconds": shown,
+        "p95_by_minute": [percentiles(one)["p95"] for one in found.by_minute if one],
         "gate": {"p95_wanted": GATE_S, "reached": reached},
     }
     print(json.dumps(figures, indent=2))
@@ -256,8 +260,20 @@ def follow(
     watch.look()
     compared = [f"public.{name}" for name in scenario.names + [GIANT] * (scenario.giant > 0)]
     subprocess.run(command(folder, "verify", *compared), check=True, timeout=LIMIT_S)
-    ages = ages_of(services, scenario.names, watch, counted_from)
-    return Found(ages, events, late_s, watch.growth())
+    show_trouble(folder / "run.log")
+    inserts = inserts_of(services, scenario.names, watch, counted_from)
+    ages = {name: sorted(age for _, age in found) for name, found in inserts.items()}
+    minutes: list[list[float]] = [[] for _ in range(-(-scenario.seconds // 60))]
+    for at, age in chain.from_iterable(inserts.values()):
+        minutes[min(int((at - counted_from) / 60), len(minutes) - 1)].append(age)
+    return Found(ages, [sorted(one) for one in minutes], events, late_s, watch.growth())
+
+
+def show_trouble(log: Path) -> None:
+    """Print what the command warned of."""
+    for line in log.read_text().splitlines():
+        if any(word in line for word in ("WARNING", "ERROR", "failed", "Error")):
+            print(line[:300], flush=True)
 
 
 def write(
@@ -296,11 +312,11 @@ def caught_up(services: Services, tables: list[TableId]) -> None:
                 waiting.remove(table)
 
 
-def ages_of(
+def inserts_of(
     services: Services, names: list[str], watch: Watch, counted_from: float
-) -> dict[str, list[float]]:
-    """Return the age of each counted insert at the end of its commit, in order, by table."""
-    spark, found = services.spark, dict[str, list[float]]()
+) -> dict[str, list[tuple[float, float]]]:
+    """Return, by table, when each counted insert was made, and its age at its commit's end."""
+    spark, found = services.spark, dict[str, list[tuple[float, float]]]()
     for name in names:
         record = services.store.get(TableId(SOURCE, "public", name))
         assert record is not None
@@ -314,7 +330,7 @@ def ages_of(
             .select("_hoodie_commit_time", written)
             .collect()
         )
-        found[name] = sorted(watch.ended[folder, instant] - at for instant, at in rows)
+        found[name] = [(at, watch.ended[folder, instant] - at) for instant, at in rows]
     return found
 
 
