@@ -6,7 +6,7 @@ age of an insert is the time from its statement to the end of the lake's commit.
 ``--warm-up`` seconds do not count. At the end, `verify` compares every table with the source.
 
     python -m benchmarks.freshness [--rate 2000] [--seconds 600] [--warm-up 120] [--tables 20]
-      [--target 20]
+      [--target 30]
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=600, help="length of the counted load")
     parser.add_argument("--warm-up", type=int, default=120, help="length of the load before it")
     parser.add_argument("--tables", type=int, default=20, help="tables that change in turn")
-    parser.add_argument("--target", type=int, default=20, help="the tier's freshness target")
+    parser.add_argument("--target", type=int, default=30, help="the tier's freshness target")
     return on_a_stack(measure, parser.parse_args())
 
 

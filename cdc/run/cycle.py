@@ -412,8 +412,8 @@ def run_continuously(
         context: The runs' context.
         records: Called in each round; returns the tables' current records.
         stop: The loop ends when this event is set.
-        min_interval_s: Seconds from the start of a round to the start of the next round. While
-            tables run or have work left, the next round starts earlier.
+        min_interval_s: Minimum number of seconds between the starts of two rounds. After a turn
+            that left work, the next round starts earlier.
         report: Called with the results of the tables that have run since the last call.
         watch: Called about once a minute, also if no round was possible.
     """
@@ -429,7 +429,7 @@ def run_continuously(
     ends = stop.is_set
     with Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers:
         while not _ends(context, stop):
-            started, cpu = time.monotonic(), time.thread_time()
+            started = time.monotonic()
             clock.look()
             look = started - looked >= _IDLE_LOOK_S
             if done := _try_round(context, workers, records, look=look):
@@ -438,13 +438,13 @@ def run_continuously(
             if watch is not None and started - watched >= _IDLE_LOOK_S:
                 watched = started
                 watch()
-            cpu = time.thread_time() - cpu
+            took = time.monotonic() - started
             if done:
-                context.rounds.note(time.monotonic() - started)
+                context.rounds.note(took)
             while not _ends(context, stop):
                 told()
                 passed = time.monotonic() - started
-                if passed >= (workers.interval(min_interval_s, cpu) if done else min_interval_s):
+                if passed >= (workers.interval(min_interval_s, took) if done else min_interval_s):
                     break
                 stop.wait(min(_REPORT_S, max(0.01, min_interval_s)))
     told()

@@ -23,16 +23,10 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 """Seconds after which a free worker asks the schedule again, since time changes what may start."""
-_BUSY = 0.4
-"""Part of the usual time between two rounds that is between them while tables run.
-
-A table that waits for a worker is applied up to the end that its topic had in the last round, so
-rare rounds would make it older. The first runs after a round ask the servers for evidence.
-"""
 _SHORTEST_S = 0.2
 """Shortest time between two rounds while tables run, in seconds."""
 _PART_OF_ROUNDS = 0.2
-"""Largest share of a core that rounds may use while tables run."""
+"""Largest share of the time that rounds may use while tables run."""
 FIRST_DEFERRAL_S = 5.0
 """How long shards wait after their first run that did not get the lake table's lease, in seconds.
 
@@ -174,17 +168,15 @@ class Workers:
         with self._changed:
             return bool(self._schedule.running or self._waiting)
 
-    def interval(self, idle_s: float, cpu_s: float) -> float:
+    def interval(self, min_s: float, took_s: float) -> float:
         """Return the seconds from the start of a round to the start of the next round.
 
         Args:
-            idle_s: The seconds if no table runs, waits or has work left.
-            cpu_s: CPU time of the last round, in seconds. A round mostly waits for servers.
+            min_s: The least number of seconds, unless a table has ended its turn with work left.
+            took_s: Duration of the last round, in seconds.
         """
-        if not self.busy:
-            return 0.0 if self.has_more else idle_s
-        shortest = _SHORTEST_S if self.has_more else idle_s * _BUSY
-        return max(shortest, _SHORTEST_S, cpu_s / _PART_OF_ROUNDS)
+        least = 0.0 if self.has_more else min_s
+        return max(least, _SHORTEST_S, took_s / _PART_OF_ROUNDS) if self.busy else least
 
     def untouched(self, records: Iterable[TableRecord]) -> list[TableRecord]:
         """Return the records of the tables that have not run since the round began."""
