@@ -49,7 +49,7 @@ def _keep_variable(name: str, value: str) -> None:
         # The client takes such a value for JSON, and logs the whole of it.
         if any(one in value for one in "{}[]"):
             keep_secret(value)
-    # In a variable's name, two underscores separate the keys.
+    # A secret can consist of digits. In a variable's name, two underscores separate the keys.
     _keep(value if isinstance(parsed, (int, float)) else parsed, name.rpartition("__")[2])
 
 
