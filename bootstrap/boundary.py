@@ -79,7 +79,7 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return the attempt with O, and with the UUIDs and end offsets of the topics that it needs.
+    """Return a copy's attempt with O, and with the UUIDs and end offsets of the topics it needs.
 
     Every attempt needs the table's topic. An attempt of an append table of PostgreSQL also needs
     Debezium's transactions topic. An attempt of a table of MySQL or MariaDB also needs Debezium's
@@ -125,10 +125,11 @@ def find_boundary(
     *,
     timeout_s: float,
 ) -> dict[int, int]:
-    """Return, per partition, the offset of the first event whose transaction ends after S.
+    """Return, per partition, the first offset in the table's topic that a copy lacks.
 
-    The caller must first wait until the connector has captured everything up to S, and one later
-    transaction. On MySQL and MariaDB, S is a GTID set, and each event has its transaction's GTID.
+    At this offset is the first event whose transaction ends after S. On MySQL and MariaDB, S is a
+    GTID set, and each event has its transaction's GTID. The caller must first wait until the
+    connector has captured everything up to S, and one later transaction.
 
     Args:
         capture: The publication, slot, connector and topic of the table's changes.
@@ -146,7 +147,7 @@ def find_boundary(
     """
     kafka, reader = capture.kafka, TransactionReader(capture.kafka, registry)
     if not capture.names.reports_definitions:
-        ended = _ended(capture, reader, origin, split, timeout_s)
+        ended = _transactions_in_copy(capture, reader, origin, split, timeout_s)
         copied = lambda record: reader.of(record) in ended  # noqa: E731
     else:
         upto = kafka.high_watermarks(capture.topic)
@@ -162,7 +163,7 @@ def find_boundary(
     }
 
 
-def _ended(
+def _transactions_in_copy(
     capture: Capture,
     reader: TransactionReader,
     origin: Origin,
@@ -213,6 +214,7 @@ def first_beyond(
 
 
 def _first_event(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
+    """Return the first event, for a copy's boundary, in a range of the topic; skip tombstones."""
     # A tombstone follows a delete and names no transaction.
     records = capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S)
     return next((record for record in records if record.value is not None), None)

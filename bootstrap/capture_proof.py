@@ -333,7 +333,7 @@ class Capture:
     def evidence(self) -> str:
         """Return the states of connector, log and topic in words, for the error of a wait."""
         return "; ".join(
-            _attempted(look)
+            _fact_or_error(look)
             for look in (self._connector_facts, self._log_facts, self._offsets_text)
         )
 
@@ -358,7 +358,8 @@ class Capture:
         )
 
 
-def _attempted(look: Callable[[], str]) -> str:
+def _fact_or_error(look: Callable[[], str]) -> str:
+    """Return a fact for the error of a bootstrap's wait, or the reason why it cannot be read."""
     try:
         return look()
     except TributaryError as error:
@@ -366,5 +367,5 @@ def _attempted(look: Callable[[], str]) -> str:
 
 
 def show_offsets(offsets: Mapping[int, int]) -> str:
-    """Return offsets for messages, as ``partition:offset``."""
+    """Return offsets for the messages of a bootstrap, as ``partition:offset``."""
     return ", ".join(f"{partition}:{at}" for partition, at in sorted(offsets.items())) or "none"

@@ -43,19 +43,21 @@ def catch_up(
             again = f"Run `tributary move {table}` again, which begins another attempt."
         spoiled = record.beside and result.state is State.NEEDS_BOOTSTRAP
         raise BootstrapError(
-            f"{_shown_name(record)} could not catch up: {result.error.message}",
+            f"{_shown_generation(record)} could not catch up: {result.error.message}",
             remedy=again if spoiled else result.error.remedy,
             table=table,
         )
     if result.skipped or not reaches(result.offsets, upto or {}):
         raise BootstrapError(
-            f"the run of {_shown_name(record)} ended at offsets {show_offsets(result.offsets)},"
-            f" before {show_offsets(upto or {})}. {' '.join(result.warnings)}",
+            f"the run of {_shown_generation(record)} ended at offsets"
+            f" {show_offsets(result.offsets)}, before {show_offsets(upto or {})}."
+            f" {' '.join(result.warnings)}",
             remedy="Run the command again; it goes on from there.",
             table=table,
         )
     return context.store.newest(record)
 
 
-def _shown_name(record: TableRecord) -> str:
+def _shown_generation(record: TableRecord) -> str:
+    """Return the name of the generation that catches up, for errors."""
     return str(record.resource) if record.beside else f"table {record.table}"

@@ -42,12 +42,12 @@ QUICK_START = 0.6
 
 
 def key_range(chunk: Chunk) -> KeyRange:
-    """Return the range of keys that a chunk covers, as the argument of the source's queries."""
+    """Return the range of keys of a copy's chunk, as the argument of the source's queries."""
     return KeyRange(chunk.lower, chunk.upper)
 
 
 def default_chunk_rows(size: TableSize, *, appends: bool) -> int:
-    """Return the maximum number of rows of a chunk if the table's settings name no maximum.
+    """Return the most rows of a copy's chunk if the table's settings name no maximum.
 
     Args:
         size: Size of the table.
@@ -56,7 +56,7 @@ def default_chunk_rows(size: TableSize, *, appends: bool) -> int:
     if appends:
         return MOST_CHUNK_ROWS
     narrow = LEAST_CHUNK_BYTES * size.rows // max(1, size.heap_bytes)
-    return min(MOST_CHUNK_ROWS, max(CHUNK_ROWS, narrow, _ceil(size.rows, MOST_FILES)))
+    return min(MOST_CHUNK_ROWS, max(CHUNK_ROWS, narrow, _divided_size(size.rows, MOST_FILES)))
 
 
 def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel: int) -> int:
@@ -70,7 +70,9 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
             rows has at least this number of chunks. A table that is copied in several commits has
             at least this number of chunks for each commit.
     """
-    needed = max(_ceil(size.rows, chunk_rows), _ceil(size.heap_bytes, chunk_bytes), 1)
+    needed = max(
+        _divided_size(size.rows, chunk_rows), _divided_size(size.heap_bytes, chunk_bytes), 1
+    )
     single = size.heap_bytes <= SINGLE_WAVE_BYTES
     if size.rows >= SMALL_ROWS or not single:
         needed = max(needed, parallel * (1 if single else round(1 / WAVE_SHARE)))
@@ -78,7 +80,7 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
 
 
 def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
-    """Return boundaries for at most ``chunks`` chunks, selected evenly from ``boundaries``."""
+    """Return boundaries for at most ``chunks`` chunks of a copy, selected evenly."""
     points = boundaries.points
     if len(points) < chunks:
         return boundaries
@@ -137,17 +139,19 @@ def waves(
     total = sum(chunk.bytes_estimate for chunk in chunks)
     if total <= single_wave_bytes:
         return (tuple(left),)
-    most = _wave_chunks(len(chunks), share, parallel)
+    most = _chunks_per_wave(len(chunks), share, parallel)
     quick = total <= QUICK_BYTES and not done
-    first = _wave_chunks(len(chunks), max(share, QUICK_START), parallel) if quick else most
+    first = _chunks_per_wave(len(chunks), max(share, QUICK_START), parallel) if quick else most
     ends = [*range(first, len(left), most), len(left)]
     return tuple(tuple(left[start:end]) for start, end in zip([0, *ends], ends, strict=False))
 
 
-def _wave_chunks(chunks: int, share: float, parallel: int) -> int:
+def _chunks_per_wave(chunks: int, share: float, parallel: int) -> int:
+    """Return the largest number of chunks in one wave of a copy."""
     most = max(1, int(chunks * share + 1e-9))
     return most - most % parallel if most > parallel else most
 
 
-def _ceil(amount: int, unit: int) -> int:
+def _divided_size(amount: int, unit: int) -> int:
+    """Return a number of rows or bytes of a copy, divided by ``unit`` and rounded up."""
     return -(-amount // unit)

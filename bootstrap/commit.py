@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def chunk_commit(
     record: TableRecord, attempt: Attempt, chunks: Sequence[Chunk], run_id: str
 ) -> CommitRecord:
-    """Return the metadata of the lake commit that contains a wave.
+    """Return the metadata of the lake commit that contains a wave of a copy.
 
     The metadata names the wave's chunks, which a resumed copy skips.
     """
@@ -42,7 +42,7 @@ def handoff_commit(
     layout: LakeLayout,
     context: RunContext,
 ) -> CommitRecord:
-    """Return the metadata of the lake commit that contains the handoff and no rows."""
+    """Return the metadata of the lake commit with the handoff of a copy, and without rows."""
     return CommitRecord(
         kind="handoff",
         table=record.table,

@@ -130,7 +130,7 @@ class ReportedCopy:
 
 
 def forget_report(store: Store, record: TableRecord) -> None:
-    """Delete the report of a copy that has ended; if the deletion fails, only log the failure."""
+    """Delete the report of a bootstrap's copy; if the deletion fails, only log the failure."""
     try:
         CopyReports(store).forget(record.table, beside=record.beside)
     except StateError as error:

@@ -85,7 +85,7 @@ def renew_definition(
     kept = capture.source.capture(capture.names).kept_log
     if kept is None:
         return
-    definition = _definition(capture, settings)
+    definition = _definition_to_copy(capture, settings)
     looks = TypeLooks(context.store, context.kafka)
 
     def look() -> tuple[TypeLook | None, bool]:
@@ -104,13 +104,13 @@ def renew_definition(
         before, still = look()
         if mistaken and not still:
             return  # a copy of another table has restarted the connector meanwhile
-        _restart(capture, kept, max(_RESTART_S, context.config.connect.timeout_s))
+        _restart_before_copy(capture, kept, max(_RESTART_S, context.config.connect.timeout_s))
         if before is not None:
             looks.begin_again(capture.names, capture.source, before)
 
 
-def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
-    """Restart the connector, and wait until its new session reads the log.
+def _restart_before_copy(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
+    """Restart the connector before a copy; wait until its new session reads the log.
 
     One request to Kafka Connect stops and starts the connector. So the connector starts again even
     if this process is killed.
@@ -160,7 +160,7 @@ class Definition:
 def is_former(
     key_schema: DebeziumSchema | None, row_schema: DebeziumSchema | None, now: Definition
 ) -> bool:
-    """Return whether the connector could have used a former table definition for an event.
+    """Whether, before a copy, the connector could have used a former definition for an event.
 
     Args:
         key_schema: The schema of the event's key; None if the event has no key.
@@ -168,7 +168,7 @@ def is_former(
             the row is not checked.
         now: The table's current definition.
     """
-    if now.key and (key_schema is None or not _has_key(key_schema, now.key)):
+    if now.key and (key_schema is None or not _has_key_of_table(key_schema, now.key)):
         return True
     if not now.concerns_rows or row_schema is None:
         return now.concerns_rows
@@ -178,7 +178,8 @@ def is_former(
     return any(one is not None and not one.nullable for one in fields)
 
 
-def _definition(capture: Capture, settings: TableSettings) -> Definition:
+def _definition_to_copy(capture: Capture, settings: TableSettings) -> Definition:
+    """Return the current definition of a table that is about to be copied."""
     table = capture.source.table(capture.table)
     corrected = not (settings.appends or settings.delete_mode == "soft")
     nullable = () if corrected else table.columns_with_nulls(trust_domains=True)
@@ -189,32 +190,39 @@ def _definition(capture: Capture, settings: TableSettings) -> Definition:
 
 
 def _newest_is_former(capture: Capture, registry: SchemaRegistry, now: Definition) -> bool:
+    """Whether, before a copy, the topic's newest event could have a former definition."""
     newest = capture.kafka.latest_record(capture.topic)
     if newest is None:
         return False
     try:
         if TransactionReader(capture.kafka, registry).truncates(newest) is not None:
             now = replace(now, key=())  # A TRUNCATE has no key, whatever the table's key is.
-        key_schema = _written(registry, newest.key)
-        row_schema = _written(registry, _row(capture, newest)) if now.concerns_rows else None
+        key_schema = _writer_schema(registry, newest.key)
+        row_schema = (
+            _writer_schema(registry, _newest_event_value(capture, newest))
+            if now.concerns_rows
+            else None
+        )
     except (DecodeError, WireFormatError, AvroSchemaError, UnknownSchemaError):
         return True
     return is_former(key_schema, row_schema, now)
 
 
-def _has_key(schema: DebeziumSchema, key: Collection[str]) -> bool:
+def _has_key_of_table(schema: DebeziumSchema, key: Collection[str]) -> bool:
+    """Whether an event's schema has the key of the table that is about to be copied."""
     return len(schema.key) == len(key) and all(schema.field(name) is not None for name in key)
 
 
-def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | None:
+def _writer_schema(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | None:
+    """Return the schema of a message of the table that is about to be copied; None without one."""
     if data is None:
         return None
     schema_id, _ = split_wire(data)
     return DebeziumSchema.parse(registry.schema(schema_id))
 
 
-def _row(capture: Capture, newest: KafkaRecord) -> bytes | None:
-    """Return the value of the topic's newest event; None if the topic no longer has this event.
+def _newest_event_value(capture: Capture, newest: KafkaRecord) -> bytes | None:
+    """Return the value of the newest event before a copy; None if the topic no longer has it.
 
     If the newest record is a tombstone, the newest event is the delete before the tombstone.
     """

@@ -496,4 +496,5 @@ class _Bootstrap:
 
 
 def _now() -> datetime:
+    """Return the time at which a bootstrap changes the table's record, in UTC."""
     return datetime.now(timezone.utc)

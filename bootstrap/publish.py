@@ -69,11 +69,11 @@ def publish(
         LakeError: The lake cannot be written.
         FencedError: Another process has taken the table over.
     """
-    attempt = _attempt(record)
+    attempt = _attempt_to_publish(record)
     delete_unnamed(context.spark, context.timeline(attempt))
     crash("bootstrap.before_publish")
     if record.shard is not None:
-        attempt = _joined(context, record, record.shard, settings, lease)
+        attempt = _join_shard_copy(context, record, record.shard, settings, lease)
     else:
         continues = None if attempt.continues is None else str(attempt.continues)
         shown = Published(attempt.path, record.generation, str(attempt.id), continues=continues)
@@ -109,7 +109,7 @@ def after_publication(
     """
     warnings = []
     try:
-        Quarantine(context.store).forget(record.table, but=str(_attempt(record).id))
+        Quarantine(context.store).forget(record.table, but=str(_attempt_to_publish(record).id))
     except StateError as error:
         warnings.append(
             f"the records that former copies of table {record.table} left out are kept:"
@@ -127,7 +127,7 @@ def after_publication(
     return record, tuple(warnings)
 
 
-def _joined(
+def _join_shard_copy(
     context: RunContext, record: TableRecord, shard: Shard, settings: TableSettings, lease: Lease
 ) -> Attempt:
     """Replace a shard's rows in the shared table by the rows of its copy.
@@ -138,7 +138,7 @@ def _joined(
     Returns:
         The attempt, whose path is now the shared table's path.
     """
-    attempt, owner = _attempt(record), Ownership.of(record, context.store.installation)
+    attempt, owner = _attempt_to_publish(record), Ownership.of(record, context.store.installation)
     # Read first: once the rows are joined, readers see them, so no fault must stop the rest.
     pointer = read_pointer(context.spark, shard.base_path)
     owner.require(pointer, shard.base_path)
@@ -167,7 +167,7 @@ def _joined(
                 replace(latest.record, kind="run"),
                 lambda _: lease.check(),
                 replaces=True,
-                size=_snapshot_size(attempt),
+                size=_shard_copy_size(attempt),
                 known=known_commit(context.store.get(record.table)),
             )
         )
@@ -183,7 +183,7 @@ def _joined(
     return replace(attempt, path=path, shard=shard.name)
 
 
-def _snapshot_size(attempt: Attempt) -> SnapshotSize:
+def _shard_copy_size(attempt: Attempt) -> SnapshotSize:
     """Return the planned size of a shard's copy.
 
     If the shared table is new, this size determines the table's index.
@@ -194,7 +194,8 @@ def _snapshot_size(attempt: Attempt) -> SnapshotSize:
     return SnapshotSize(rows=rows, bytes=size, commits=2)
 
 
-def _attempt(record: TableRecord) -> Attempt:
+def _attempt_to_publish(record: TableRecord) -> Attempt:
+    """Return the attempt of a bootstrapped table; refuse a record without an attempt."""
     if record.attempt is None:
         raise BootstrapError(
             f"table {record.table} has no attempt",

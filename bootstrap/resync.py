@@ -67,15 +67,15 @@ def resync_table(
     limits = limits or Limits()
     _require_newest_settings(context, record)
     if not is_followed(record):
-        _forget_given_up(context, record)
+        _forget_given_up_generation(context, record)
         return bootstrap_table(context, connect, record, limits=limits)
     if record.state is State.PAUSED:
         raise _left_alone_error(record)
     to = to or record.captured
-    build = _begun(context, record, to) or _begin_next_generation(context, record, to)
+    build = _begun_generation(context, record, to) or _begin_next_generation(context, record, to)
     built = bootstrap_table(context, connect, build, limits=limits)
     crash("resync.after_build")
-    swapped = _take_place(context, connect, built.record, limits)
+    swapped = _replace_serving_generation(context, connect, built.record, limits)
     crash("resync.after_swap")
     published = bootstrap_table(context, connect, swapped, limits=limits)
     return replace(
@@ -86,8 +86,8 @@ def resync_table(
     )
 
 
-def _forget_given_up(context: RunContext, record: TableRecord) -> None:
-    """Delete the record of a next generation whose state is NEEDS_BOOTSTRAP.
+def _forget_given_up_generation(context: RunContext, record: TableRecord) -> None:
+    """Delete, for a resync, the record of a next generation that is NEEDS_BOOTSTRAP.
 
     That generation cannot be completed. The caller then copies the table again, as in a bootstrap.
     """
@@ -97,8 +97,10 @@ def _forget_given_up(context: RunContext, record: TableRecord) -> None:
             context.store.delete(record.table, beside=True)
 
 
-def _begun(context: RunContext, record: TableRecord, to: TierCapture) -> TableRecord | None:
-    """Return the record of the next generation that is being built for a capture.
+def _begun_generation(
+    context: RunContext, record: TableRecord, to: TierCapture
+) -> TableRecord | None:
+    """Return the record of the next generation that a resync already builds for a capture.
 
     The result is None if no next generation is being built for this capture. A next generation
     that is being built for another capture is given up.
@@ -114,6 +116,7 @@ def _begun(context: RunContext, record: TableRecord, to: TierCapture) -> TableRe
 def _begin_next_generation(
     context: RunContext, record: TableRecord, to: TierCapture
 ) -> TableRecord:
+    """Store the record of the next generation, which a resync then builds."""
     build = TableRecord(
         table=record.table,
         state=State.REGISTERED,
@@ -132,16 +135,16 @@ def _begin_next_generation(
     return build
 
 
-def _take_place(
+def _replace_serving_generation(
     context: RunContext, connect: ConnectClient, build: TableRecord, limits: Limits
 ) -> TableRecord:
-    """Apply the remaining changes to the next generation, which then replaces the serving one.
+    """Apply a resync's remaining changes, then put the next generation in the serving one's place.
 
     Returns:
         The table's new record, which stays CATCHING_UP until the next generation is published.
     """
     # Most of the remaining changes are applied while runs still follow the former generation.
-    build = _level(context, connect, build, context.store.get(build.table), limits)
+    build = _level_generations(context, connect, build, context.store.get(build.table), limits)
     with context.leases.hold(build.table, wait_s=limits.lease_s) as lease:
         former = context.store.get(build.table)
         if former is None or former.state in _LEFT_ALONE:
@@ -150,12 +153,12 @@ def _take_place(
         # The former generation has read at most up to the topic's stable end, and no run writes to
         # it now. A loss that stopped it is counted, so this run sees a loss from after the build's
         # O.
-        build = _level(context, connect, build, former, limits)
+        build = _level_generations(context, connect, build, former, limits)
         lease.check()
         crash("resync.before_swap")
         other = former.captured if build.topic != former.topic else former.other
         build = replace(
-            _continuing(build, former),
+            _continuing_generation(build, former),
             shown_as=former.shown_as,
             other=other,
             taken_over=former.taken_over,
@@ -163,14 +166,14 @@ def _take_place(
         return context.store.promote(build, former)
 
 
-def _level(
+def _level_generations(
     context: RunContext,
     connect: ConnectClient,
     build: TableRecord,
     serving: TableRecord | None,
     limits: Limits,
 ) -> TableRecord:
-    """Apply to the next generation all changes that the serving generation can have now.
+    """Apply to a resync's next generation all changes that the serving one can have now.
 
     If both generations follow the same topic, these are the changes up to the topic's end.
     Otherwise, this function writes a marker, and applies the changes up to the marker.
@@ -188,8 +191,8 @@ def _level(
     return catch_up(context, build, high)
 
 
-def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
-    """Return the next generation's record; set `Attempt.continues` if readers can go over to it.
+def _continuing_generation(build: TableRecord, former: TableRecord) -> TableRecord:
+    """Return a resync's next generation; set `Attempt.continues` if readers can go over to it.
 
     Readers of the former generation can go over to the next generation if all of these hold: the
     former generation is INCREMENTAL, no loss of changes was counted between the two copies, and the
@@ -207,10 +210,12 @@ def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
 
 
 def _require_newest_settings(context: RunContext, record: TableRecord) -> None:
+    """Refuse a resync if the table's settings in this process are outdated."""
     context.newest_settings(record)
 
 
 def _left_alone_error(record: TableRecord) -> BootstrapError:
+    """Return the error for a resync of a table in whose state generations are left alone."""
     return BootstrapError(
         f"table {record.table} is {record.state.name}, and its generations are left as they are",
         remedy=f"Run `tributary resume {record.table}`, then this command again; it goes on.",

@@ -148,7 +148,7 @@ class SnapshotCopy:
             ).selectExpr(*query.select)
         except (Py4JError, PySparkException) as error:
             raise CopyError(
-                f"table {self.table.table} cannot be read by Spark: {_reason(error)}",
+                f"table {self.table.table} cannot be read by Spark: {_spark_failure_reason(error)}",
                 remedy="Check that the Spark nodes reach the server, and the server's log.",
                 table=self.table.table,
             ) from error
@@ -193,7 +193,7 @@ def read_once(rows: DataFrame, source: SnapshotReader, table: TableId, view: Vie
         kept.unpersist()
         found = source.read_failure(table, str(error), view)
         raise found or CopyError(
-            f"table {table} cannot be read by Spark: {_reason(error)}",
+            f"table {table} cannot be read by Spark: {_spark_failure_reason(error)}",
             remedy="Check that the Spark nodes reach the server, and the server's log.",
             table=table,
         ) from error
@@ -274,7 +274,8 @@ def wait_to_retry(failures: int) -> float:
     return pause
 
 
-def _reason(error: BaseException) -> str:
+def _spark_failure_reason(error: BaseException) -> str:
+    """Return why Spark cannot read the rows of a copy, in one line."""
     cause = getattr(error, "java_exception", None)
     text = str(error if cause is None else cause)
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -43,7 +43,7 @@ def unspoiled(
     known = attempt.fingerprint or Fingerprint({})
     if known.digest == now.digest:
         return attempt
-    if found := [*_spoiling(source, settings, record, known, now)]:
+    if found := [*_spoiling_changes(source, settings, record, known, now)]:
         raise AttemptSpoiledError(
             f"table {record.table} was changed while it was copied: {'; '.join(found)}",
             remedy="Nothing to do: the copy begins again. If this repeats, leave the table's"
@@ -54,7 +54,7 @@ def unspoiled(
     return replace(attempt, fingerprint=now.with_read_at(known))
 
 
-def _spoiling(
+def _spoiling_changes(
     source: TableReader,
     settings: TableSettings,
     record: TableRecord,

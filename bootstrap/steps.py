@@ -67,7 +67,7 @@ def next_step(record: TableRecord, lake: LakeFacts) -> Step:
     if record.state is State.BOOTSTRAPPING:
         return _step_of_copy(record, lake)
     if record.state is State.CATCHING_UP:
-        return _catching_up(record, lake)
+        return _step_of_catching_up(record, lake)
     if record.state is State.INCREMENTAL:
         return Step.DONE
     raise BootstrapError(
@@ -88,6 +88,7 @@ _INSTEAD = {
 
 
 def _step_of_copy(record: TableRecord, lake: LakeFacts) -> Step:
+    """Return the next step of a bootstrap whose table is BOOTSTRAPPING."""
     attempt = record.attempt
     if attempt is None:
         raise BootstrapError(
@@ -116,7 +117,8 @@ def _step_of_copy(record: TableRecord, lake: LakeFacts) -> Step:
     return Step.COMMIT_HANDOFF if copied else Step.BEGIN_AGAIN
 
 
-def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
+def _step_of_catching_up(record: TableRecord, lake: LakeFacts) -> Step:
+    """Return the next step of a bootstrap whose table is CATCHING_UP."""
     handoff = record.attempt.handoff_offsets if record.attempt is not None else None
     if handoff is None or lake.position is None:
         raise BootstrapError(
@@ -131,5 +133,5 @@ def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
 
 
 def reaches(position: Mapping[int, int], target: Mapping[int, int]) -> bool:
-    """Whether ``position`` is at or after ``target`` in every partition."""
+    """Whether a bootstrap's position in a topic is at or after its target in every partition."""
     return all(position.get(partition, 0) >= offset for partition, offset in target.items())

@@ -140,7 +140,7 @@ class LeaseHeldError(StateError):
 
 
 def copy_again(table: object) -> str:
-    """Return the instruction to copy a table again, for a remedy.
+    """Return the instruction to copy a table again, for the remedy of an error.
 
     It is for a table that no run marks NEEDS_BOOTSTRAP; see `copy_lost` for other tables.
     """
@@ -148,7 +148,7 @@ def copy_again(table: object) -> str:
 
 
 def copy_lost(table: object) -> str:
-    """Return the instruction to copy a table again, for a remedy.
+    """Return the instruction to mark a table and copy it again, for the remedy of an error.
 
     It is for a table that the next run marks NEEDS_BOOTSTRAP; see `copy_again` for other tables.
     """
@@ -156,7 +156,7 @@ def copy_lost(table: object) -> str:
 
 
 def onboard_again(table: object, *, without_data: bool = False) -> str:
-    """Return the instruction to offboard a table and to onboard it again, for a remedy.
+    """Return the instruction to offboard and onboard a table again, for the remedy of an error.
 
     Args:
         table: The table.
@@ -167,7 +167,7 @@ def onboard_again(table: object, *, without_data: bool = False) -> str:
 
 
 def onboard_shards_again(table: object) -> str:
-    """Return the instruction to build a shared lake table from nothing, for a remedy.
+    """Return the instruction to build a shared lake table from nothing, for the remedy of an error.
 
     If files of a lake table are missing, Tributary does not remove the rows of single shards. So
     all shards of the lake table are taken off the plan before the table is deleted.

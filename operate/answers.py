@@ -140,7 +140,7 @@ class Answers:
 def end_offsets(
     answers: Answers, records: Sequence[TableRecord]
 ) -> tuple[Mapping[str, Mapping[int, int] | TributaryError], str | None]:
-    """Return the end offsets of tables' topics, by topic and partition, or why they are unknown.
+    """Return Kafka's answer about the end offsets of tables' topics, or why there is none.
 
     Returns:
         The end offsets, and None as the reason. A topic that cannot be read has an error in place

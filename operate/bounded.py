@@ -45,7 +45,7 @@ class BoundedCalls:
         """
         call, begun = self._call(what, work)
         if not begun:
-            raise _overdue(what)
+            raise _overdue_call(what)
         return call
 
     def _call(self, key: Hashable, work: Callable[[], T]) -> tuple[Future[T], bool]:
@@ -57,12 +57,12 @@ class BoundedCalls:
             begun: Future[T] = Future()
             self._running[key] = begun
         name = f"bounded: {key}"
-        threading.Thread(target=_run, args=(begun, work), name=name, daemon=True).start()
+        threading.Thread(target=_execute_call, args=(begun, work), name=name, daemon=True).start()
         return begun, True
 
 
 def result(call: Future[T], what: str, until: float) -> T:
-    """Return what a call returns.
+    """Return the result of a call that `BoundedCalls` has started, within a time limit.
 
     Args:
         call: The call.
@@ -75,11 +75,12 @@ def result(call: Future[T], what: str, until: float) -> T:
     """
     wait([call], max(0.0, until - time.monotonic()))
     if not call.done():
-        raise _overdue(what)
+        raise _overdue_call(what)
     return call.result()
 
 
-def _overdue(what: str) -> Overdue:
+def _overdue_call(what: str) -> Overdue:
+    """Return the error for a call of `BoundedCalls` that did not return in time."""
     return Overdue(
         f"{what} did not answer in time",
         remedy="Run `tributary check`, which waits longer and names the cause.",
@@ -87,14 +88,15 @@ def _overdue(what: str) -> Overdue:
 
 
 def answer(call: Future[T], what: str, until: float) -> T | TributaryError:
-    """Return what `result` returns for a call, or the error that `result` raises."""
+    """Return what `result` returns for a call of `BoundedCalls`, or the error that it raises."""
     try:
         return result(call, what, until)
     except TributaryError as error:
         return error
 
 
-def _run(begun: Future[T], work: Callable[[], T]) -> None:
+def _execute_call(begun: Future[T], work: Callable[[], T]) -> None:
+    """Execute a call of `BoundedCalls` in its thread, and keep its result or error."""
     try:
         begun.set_result(work())
     except BaseException as error:  # noqa: BLE001 - the waiting thread raises it

@@ -47,7 +47,7 @@ _SESSION_ENDS_S, _POLL_S = 10.0, 0.2
 
 
 def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
-    """Check that no two of the captures share a connector, a publication or a topic prefix.
+    """Refuse a command if two captures share a connector, a publication or a topic prefix.
 
     If two tiers shared a publication, each tier would get the tables of both tiers, and the removal
     of one tier would drop the publication that the other tier needs.
@@ -76,7 +76,7 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 
 
 def refuse_equal_numbers(config: Config, captures: Sequence[CaptureNames]) -> None:
-    """Check that ``connect.connector`` does not give two tiers of a source one `SERVER_ID`.
+    """Refuse a command if ``connect.connector`` gives two tiers of a source one `SERVER_ID`.
 
     If two connectors had one `SERVER_ID`, the primary would disconnect one when the other connects.
 
@@ -165,7 +165,7 @@ def refuse_other_installations(
 
 
 def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: CaptureNames) -> None:
-    """Check that no other connector writes to the topics of a capture that has no connector yet.
+    """Refuse a command if another connector writes to the topics of a capture that has none yet.
 
     The other connector is left from an earlier onboarding, or belongs to another installation.
     With both connectors, the topics would have each change twice, the second time perhaps after
@@ -220,12 +220,12 @@ def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
     # The session of a connector that was deleted just now ends by itself.
     who = wait_while(kept.shown_reader, timeout_s=_SESSION_ENDS_S, poll_s=_POLL_S)
     if who is not None:
-        raise _another_reader(capture, f"is read by {who}", "delete it")
+        raise _other_reader_error(capture, f"is read by {who}", "delete it")
     if not kept.exists() or _was_captured_here(services, capture):
         return
-    age_s, bound_s = kept.beat_age_s(), _bound_s(services, capture)
+    age_s, bound_s = kept.beat_age_s(), _heartbeat_bound_s(services, capture)
     if age_s is not None and age_s < bound_s:
-        raise _another_reader(
+        raise _other_reader_error(
             capture,
             f"was read {max(age_s, 0.0):.0f} s ago, since its newest heartbeat is of then",
             f"delete it, and wait until its newest heartbeat is {bound_s:.0f} s old",
@@ -358,7 +358,7 @@ def _refuse_other_server(services: Services, capture: CaptureNames) -> None:
         return
     if _was_captured_here(services, capture):
         return
-    topic, bound_s = capture.heartbeat_topic, _bound_s(services, capture)
+    topic, bound_s = capture.heartbeat_topic, _heartbeat_bound_s(services, capture)
     sent = services.kafka.newest_times([topic]).get(topic)
     if sent is None or not came_lately(sent, bound_s):
         return
@@ -381,7 +381,8 @@ def _refuse_other_server(services: Services, capture: CaptureNames) -> None:
     )
 
 
-def _bound_s(services: Services, capture: CaptureNames) -> float:
+def _heartbeat_bound_s(services: Services, capture: CaptureNames) -> float:
+    """Return the seconds without a heartbeat after which a capture counts as silent."""
     return silence_bound_s(services.config.source(capture.source).heartbeat_interval_ms)
 
 
@@ -395,7 +396,8 @@ def _was_captured_here(services: Services, capture: CaptureNames) -> bool:
     )
 
 
-def _another_reader(capture: CaptureNames, what: str, then: str) -> CaptureError:
+def _other_reader_error(capture: CaptureNames, what: str, then: str) -> CaptureError:
+    """Return a command's error for a capture whose slot another installation can be reading."""
     return CaptureError(
         f"slot {capture.slot} of source {capture.source} {what}, and this Kafka Connect has no"
         f" connector {capture.connector}: another installation can have captured this database with"
@@ -429,7 +431,7 @@ def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, Capt
 
 
 def other_tier(config: Config, record: TableRecord) -> StateError | None:
-    """Return an error if the tier in a table's settings differs from that in its record."""
+    """Return an error that advises ``tributary move`` if a table's settings have another tier."""
     now, wanted = configured_tier(record.tier), config.table_settings(record.table).tier
     if now == wanted:
         return None
@@ -443,7 +445,7 @@ def other_tier(config: Config, record: TableRecord) -> StateError | None:
 
 
 def unfinished_move(config: Config, record: TableRecord) -> StateError | None:
-    """Return the error of `other_tier`, or an error if the table's move has not ended yet."""
+    """Return the error of `other_tier`, or an error if a ``tributary move`` is not complete."""
     if (error := other_tier(config, record)) is not None or record.other is None:
         return error
     return StateError(

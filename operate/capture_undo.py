@@ -94,7 +94,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
                 )
     elif (sent := on_source.sent_tables) is not None:
         steps.append((sent.title, sent.drop))
-    left = [text for what, step in steps if (text := _failure(what, step)) is not None]
+    left = [text for what, step in steps if (text := _undo_step(what, step)) is not None]
     if not left:
         return ""
     return (
@@ -133,8 +133,8 @@ def undone_if_interrupted(services: Services, group: Group, before: Found | None
         raise
 
 
-def _failure(what: str, step: Callable[[], object]) -> str | None:
-    """Execute ``step``, which removes ``what``; return a message if it fails, otherwise None."""
+def _undo_step(what: str, step: Callable[[], object]) -> str | None:
+    """Execute a step by which ``onboard`` undoes a capture; return a message if it fails."""
     try:
         step()
     except TributaryError as error:

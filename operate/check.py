@@ -66,15 +66,15 @@ def check(services: Services) -> Iterator[Check]:
         records = [r for r in services.store.tables() if r.state is not State.RETIRED]
     except TributaryError:  # the line before has the reason
         for name in services.config.sources:
-            yield from _checks_or_error(f"source {name}", partial(_source, services, name))
+            yield from _checks_or_error(f"source {name}", partial(_source_checks, services, name))
         yield from _of_kafka(services)
         yield from of_spark_and_lake(services)
         return
     yield from _checks_or_error("state store: tables", partial(_no_tables, services))
     evidence = cache(services.stream_evidence)
     for name in services.config.sources:
-        yield from _checks_or_error(f"source {name}", partial(_source, services, name))
-        tables = partial(_tables, services, name, records, evidence)
+        yield from _checks_or_error(f"source {name}", partial(_source_checks, services, name))
+        tables = partial(_table_checks, services, name, records, evidence)
         yield from _checks_or_error(f"source {name}: tables", tables)
         yield from _checks_or_error(f"source {name}: slots", partial(_slots, services, name))
     yield from _of_kafka(services)
@@ -93,8 +93,8 @@ def check(services: Services) -> Iterator[Check]:
 def _of_kafka(services: Services) -> Iterator[Check]:
     """Execute the checks of Kafka, Kafka Connect and the schema registry; yield their lines."""
     yield from _checks_or_error("Kafka", partial(check_kafka.cluster, services))
-    yield from _checks_or_error("Connect", partial(_connect, services))
-    yield from _checks_or_error("schema registry", partial(_registry, services))
+    yield from _checks_or_error("Connect", partial(_connect_checks, services))
+    yield from _checks_or_error("schema registry", partial(_registry_checks, services))
 
 
 def of_spark_and_lake(services: Services) -> Iterator[Check]:
@@ -112,7 +112,7 @@ def of_spark_and_lake(services: Services) -> Iterator[Check]:
 
 
 def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
-    """Execute a check and return its lines; an error of the check becomes a single line.
+    """Execute a part of ``check`` and return its lines; an error becomes a single line.
 
     Args:
         name: The name of the line that reports an error.
@@ -147,7 +147,7 @@ def _no_tables(services: Services) -> list[Check]:
     if found is None or (problem := found.problem) is None:
         return []
     status: Status = "error" if found.lost else "warning"
-    return _single_check("state store: tables", status, problem.message, problem.remedy)
+    return _single_line("state store: tables", status, problem.message, problem.remedy)
 
 
 def _slots(services: Services, source: str) -> list[Check]:
@@ -159,13 +159,15 @@ def _slots(services: Services, source: str) -> list[Check]:
     return [Check(one.title, "warning", one.message, one.remedy) for one in found]
 
 
-def _source(services: Services, name: str) -> list[Check]:
+def _source_checks(services: Services, name: str) -> list[Check]:
+    """Return the lines of ``check`` about a source."""
     return services.source(name).checks()
 
 
-def _tables(
+def _table_checks(
     services: Services, source: str, records: Sequence[TableRecord], evidence: Gather
 ) -> list[Check]:
+    """Return the lines of ``check`` about a source's tables."""
     planned = {one.table: one for one in records if one.table.source == source}
     stats = {found.table: found for found in services.source(source).tables()}
     lines: list[Check] = []
@@ -186,11 +188,11 @@ def _tables(
 def _planned_table(
     services: Services, record: TableRecord, found: TableStats | None, evidence: Gather
 ) -> list[Check]:
-    """Check a table on the plan; ``found`` is None if the source lacks the table."""
+    """Return the line of ``check`` about a planned table; ``found`` is None if it is missing."""
     table = record.table
     name = f"table {table}"
     if found is None:
-        return _single_check(
+        return _single_line(
             name,
             "error",
             "it is on the plan, but the source does not have it",
@@ -201,12 +203,12 @@ def _planned_table(
     described, names = source.table(table), services.capture_of(record)
     capture = source.capture(names)
     if missing := capture.missing_rights(described):
-        return _single_check(name, "error", *missing)
+        return _single_line(name, "error", *missing)
     settings = services.config.table_settings(table)
     kept = nulls_are_kept(services, table, settings)
     verdict = judge(described, settings, nulls_are_kept=kept)
     if not verdict.ok:
-        return _single_check(name, "error", verdict.problem, verdict.remedy)
+        return _single_line(name, "error", verdict.problem, verdict.remedy)
     require_named(described, settings)
     schema = source.schema(described, settings)
     obstacles = capture.audit_table(described)
@@ -216,9 +218,9 @@ def _planned_table(
     findings += of_remembered_losses(losses, names, record)
     if findings:
         problems = "; ".join(finding.message for finding in findings)
-        return _single_check(name, "error", problems, findings[0].remedy)
+        return _single_line(name, "error", problems, findings[0].remedy)
     if (move := unfinished_move(services.config, record)) is not None:
-        return _single_check(name, "warning", move.message, move.remedy)
+        return _single_line(name, "warning", move.message, move.remedy)
     key = ", ".join(settings.key_columns or described.primary_key)
     known = described.replica_identity
     identity = "whole rows" if known is None else f"replica identity {known}"
@@ -227,7 +229,7 @@ def _planned_table(
         from_primary = settings.snapshot_from == "primary"
         obstacle = source.exact_view_obstacle(from_primary=from_primary)
         if obstacle is not None:
-            return _single_check(
+            return _single_line(
                 name, "warning", f"the next copy or verify will fail: {obstacle[0]}", obstacle[1]
             )
         if settings.appends:
@@ -236,19 +238,21 @@ def _planned_table(
     if services.config.catalog is not None:
         limits = partition_limits(schema, settings.partition_by)
     if limits.problem:
-        return _single_check(name, "warning", limits.problem, limits.remedy)
+        return _single_line(name, "warning", limits.problem, limits.remedy)
     if notes := (*verdict.notes, *limits.notes):
-        return _single_check(name, "note", "; ".join((detail, *notes)))
-    return _single_check(name, "ok", detail)
+        return _single_line(name, "note", "; ".join((detail, *notes)))
+    return _single_line(name, "ok", detail)
 
 
-def _single_check(name: str, status: Status, detail: str, remedy: str = "") -> list[Check]:
+def _single_line(name: str, status: Status, detail: str, remedy: str = "") -> list[Check]:
+    """Return one line of ``check`` as a list."""
     return [Check(name, status, detail, remedy)]
 
 
-def _connect(services: Services) -> list[Check]:
+def _connect_checks(services: Services) -> list[Check]:
+    """Return the lines of ``check`` about Kafka Connect's workers."""
     worker = services.connect.worker()
-    lines = [_at_least("Connect", worker.version, OLDEST_CONNECT)]
+    lines = [_version_line("Connect", worker.version, OLDEST_CONNECT)]
     for kind in sorted({source.kind for source in services.config.sources.values()}):
         plugin = worker.plugin(connector_class(kind))
         if plugin is not None:
@@ -264,7 +268,7 @@ def _connect(services: Services) -> list[Check]:
         )
     if any(line.status == "error" for line in lines):
         return lines
-    lines.append(_exactly_once(services, worker.exactly_once))
+    lines.append(_exactly_once_line(services, worker.exactly_once))
     if services.config.connect.username is None:
         lines.append(
             Check(
@@ -288,7 +292,8 @@ def _connect(services: Services) -> list[Check]:
     return lines
 
 
-def _exactly_once(services: Services, enabled: bool | None) -> Check:
+def _exactly_once_line(services: Services, enabled: bool | None) -> Check:
+    """Return the line of ``check`` about the worker's support for exactly-once sources."""
     name, wanted = "Connect: exactly-once", services.config.connect.exactly_once
     if enabled:
         return Check(name, "ok", "source support is enabled")
@@ -304,7 +309,7 @@ def _exactly_once(services: Services, enabled: bool | None) -> Check:
     return Check(name, "warning", "it is off: a crash of a worker repeats events", remedy)
 
 
-def _at_least(name: str, version: str, oldest: tuple[int, int]) -> Check:
+def _version_line(name: str, version: str, oldest: tuple[int, int]) -> Check:
     """Return the line of ``check`` about a version: an error if it is older than ``oldest``."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if len(numbers) == len(oldest) and numbers < oldest:
@@ -317,7 +322,8 @@ def _at_least(name: str, version: str, oldest: tuple[int, int]) -> Check:
     return Check(name, "ok", f"version {version}")
 
 
-def _registry(services: Services) -> list[Check]:
+def _registry_checks(services: Services) -> list[Check]:
+    """Return the line of ``check`` about the schema registry."""
     services.registry.ping()
     return [Check("schema registry", "ok", services.config.kafka.registry.url)]
 
@@ -350,7 +356,7 @@ def _capture(
     if not isinstance(log, TributaryError) and log.title not in {line.name for line in lines}:
         limits = services.config.source(capture.source).log_limits
         over = over_limit(capture, log, limits)
-        lines.insert(0, _log(log) if over is None else _too_much(over))
+        lines.insert(0, _log_line(log) if over is None else _too_much(over))
     if connector is None:
         return lines
     wrong = {finding.property for finding in connector.wrong}
@@ -366,7 +372,8 @@ def _too_much(over: OverLimit) -> Check:
     return Check(over.title, status, over.message, over.remedy)
 
 
-def _log(log: LogHealth) -> Check:
+def _log_line(log: LogHealth) -> Check:
+    """Return the line of ``check`` about the log that a source keeps for a capture."""
     kept = f"{(log.retained_bytes or 0) / 2**20:,.0f} MiB of log kept"
     if log.active is None:
         return Check(log.title, "ok", kept)
@@ -401,7 +408,7 @@ def _other_settings(
     )
     if not other:
         return []
-    return _single_check(
+    return _single_line(
         f"connector {capture.connector}: settings",
         "warning",
         f"its settings differ from the configuration: {', '.join(other)}",
@@ -439,18 +446,20 @@ def lake(services: Services) -> list[Check]:
 
         probe(services.spark, url)
     else:
-        _write_and_remove(folder, url)
+        _probe_lake_folder(folder, url)
     return [Check("lake", "ok", f"{url} is writable")]
 
 
 def _catalog(services: Services, config: CatalogConfig) -> list[Check]:
+    """Return the line of ``check`` about the catalog of table names."""
     from cdc.lake.catalog import reach
 
     found = reach(services.spark, config.metastore)
     return [Check("catalog", "ok", f"{config.metastore}, {found} databases")]
 
 
-def _write_and_remove(folder: Path, url: str) -> None:
+def _probe_lake_folder(folder: Path, url: str) -> None:
+    """Raise an error of ``check`` if the folder of a lake on this machine is not writable."""
     probe = folder / f".tributary-check-{uuid.uuid4().hex}"
     try:
         folder.mkdir(parents=True, exist_ok=True)

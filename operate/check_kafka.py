@@ -115,7 +115,7 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
 def durability(
     topic: str, replicas: int, brokers: int, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each reason why a topic can lose acknowledged changes, with its remedy.
+    """Yield, for ``check``, each reason why a topic can lose acknowledged changes, with its remedy.
 
     Args:
         topic: The topic's name.

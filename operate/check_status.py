@@ -91,13 +91,13 @@ class CheckStatus:
 
 
 def readable(record: TableRecord) -> bool:
-    """Whether readers see the copy that the record names, so that its data can be checked."""
+    """Whether a table's checks can be executed: readers see the copy that its record names."""
     state = record.resume_to if record.state in RESUMABLE else record.state
     return state is State.INCREMENTAL and record.attempt is not None
 
 
 def is_due(check: CheckSettings, done: CheckResult | None, moment: Moment) -> bool:
-    """Return whether a check is due.
+    """Return whether a check of a table's data is due.
 
     Args:
         check: The check's settings.
@@ -109,7 +109,7 @@ def is_due(check: CheckSettings, done: CheckResult | None, moment: Moment) -> bo
         return False
     if check.cron is not None:
         start = moment.since if done is None else done.started_at
-        if _next_time(check.cron, check.zone, start) <= moment.now:
+        if _next_check_time(check.cron, check.zone, start) <= moment.now:
             return True
     return check.every_commits is not None and (
         moment.commits - (0 if done is None else done.commits) >= check.every_commits
@@ -117,8 +117,8 @@ def is_due(check: CheckSettings, done: CheckResult | None, moment: Moment) -> bo
 
 
 @lru_cache(maxsize=65_536)
-def _next_time(cron: str, zone: str, after: datetime) -> datetime:
-    """Return the first time after ``after`` that a cron expression matches in a time zone."""
+def _next_check_time(cron: str, zone: str, after: datetime) -> datetime:
+    """Return the first time after ``after`` at which a check's cron expression matches."""
     return next(CronSim(cron, after.astimezone(zone_of(zone))))
 
 
@@ -156,13 +156,15 @@ def statuses(
             moment = Moment(now, record.attempt.started_at, commits)
             due = is_due(check, None if results is None else results.conclusive, moment)
         failure = None if results is None else results.failure
-        if failure is not None and _is_over(failure, record, verified):
+        if failure is not None and _is_failure_over(failure, record, verified):
             failure = None
         found.append(CheckStatus(name, check, results, due, failure))
     return tuple(found)
 
 
-def _is_over(failure: CheckResult, record: TableRecord, verified: VerifyRecord | None) -> bool:
+def _is_failure_over(
+    failure: CheckResult, record: TableRecord, verified: VerifyRecord | None
+) -> bool:
     """Whether the failure of a check of kind ``verify`` is over, although no newer result exists.
 
     The failure is over if, after it, the table was copied again, or `verify` found all rows equal.
@@ -180,6 +182,7 @@ def _is_over(failure: CheckResult, record: TableRecord, verified: VerifyRecord |
 
 
 def _still_counts(check: CheckSettings, record: TableRecord, results: CheckRecord) -> bool:
+    """Whether a check's newest result counts after changes of its settings and new copies."""
     newest = results.newest
     if newest.kind != check.kind:
         return False

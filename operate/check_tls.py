@@ -36,22 +36,22 @@ def unprotected(config: Config) -> Iterator[Check]:
     Args:
         config: The configuration. Its secrets are not resolved, except those in ``state.url``.
     """
-    yield from _state(config)
+    yield from _state_store_warnings(config)
     for name, source in config.sources.items():
-        yield from _source(name, source)
-    yield from _kafka(config.kafka)
+        yield from _source_warnings(name, source)
+    yield from _kafka_warnings(config.kafka)
     remedy = "Use an https:// URL, and set ca_file if your own CA signs the certificate."
     for key, url in (
         ("connect.url", config.connect.url),
         ("kafka.registry.url", config.kafka.registry.url),
         ("connect.registry_url", config.connect.registry_url or ""),
     ):
-        if url.startswith("http://") and not is_here(_host(url)):
-            yield _warning(key, f"the connection to {url} {_PLAIN}", remedy)
+        if url.startswith("http://") and not is_here(_url_host(url)):
+            yield _tls_warning(key, f"the connection to {url} {_PLAIN}", remedy)
 
 
 def is_here(host: str | None) -> bool:
-    """Whether a host is this machine: a loopback address, a Unix socket, or empty.
+    """Whether a host needs no TLS since it is here: a loopback address, a Unix socket, or empty.
 
     Names are not resolved.
     """
@@ -64,19 +64,21 @@ def is_here(host: str | None) -> bool:
         return False
 
 
-def _host(url: str) -> str | None:
-    """Return the host of a URL; None if the URL has no host or is malformed."""
+def _url_host(url: str) -> str | None:
+    """Return the host of a URL, whose TLS ``check`` judges; None without a host or if malformed."""
     try:
         return urlsplit(url).hostname
     except ValueError:
         return None  # the code that connects to it raises an error
 
 
-def _warning(what: str, detail: str, remedy: str) -> Check:
+def _tls_warning(what: str, detail: str, remedy: str) -> Check:
+    """Return a warning of ``check`` about the TLS of a connection."""
     return Check(f"TLS: {what}", "warning", detail, remedy)
 
 
-def _source(name: str, source: SourceConfig) -> Iterator[Check]:
+def _source_warnings(name: str, source: SourceConfig) -> Iterator[Check]:
+    """Yield the warnings of ``check`` about TLS between Tributary or Connect and a source."""
     for key in ("primary", "replica", "endpoint_for_connect"):
         endpoint: Endpoint | MysqlEndpoint | None = getattr(source, key)
         if endpoint is None or all(map(is_here, endpoint.host.split(","))):
@@ -89,10 +91,11 @@ def _source(name: str, source: SourceConfig) -> Iterator[Check]:
             remedy = "Set ssl_mode: verify_identity and ssl_ca for it."
         if problem is not None:
             detail = f"with {mode} the connection to {endpoint.host} {problem}"
-            yield _warning(f"sources.{name}.{key}", detail, remedy)
+            yield _tls_warning(f"sources.{name}.{key}", detail, remedy)
 
 
-def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
+def _kafka_warnings(kafka: KafkaConfig) -> Iterator[Check]:
+    """Yield the warning of ``check`` about TLS between Tributary and Kafka."""
     others = [
         server
         for server in kafka.bootstrap_servers.split(",")
@@ -110,7 +113,7 @@ def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
             "Set kafka.security.protocol to SSL or SASL_SSL, and kafka.security.ca_file if your own"
             " CA signs the certificate."
         )
-        yield _warning("kafka", f"with {', '.join(plain)} {where} {_PLAIN}", remedy)
+        yield _tls_warning("kafka", f"with {', '.join(plain)} {where} {_PLAIN}", remedy)
         return
     by_name = "ssl.endpoint.identification.algorithm"
     off = [
@@ -127,10 +130,11 @@ def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
         remedy = (
             "Remove that setting; set kafka.security.ca_file if your own CA signs the certificate."
         )
-        yield _warning("kafka", detail, remedy)
+        yield _tls_warning("kafka", detail, remedy)
 
 
-def _state(config: Config) -> Iterator[Check]:
+def _state_store_warnings(config: Config) -> Iterator[Check]:
+    """Yield the warning of ``check`` about TLS between Tributary and the state store."""
     try:
         url = config.state.connection_url()
     except SecretError:
@@ -138,16 +142,16 @@ def _state(config: Config) -> Iterator[Check]:
     # A password can contain characters that end a host in a URL.
     place = re.sub(r"//[^/@]*(?::[^@]*)?@", "//", url, count=1)
     given = dict(parse_qsl(place.partition("?")[2]))
-    host = unquote(given.get("host") or _host(place) or "")
+    host = unquote(given.get("host") or _url_host(place) or "")
     kind = re.split(r"[+:]", place, maxsplit=1)[0]
     if kind == "sqlite" or is_here(host.partition(":")[0] if host.count(":") == 1 else host):
         return
-    problem, remedy = _state_problem(kind, given)
+    problem, remedy = _state_store_problem(kind, given)
     if problem:
-        yield _warning("state.url", f"the connection to {host} {problem}", remedy)
+        yield _tls_warning("state.url", f"the connection to {host} {problem}", remedy)
 
 
-def _state_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str]:
+def _state_store_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str]:
     """Return the problem of the state store's connection, and the remedy.
 
     The problem is None if TLS fully protects the connection.

@@ -78,8 +78,8 @@ class UnknownConditionError(ValueError):
     """``--fail-on`` names an unknown condition; the error's text lists the known conditions."""
 
 
-def parse(texts: Iterable[str]) -> frozenset[Condition]:
-    """Return the conditions that values of ``--fail-on`` name; a value can be a list with commas.
+def named_conditions(texts: Iterable[str]) -> frozenset[Condition]:
+    """Return each `Condition` that values of ``--fail-on`` name; a value can be a list with commas.
 
     Raises:
         UnknownConditionError: A name is not the name of a condition, or the values name none.
@@ -96,7 +96,9 @@ def parse(texts: Iterable[str]) -> frozenset[Condition]:
 def half_copied(
     record: TableRecord, build: TableRecord | None, held: Mapping[str, HeldLease]
 ) -> bool:
-    """Whether a copy of a table or of its next generation is unfinished, and no process runs it.
+    """Whether a table has the condition ``half_copied``: an unfinished copy that no process runs.
+
+    The copy can also be the one of the table's next generation.
 
     Args:
         record: The table's record.
@@ -104,7 +106,8 @@ def half_copied(
         held: The leases that processes hold, by resource.
     """
     return any(
-        (unfinished(one) is not None or one.beside) and _free(held.get(str(one.resource)))
+        (unfinished(one) is not None or one.beside)
+        and ((lease := held.get(str(one.resource))) is None or lease.abandoned)
         for one in (record, build)
         if one is not None
     )
@@ -128,7 +131,7 @@ def of_targets(targets: Iterable[Shortfall]) -> dict[Condition, list[str]]:
 
 
 def joined(*parts: Found) -> dict[Condition, list[str]]:
-    """Return the tables and captures of several findings, by condition, each name once."""
+    """Join findings of conditions: the tables and captures by condition, each name once."""
     return {
         condition: names
         for condition in Condition
@@ -147,12 +150,8 @@ def needs_copy(found: Found) -> bool:
 
 
 def to_json(found: Found) -> dict[str, list[str]]:
-    """The found conditions, each with its tables and captures, as plain values."""
+    """Return the found conditions, each with its tables and captures, as plain values."""
     return {condition.value: list(names) for condition, names in found.items()}
-
-
-def _free(lease: HeldLease | None) -> bool:
-    return lease is None or lease.abandoned
 
 
 def table_of_conditions() -> str:

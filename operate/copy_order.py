@@ -26,16 +26,19 @@ def largest_first(services: Services, tables: Sequence[TableId], parallel: int) 
     """
     if len(tables) <= parallel:
         return list(tables)
-    return by_size(tables, _sizes(services, tables))
+    return by_size(tables, _sizes_at_sources(services, tables))
 
 
 def by_size(tables: Sequence[TableId], sizes: Mapping[TableId, int]) -> list[TableId]:
-    """Return tables by descending size; tables without a size come last. The order is stable."""
+    """Return tables in the order of their copies: by size, descending; those without one are last.
+
+    The order is stable.
+    """
     return sorted(tables, key=lambda table: -sizes.get(table, -1))
 
 
-def _sizes(services: Services, tables: Sequence[TableId]) -> dict[TableId, int]:
-    """Return the sizes of sources' tables in bytes, by one query for each source.
+def _sizes_at_sources(services: Services, tables: Sequence[TableId]) -> dict[TableId, int]:
+    """Return the sizes in bytes of the tables to copy, by one query for each source.
 
     If the sizes of a source's tables cannot be read, these tables are left out. For example, a
     session that rewrites a table locks the table, and the query of the table's size times out.

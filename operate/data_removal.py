@@ -39,7 +39,7 @@ def remove_data(services: Services, record: TableRecord, lease: Lease) -> list[s
 
     owner = Ownership.of(record, services.store.installation)
     if record.shard is not None:
-        _leave_shared(services, record, record.shard, lease)
+        _leave_shared_table(services, record, record.shard, lease)
     else:
         pointer = read_pointer(services.spark, record.base_path)
         if pointer is None or not owner.is_other(pointer.attempt):
@@ -51,7 +51,9 @@ def remove_data(services: Services, record: TableRecord, lease: Lease) -> list[s
     return [f"{record.base_path} has {', '.join(left)}, which this installation did not make"]
 
 
-def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: Lease) -> None:
+def _leave_shared_table(
+    services: Services, record: TableRecord, shard: Shard, lease: Lease
+) -> None:
     """Remove an offboarded shard's rows, and the shared lake table if no shard remains."""
     from cdc.lake.ownership import Ownership
     from cdc.lake.publish import delete_path, read_pointer

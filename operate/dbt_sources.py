@@ -43,7 +43,7 @@ def dbt_sources(
     for record in sorted(records, key=lambda one: one.table):
         if not readable(record):
             continue
-        source, schema, name = _names(config, record.table, record.shard)
+        source, schema, name = _names_for_dbt(config, record.table, record.shard)
         tables = found.setdefault((source, schema), {})
         if name not in tables:
             settings = config.table_settings(record.table)
@@ -55,7 +55,7 @@ def dbt_sources(
     return {"version": 2, "sources": sources}
 
 
-def _names(config: Config, table: TableId, shard: Shard | None) -> tuple[str, str, str]:
+def _names_for_dbt(config: Config, table: TableId, shard: Shard | None) -> tuple[str, str, str]:
     """Return three names of a table: its source in dbt, its schema, and its name for readers."""
     named = config.catalog_name(table, shard)
     if named is not None:
@@ -110,10 +110,14 @@ def _freshness(settings: TableSettings, checks: Iterable[CheckSettings]) -> dict
     ]
     target = settings.freshness_target_s
     error = min(limits) if limits else LATE_FACTOR * target
-    return {"warn_after": _age(min(target, error)), "error_after": _age(error)}
+    return {
+        "warn_after": _age_in_minutes(min(target, error)),
+        "error_after": _age_in_minutes(error),
+    }
 
 
-def _age(seconds: int) -> dict[str, Any]:
+def _age_in_minutes(seconds: int) -> dict[str, Any]:
+    """Return an age in whole minutes, as dbt's file of sources has it."""
     return {"count": math.ceil(seconds / 60), "period": "minute"}
 
 
@@ -128,20 +132,20 @@ def _column_tests(
         yield check.columns[0], _test("unique", {}, check)
     elif check.kind == "accepted_values":
         values: dict[str, Any] = {"values": list(check.values)}
-        if all(map(_is_plain, check.values)):
+        if all(map(_is_unquoted_in_sql, check.values)):
             values["quote"] = False
         for column in check.columns:
             yield column, _test("accepted_values", values, check)
     elif check.kind == "reference" and check.references is not None and len(check.columns) == 1:
         text = check.references.table
         referenced = config.table_id(text if ":" in text else f"{record.table.source}:{text}")
-        source, _, name = _names(config, referenced, config.shard(referenced))
+        source, _, name = _names_for_dbt(config, referenced, config.shard(referenced))
         target = {"to": f"source('{source}', '{name}')", "field": check.references.columns[0]}
         yield check.columns[0], _test("relationships", target, check)
     elif check.kind == "range" and with_utils:
         bounds = {"min_value": check.min, "max_value": check.max}
         given = {
-            key: text if _is_plain(text) else f"'{text}'"
+            key: text if _is_unquoted_in_sql(text) else f"'{text}'"
             for key, text in bounds.items()
             if text is not None
         }
@@ -165,8 +169,8 @@ def _test(name: str, arguments: Mapping[str, Any], check: CheckSettings) -> Any:
     return {name: found} if found else name
 
 
-def _is_plain(text: str) -> bool:
-    """Whether a configured value is a number or a boolean, which SQL writes without quotes."""
+def _is_unquoted_in_sql(text: str) -> bool:
+    """Whether SQL of dbt's tests has a value without quotes: it is a number or a boolean."""
     if text in ("true", "false"):
         return True
     try:

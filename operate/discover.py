@@ -99,7 +99,7 @@ def discover(
         for record in services.store.tables()
         if record.state is not State.RETIRED
     }
-    found = _tables(services, sources or sorted(services.config.sources))
+    found = _tables_of_sources(services, sources or sorted(services.config.sources))
     strangers = [stats for stats in found if stats.table not in states]
     examined = examine_all(services, [stats.table for stats in strangers], with_rows=False)
     return [
@@ -113,8 +113,8 @@ def discover(
     ]
 
 
-def _tables(services: Services, sources: Sequence[str]) -> list[TableStats]:
-    """Return the tables of sources, without partitions.
+def _tables_of_sources(services: Services, sources: Sequence[str]) -> list[TableStats]:
+    """Return all tables of sources that a command can select, without partitions.
 
     A partitioned table is replicated as one table, with all of its partitions.
     """
@@ -145,7 +145,7 @@ class SelectedTables:
 def at_source(
     services: Services, arguments: Sequence[str], listed: Sequence[str] = ()
 ) -> SelectedTables:
-    """Return the tables that a command's arguments select; wildcards match any source table.
+    """Return a command's tables by names and wildcards; wildcards match any source table.
 
     Args:
         services: The services of the command.
@@ -156,7 +156,9 @@ def at_source(
     typed, arguments = arguments, [*arguments, *listed]
     known: list[TableId] = []
     if any(can_match_many(argument, config) for argument in arguments):
-        known = [stats.table for stats in _tables(services, sources_of(arguments, config))]
+        known = [
+            stats.table for stats in _tables_of_sources(services, sources_of(arguments, config))
+        ]
     where = "of the sources"
     tables = expand(arguments, config, known, where=where)
 
@@ -171,7 +173,7 @@ def at_source(
 def selected(
     services: Services, arguments: Sequence[str], *, retired: bool = False, paused: bool = True
 ) -> list[TableId]:
-    """Return the tables that a command's arguments select; wildcards match tables on the plan.
+    """Return a command's tables by names and wildcards; wildcards match tables on the plan.
 
     Without arguments, the result is the same as with the wildcard ``*``.
 
@@ -199,7 +201,7 @@ def followed(
     tiers: Sequence[str] = (),
     unmatched: Callable[[str], object] | None = None,
 ) -> Callable[[], list[TableRecord]]:
-    """Return a function that reads the current records of the tables that arguments select.
+    """Return a function that reads the current records of a command's tables.
 
     Each call of the returned function reads the plan again. So the result includes tables that were
     onboarded since the previous call, and lacks tables that were offboarded since that call.

@@ -76,12 +76,12 @@ def onboarding_steps(
         examined.refuse(refuse_other_lakes(services, examined.replicable, with_spark=False))
     steps: list[PlannedStep] = []
     for group in tier_capture.groups(services, examined.replicable):
-        steps += _group(services, group, with_bootstrap=with_bootstrap)
+        steps += _steps_of_group(services, group, with_bootstrap=with_bootstrap)
     return Plan(tuple(steps), tuple(refusals(services, examined, by_wildcard)))
 
 
-def _topic(services: Services, names: CaptureNames, topic: str) -> dict[str, Any]:
-    """Return the settings with which a topic would be created."""
+def _settings_of_new_topic(services: Services, names: CaptureNames, topic: str) -> dict[str, Any]:
+    """Return, for a dry run, the settings with which a topic would be created."""
     return {
         "partitions": 1,
         "replication.factor": services.config.kafka.topic.replication_factor,
@@ -89,7 +89,7 @@ def _topic(services: Services, names: CaptureNames, topic: str) -> dict[str, Any
     }
 
 
-def _group(
+def _steps_of_group(
     services: Services, group: tier_capture.Group, *, with_bootstrap: bool
 ) -> list[PlannedStep]:
     """Return a dry run's steps for the tables of one source and tier, which share a capture."""
@@ -97,7 +97,11 @@ def _group(
     wanted = tier_capture.topics(group)
     existing = services.kafka.topics(wanted)
     steps = [
-        PlannedStep("topic", name, f"create with {json.dumps(_topic(services, names, name))}")
+        PlannedStep(
+            "topic",
+            name,
+            f"create with {json.dumps(_settings_of_new_topic(services, names, name))}",
+        )
         for name in wanted
         if name not in existing
     ]
@@ -118,11 +122,13 @@ def _group(
         path = f"PUT /connectors/{quote(names.connector, safe='')}/config"
         steps.append(PlannedStep("rest", services.config.connect.url, f"{path}\n{body}"))
     for table in group.tables:
-        steps += _table(services, table, with_bootstrap=with_bootstrap)
+        steps += _steps_of_table(services, table, with_bootstrap=with_bootstrap)
     return steps
 
 
-def _table(services: Services, table: TableId, *, with_bootstrap: bool) -> list[PlannedStep]:
+def _steps_of_table(
+    services: Services, table: TableId, *, with_bootstrap: bool
+) -> list[PlannedStep]:
     """Return a dry run's steps for one table of a group: its registration and its copy."""
     record = services.store.get(table)
     steps = []

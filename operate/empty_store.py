@@ -90,7 +90,10 @@ def empty_store(services: Services, answers: Answers) -> EmptyStore | None:
 
 
 def configured_captures(config: Config) -> list[CaptureNames]:
-    """Return the captures that configured tables can have; skip those whose names are too long."""
+    """Return all captures that configured tables can have, which commands search for on servers.
+
+    A capture whose name is too long is left out.
+    """
     sections = (config.defaults, *config.tables.values())
     tiers = dict.fromkeys([*(one.tier for one in sections), *config.tiers])
     found: list[CaptureNames] = []
@@ -104,6 +107,7 @@ def configured_captures(config: Config) -> list[CaptureNames]:
 
 
 def _lost_tables_error(store: str, left: tuple[CaptureNames, ...]) -> LostTablesError:
+    """Return a command's error: the state store has no table, but Kafka Connect has connectors."""
     many = len(left) > 1
     them = f"connector{'s' if many else ''} {', '.join(one.connector for one in left)}"
     slots = ", ".join(

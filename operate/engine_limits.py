@@ -51,17 +51,18 @@ def partition_limits(schema: TableSchema, partition_by: Sequence[PartitionField]
     holes = [
         one.name for one in columns if one.nullable and _NUMBER.fullmatch(one.lake_type) is not None
     ]
-    notes = f"Trino shows some texts of {_listed(texts)} encoded, for example a%2Fb for a/b"
+    notes = f"Trino shows some texts of {_listed_columns(texts)} encoded, for example a%2Fb for a/b"
     if not holes:
         return EngineLimits((notes,) if texts else ())
     return EngineLimits(
         (notes,) if texts else (),
-        f"Trino fails at rows with NULL in {_listed(holes)}",
+        f"Trino fails at rows with NULL in {_listed_columns(holes)}",
         "Set partition_by to columns that are NOT NULL on the source. The next run then asks for a"
         " copy.",
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed_columns(names: Sequence[str]) -> str:
+    """Return partition columns as text, for a note on a query engine's limits."""
     noun = "partition columns" if len(names) > 1 else "partition column"
     return f"{noun} {', '.join(names)}"

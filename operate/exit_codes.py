@@ -36,7 +36,7 @@ def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
 
 
 def requires_bootstrap(error: BaseException | None) -> bool:
-    """Whether only another bootstrap of a table can resolve the table's error."""
+    """Whether a table's error leads to exit code 4, since only another bootstrap resolves it."""
     if isinstance(error, TributaryError) and error.context.get("state") == _NEEDS:
         return True
     return isinstance(error, (LostHistoryError, SchemaChangeError))

@@ -91,25 +91,26 @@ class FirstEvents:
             if time.monotonic() > until:
                 return
             try:
-                self._known[topic, ranges[topic][0]] = _time_of(events, record)
+                self._known[topic, ranges[topic][0]] = _time_of_first_event(events, record)
             except UnknownSchemaError as error:  # the table's run fails by it, others go on
                 _log.debug("%s", error)
 
 
-def _time_of(events: EventReader, record: KafkaRecord) -> datetime | None:
-    """Return the time of the change in a record; None if the record has no such time.
+def _time_of_first_event(events: EventReader, record: KafkaRecord) -> datetime | None:
+    """Return the change's time in the first event that waits; None if the record has no such time.
 
     The result is when the source says that it made the change, or when Connect sent it, whichever
     is earlier.
     """
     try:
-        made = events.read(record, "a change", _made_at)
+        made = events.read(record, "a change", _source_time_of_event)
     except DecodeError:
         return None
     return made if record.timestamp is None else min(made, record.timestamp)
 
 
-def _made_at(event: Any) -> datetime:
+def _source_time_of_event(event: Any) -> datetime:
+    """Return the source's time of the change in the first event that waits."""
     try:
         return _EPOCH + timedelta(milliseconds=int(event["source"]["ts_ms"]))
     except OverflowError as error:
@@ -153,13 +154,13 @@ def first_events(
     unknown = known.unknown(places.values())[:MOST]
     if unknown:
         ranges = {topic: (start, end) for topic, start, end in wanted.values()}
-        _look(answers, {topic: ranges[topic] for topic, _ in unknown})
+        _read_first_events(answers, {topic: ranges[topic] for topic, _ in unknown})
     times = {table: known.at(place) for table, place in places.items()}
     return {table: at - _JUST_BEFORE for table, at in times.items() if at is not None}
 
 
-def _look(answers: Answers, ranges: Mapping[str, tuple[int, int]]) -> None:
-    """Read the first records of ranges within a limited time."""
+def _read_first_events(answers: Answers, ranges: Mapping[str, tuple[int, int]]) -> None:
+    """Read the first events that wait in ranges of topics, within a limited time."""
     known = answers.first_events
     try:
         kafka, registry = answers.kafka(), answers.services.registry
@@ -173,7 +174,9 @@ def _look(answers: Answers, ranges: Mapping[str, tuple[int, int]]) -> None:
 
 
 def _may_be_late(config: Config, record: TableRecord, now: datetime) -> bool:
-    """Whether a table is INCREMENTAL, and would be late if it were as old as its last commit.
+    """Whether a table can be late, so that its first event that waits is read.
+
+    The table is INCREMENTAL, and would be late if it were as old as its last commit.
 
     Before the first commit of a run, the time of the copy counts.
     """

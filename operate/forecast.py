@@ -153,7 +153,7 @@ def forecast(
     needs, entries, problems = list[Need](), list[Entry](), list[tuple[TableId, str]]()
     for record in records:
         try:
-            need, entry = _look(services, predictions, record, ends.get(record.topic), now)
+            need, entry = _predict_need(services, predictions, record, ends.get(record.topic), now)
         except TributaryError as error:
             problems.append((record.table, error.message))
             continue
@@ -173,14 +173,14 @@ def forecast(
     return Forecast(rules, tuple(needs), tuple(order), tuple(problems), captures)
 
 
-def _look(
+def _predict_need(
     services: Services,
     predictions: Predictions,
     record: TableRecord,
     ends: Mapping[int, int] | TributaryError | None,
     now: datetime,
 ) -> tuple[Need, Entry]:
-    """Return a table's predicted need, and the table's entry in the schedule of runs.
+    """Return, for ``plan``, a table's predicted need and its entry in the schedule of runs.
 
     Raises:
         TributaryError: The table's settings are not valid, or its topic cannot be read now.

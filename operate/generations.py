@@ -35,7 +35,7 @@ class Removed:
 
 
 def look(services: Services, table: TableId) -> list[Generation]:
-    """Return all generations of a table, also those that another installation has made.
+    """Return all generations of a table for ``generations list``, also other installations' ones.
 
     Raises:
         StateError: The table was never on the plan.
@@ -84,7 +84,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
 
 
 def clean(services: Services, table: TableId) -> None:
-    """Remove a table's unneeded generations; if the removal fails, only log the error."""
+    """Remove a table's unneeded generations after a command's copy; if that fails, only log it."""
     try:
         gone = remove(services, table).removed
     except TributaryError as error:
@@ -119,13 +119,13 @@ def _named_generations(
             )
         for one in meant:
             if not (one.removable or one.beside):
-                raise _in_use(table, one)
+                raise _not_removable_error(table, one)
             chosen[one.attempt] = one
     return list(chosen.values())
 
 
 def _known_record(services: Services, table: TableId) -> TableRecord:
-    """Return the record of a table; raise an error if the table was never on the plan."""
+    """Return a table's record for ``generations``; raise an error if it was never on the plan."""
     record = services.store.get(table)
     if record is None:
         raise StateError(
@@ -136,7 +136,8 @@ def _known_record(services: Services, table: TableId) -> TableRecord:
     return record
 
 
-def _in_use(table: TableId, one: Generation) -> StateError:
+def _not_removable_error(table: TableId, one: Generation) -> StateError:
+    """Return the error of ``generations remove`` for a generation that cannot be removed."""
     if one.kind is FolderKind.OTHER:
         return StateError(
             f"attempt {one.attempt} of table {table} is of another installation, which can still"

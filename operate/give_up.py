@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 def over_limits(services: Services, records: Iterable[TableRecord]) -> list[OverLimit]:
-    """Return the captures that hold back more log than their limits.
+    """Return, for ``run``, the captures that hold back more log than their limits.
 
     Only captures of the given tables are examined. A source that does not answer is left out: other
     checks name it.
@@ -40,7 +40,7 @@ def over_limits(services: Services, records: Iterable[TableRecord]) -> list[Over
     found = []
     for capture in sorted(captures, key=lambda one: (one.source, one.tier)):
         try:
-            found.append(_look(services, capture))
+            found.append(_exceeded_limit(services, capture))
         except TributaryError as error:
             _log.info("the log of %s was not looked at: %s", capture.resource, error)
     return [one for one in found if one is not None]
@@ -64,26 +64,26 @@ def give_up(services: Services, over: OverLimit) -> OverLimit | None:
     """
     capture = over.capture
     with services.leases.hold(capture.resource):
-        now = _look(services, capture)
+        now = _exceeded_limit(services, capture)
         if now is None or now.level is not Level.GIVE_UP:
             return None
-        if not _may_stop(services, capture):
+        if not _may_give_up(services, capture):
             return None
         what = f"{now.message}, so the capture was given up"
         _log.warning("%s", what)
         Losses(services.store).note(capture.resource, what)
         crash("give_up.after_note")
-        _stop(services, capture)
+        _stop_connector(services, capture)
         crash("give_up.after_stop")
         if (kept := services.source(capture.source).capture(capture).kept_log) is not None:
             kept.drop()
         crash("give_up.after_drop")
     for record in dependent(services, capture):
-        _mark(services, record, what)
+        _mark_for_bootstrap(services, record, what)
     return now
 
 
-def _look(services: Services, capture: CaptureNames) -> OverLimit | None:
+def _exceeded_limit(services: Services, capture: CaptureNames) -> OverLimit | None:
     """Return the limit that a capture's log exceeds now; None if it exceeds none."""
     limits = services.config.source(capture.source).log_limits
     if not limits:
@@ -92,8 +92,8 @@ def _look(services: Services, capture: CaptureNames) -> OverLimit | None:
     return over_limit(capture, log, limits)
 
 
-def _may_stop(services: Services, capture: CaptureNames) -> bool:
-    """Whether the slot of a capture can be dropped.
+def _may_give_up(services: Services, capture: CaptureNames) -> bool:
+    """Whether a capture can be given up, that is, whether its slot can be dropped.
 
     It cannot be dropped if another installation made the connector, or if a connector reads the
     slot and Connect, which would stop the connector, does not answer. In both cases, the loss would
@@ -116,8 +116,8 @@ def _may_stop(services: Services, capture: CaptureNames) -> bool:
     return True
 
 
-def _stop(services: Services, capture: CaptureNames) -> None:
-    """Stop the connector, so that nothing reads the slot.
+def _stop_connector(services: Services, capture: CaptureNames) -> None:
+    """Stop the connector of a capture that is given up, so that nothing reads the slot.
 
     An error of Connect is only logged: if the connector still reads the slot, the drop fails.
     """
@@ -128,8 +128,8 @@ def _stop(services: Services, capture: CaptureNames) -> None:
         _log.warning("connector %s could not be stopped: %s", capture.connector, error)
 
 
-def _mark(services: Services, record: TableRecord, what: str) -> None:
-    """Mark a table NEEDS_BOOTSTRAP, or delete the record of a next generation.
+def _mark_for_bootstrap(services: Services, record: TableRecord, what: str) -> None:
+    """Mark a table of a given-up capture NEEDS_BOOTSTRAP, or delete a next generation's record.
 
     If another process works on the table, that process or the next run finds the counted loss.
     """

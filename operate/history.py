@@ -64,7 +64,7 @@ def history(
     kinds: Sequence[Kind] = (),
     most: int | None = None,
 ) -> list[Event]:
-    """Return the events of tables from a time on, oldest first.
+    """Return, for ``history``, the events of tables from a time on, oldest first.
 
     Args:
         services: The services of the command.
@@ -76,12 +76,12 @@ def history(
     Raises:
         StateError: The state store cannot be used.
     """
-    events = map(_event, Histories(services.store).since(since, tables, most))
+    events = map(_event_of_entry, Histories(services.store).since(since, tables, most))
     return [event for event in events if not kinds or event.kind in kinds]
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """Return the time that an option names, for example ``24h``, ``7d`` or ``2026-03-01T12:00``.
+    """Return the time from which a command reads histories, for example ``24h`` or ``7d`` ago.
 
     Args:
         text: A duration before now, or a time in the form of ISO 8601. A time without a time zone
@@ -102,19 +102,21 @@ def moment(text: str, now: datetime) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
 
 
-def _event(noted: Noted) -> Event:
+def _event_of_entry(noted: Noted) -> Event:
+    """Return the event that ``history`` shows for an entry of a table."""
     entry = noted.entry
     if isinstance(entry, RunEntry):
-        kind, what = Kind.RUN, _of_run(entry)
+        kind, what = Kind.RUN, _runs_as_text(entry)
     elif isinstance(entry, SchemaEntry):
-        kind, what = Kind.SCHEMA, _of_schema(entry)
+        kind, what = Kind.SCHEMA, _schema_change_as_text(entry)
     else:
-        kind, what = Kind.STATE, _of_state(entry)
+        kind, what = Kind.STATE, _state_change_as_text(entry)
     facts = entry.to_json()
     return Event(noted.at, kind, entry.table, what, entry.by, entry.run_id, facts)
 
 
-def _of_run(entry: RunEntry) -> str:
+def _runs_as_text(entry: RunEntry) -> str:
+    """Return what ``history`` shows of an entry for one run or several joined ones."""
     many = f"{entry.runs:,} runs: " if entry.runs > 1 else ""
     done = (
         f"{many}{entry.commits:,} commit{'' if entry.commits == 1 else 's'},"
@@ -123,14 +125,16 @@ def _of_run(entry: RunEntry) -> str:
     return done if entry.error is None else f"{done}; {entry.error.message}"
 
 
-def _of_schema(entry: SchemaEntry) -> str:
+def _schema_change_as_text(entry: SchemaEntry) -> str:
+    """Return what ``history`` shows of a schema change."""
     changes = ", ".join(change.what for change in entry.changes)
     if entry.outcome == "followed":
         return f"schema version {entry.version}: {changes}"
     return f"{entry.outcome}: {changes}"
 
 
-def _of_state(entry: StateEntry) -> str:
+def _state_change_as_text(entry: StateEntry) -> str:
+    """Return what ``history`` shows of a change of a table's state."""
     which = f"next generation, {entry.generation}: " if entry.beside else ""
     if entry.state is None:
         return f"{which}record removed"

@@ -73,7 +73,7 @@ def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
         moved = transition(
             record,
             State.PAUSED,
-            at=_now(),
+            at=_time_of_change(),
             cause=Cause(
                 reason=reason,
                 remedy=f"Run `tributary resume {table}` before its topic's retention ends.",
@@ -85,7 +85,7 @@ def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
 
 def resume(services: Services, table: TableId) -> Outcome:
     """Put a paused table back in the state that it had before the pause."""
-    return _go_on(services, table, State.PAUSED, "resumed")
+    return _return_to_former_state(services, table, State.PAUSED, "resumed")
 
 
 def retry(services: Services, table: TableId) -> Outcome:
@@ -119,7 +119,7 @@ def retry(services: Services, table: TableId) -> Outcome:
         ]
     else:
         try:
-            done += _repaired(services, names, MARK_FIRST)
+            done += _repair_connector(services, names, MARK_FIRST)
         except LostChangesError as error:
             if record.state is not State.FAILED:
                 raise
@@ -127,19 +127,19 @@ def retry(services: Services, table: TableId) -> Outcome:
         if record.other is not None:
             other = names_of(services.config, table.source, record.other)
             try:
-                done += _repaired(services, other, f"Run `tributary move {table}` again.")
+                done += _repair_connector(services, other, f"Run `tributary move {table}` again.")
             except TributaryError as error:
                 if record.state is not State.FAILED:
                     raise
                 notes.append(f"{error.message}. {error.remedy}")
     if done and record.state is not State.FAILED:
         return Outcome(table, "; ".join(done), record.state)
-    released = _go_on(services, table, State.FAILED, "set to be tried again")
+    released = _return_to_former_state(services, table, State.FAILED, "set to be tried again")
     return replace(released, details={"notes": notes} if notes else {})
 
 
-def _repaired(services: Services, names: CaptureNames, if_lost: str) -> list[str]:
-    """Restart or resume a capture's connector if it needs that; return what was done.
+def _repair_connector(services: Services, names: CaptureNames, if_lost: str) -> list[str]:
+    """For ``retry``, restart or resume a capture's connector if needed; return what was done.
 
     Args:
         services: The services of the command.
@@ -155,7 +155,7 @@ def _repaired(services: Services, names: CaptureNames, if_lost: str) -> list[str
         seen = services.connect.status(names.connector)
         failed = seen is not None and seen.failure is not None
         if failed or (seen is not None and seen.state in _ASLEEP):
-            _refuse_lost(services, names, if_lost)
+            _refuse_lost_changes(services, names, if_lost)
         woken = services.connect.wake(names.connector)
         reconnected = tier_capture.reconnect(services, names)
         if failed or reconnected:
@@ -168,8 +168,8 @@ def _repaired(services: Services, names: CaptureNames, if_lost: str) -> list[str
     return [f"{'resumed' if woken and not failed else 'restarted'} connector {names.connector}"]
 
 
-def _refuse_lost(services: Services, names: CaptureNames, remedy: str) -> None:
-    """Refuse to start a connector if its source's log has lost changes before their capture.
+def _refuse_lost_changes(services: Services, names: CaptureNames, remedy: str) -> None:
+    """Refuse ``retry`` of a connector if its source's log has lost changes before their capture.
 
     Raises:
         LostChangesError: Changes were lost.
@@ -188,7 +188,9 @@ def _refuse_lost(services: Services, names: CaptureNames, remedy: str) -> None:
         )
 
 
-def _go_on(services: Services, table: TableId, origin: State, action: str) -> Outcome:
+def _return_to_former_state(
+    services: Services, table: TableId, origin: State, action: str
+) -> Outcome:
     """Put a table back in the state that it had before ``origin``, which is PAUSED or FAILED.
 
     Raises:
@@ -211,13 +213,13 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
                 table=table,
                 state=record.state.value,
             )
-        record = services.store.put(transition(record, record.resume_to, at=_now()))
+        record = services.store.put(transition(record, record.resume_to, at=_time_of_change()))
     left = unfinished(record)
     return Outcome(table, f"{action}. {left}" if left else action, record.state)
 
 
 def forget_build(services: Services, table: TableId) -> bool:
-    """Give up a table's next generation.
+    """Give up a table's next generation, which a command no longer needs.
 
     The files of this generation stay until abandoned generations are removed.
 
@@ -236,7 +238,7 @@ def forget_build(services: Services, table: TableId) -> bool:
 
 
 def absent_sources(services: Services, tables: Iterable[TableId]) -> dict[str, SourceError]:
-    """Return the tables' unreachable sources by name, each with its error.
+    """Return, for ``offboard``, the tables' unreachable sources by name, each with its error.
 
     Raises:
         SourceError: A source can be reached, but refuses the login or the query.
@@ -289,7 +291,7 @@ def offboard(
             if absent is None and tier_capture.remove_table(services, names, table):
                 done.append("left the capture")
             if record.state is not State.RETIRED:
-                retired = transition(record, State.RETIRED, at=_now())
+                retired = transition(record, State.RETIRED, at=_time_of_change())
                 record = services.store.put(replace(retired, other=None))
                 _forget_shown(services, table)
             if last:
@@ -301,7 +303,7 @@ def offboard(
             notes += remove_data(services, record, lease)
             Quarantine(services.store).forget(table)
             done.append(f"deleted {record.base_path} and topic {record.topic}")
-            services.store.put(replace(record, last_commit=None, updated_at=_now()))
+            services.store.put(replace(record, last_commit=None, updated_at=_time_of_change()))
     if absent is not None:
         notes += _left_there(services, names, table, absent, last=last)
     return Outcome(
@@ -355,14 +357,14 @@ def _naming_absence(
     try:
         yield
     except TributaryError as error:
-        if absent is not None or not _is_absent(services, table):
+        if absent is not None or not _is_source_absent(services, table):
             raise
         raise error.advising(
             f"If the source is gone for good, run `tributary offboard {table} --source-gone`."
         ) from error
 
 
-def _is_absent(services: Services, table: TableId) -> bool:
+def _is_source_absent(services: Services, table: TableId) -> bool:
     """Whether a table's source does not answer. A source that refuses the login has answered."""
     try:
         return bool(absent_sources(services, [table]))
@@ -392,7 +394,8 @@ def _left_there(
     return notes
 
 
-def _now() -> datetime:
+def _time_of_change() -> datetime:
+    """Return the time that a command records for its change of a table, in UTC."""
     return datetime.now(timezone.utc)
 
 

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_copying(record: TableRecord) -> bool:
-    """Whether the copy that a record describes has begun but is not published yet."""
+    """Whether a command finds a record's copy unfinished: begun, but not published yet."""
     return record.state in _COPYING or record.resume_to in _COPYING
 
 
@@ -47,11 +47,11 @@ def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
 
     For a table that is moving to the capture, the result has the record of its next generation.
     """
-    known = _of_capture(services.store.tables(), capture)
+    known = _records_of_capture(services.store.tables(), capture)
     there = {record.table for record in known}
     moving = [
         record
-        for record in _of_capture(services.store.builds(), capture)
+        for record in _records_of_capture(services.store.builds(), capture)
         if record.table not in there
     ]
     return [record for record in (*known, *moving) if record.state is not State.RETIRED]
@@ -78,7 +78,9 @@ def dependent(
     """
     records = [*services.store.tables(), *services.store.builds()]
     return [
-        record for record in _of_capture(records, capture, only) if _continues_from_past(record)
+        record
+        for record in _records_of_capture(records, capture, only)
+        if _continues_from_past(record)
     ]
 
 
@@ -183,7 +185,7 @@ def cut_off(
     Raises:
         CaptureError: A published table depends on the capture, or another process copies a table.
     """
-    _refuse_followed(services, capture, lost, only)
+    _refuse_followed_tables(services, capture, lost, only)
     with ExitStack() as held:
         mine = set()
         for record in dependent(services, capture, only):
@@ -202,14 +204,14 @@ def cut_off(
             mine.add(record.resource)
         # Check the tables again under their leases. A table that begins its copy later is proven
         # under the new capture.
-        _refuse_followed(services, capture, lost, only)
+        _refuse_followed_tables(services, capture, lost, only)
         for record in dependent(services, capture, only):
             if record.resource in mine:
-                _discard(services, record, lost)
+                _discard_copy(services, record, lost)
         yield
 
 
-def _discard(services: Services, record: TableRecord, lost: str) -> None:
+def _discard_copy(services: Services, record: TableRecord, lost: str) -> None:
     """Discard a copy that depends on a lost capture.
 
     The record of a next generation is deleted. The state in a table's own record becomes
@@ -231,23 +233,23 @@ def _discard(services: Services, record: TableRecord, lost: str) -> None:
     _log.warning("%s; the copy of %s is discarded", lost, record.table)
 
 
-def _refuse_followed(
+def _refuse_followed_tables(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None
 ) -> None:
     """Raise an error if published tables depend on a lost capture."""
-    records = _of_capture(services.store.tables(), capture, only)
+    records = _records_of_capture(services.store.tables(), capture, only)
     followed = [
         record for record in records if _continues_from_past(record) and not is_copying(record)
     ]
     if not followed:
         return
     paused = [record for record in followed if record.state is State.PAUSED]
-    first = f"Run `tributary resume {_listed(paused, ' ')}`, then" if paused else "Run"
+    first = f"Run `tributary resume {_listed_tables(paused, ' ')}`, then" if paused else "Run"
     failed = any(record.state is State.FAILED for record in followed)
     when = " (a failed one at its next try)" if failed else ""
     raise CaptureError(
         f"{lost}, so changes are lost, and no run has marked these tables yet:"
-        f" {_listed(followed, ', ')}",
+        f" {_listed_tables(followed, ', ')}",
         remedy=f"{first} `tributary run`, which marks them{when}, then `tributary bootstrap` for"
         " all of them.",
         connector=capture.connector,
@@ -255,14 +257,15 @@ def _refuse_followed(
 
 
 def _continues_from_past(record: TableRecord) -> bool:
-    """Whether a table or a next generation needs events that its capture has already sent."""
+    """Whether a lost capture cuts a record off: the record needs events that were already sent."""
     # A next generation can record offsets at any moment.
     return record.state not in _CUT_OFF or record.beside
 
 
-def _of_capture(
+def _records_of_capture(
     records: Iterable[TableRecord], capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:
+    """Return those of the records whose tables are in a capture that a command examines."""
     return [
         record
         for record in records
@@ -272,5 +275,6 @@ def _of_capture(
     ]
 
 
-def _listed(records: Sequence[TableRecord], between: str) -> str:
+def _listed_tables(records: Sequence[TableRecord], between: str) -> str:
+    """Return the tables of records as text, for the error on a lost capture."""
     return between.join(str(record.table) for record in records)

@@ -53,7 +53,7 @@ class Next(str, Enum):
 
 
 def next_of(record: TableRecord, tier: str) -> Next:
-    """Return the next step that takes a table to the tier of its settings.
+    """Return the next step of ``move``, which takes a table to the tier of its settings.
 
     Args:
         record: The table's record.
@@ -67,7 +67,7 @@ def next_of(record: TableRecord, tier: str) -> Next:
 
 
 def joining(record: TableRecord, to: TierCapture, *, at: datetime) -> TableRecord:
-    """Return the record of a table that is about to join the capture of another tier.
+    """Return, for ``move``, the record of a table that is about to join another tier's capture.
 
     If runs follow the table, it stays in its tier until its next generation replaces the serving
     one. Otherwise it changes its tier at once, and its unfinished copy begins again there.
@@ -106,7 +106,7 @@ def joining(record: TableRecord, to: TierCapture, *, at: datetime) -> TableRecor
 
 
 def not_moved(before: TableRecord, now: TableRecord | None, tier: str) -> StateError | None:
-    """Return an error if a table has not reached its new tier, or has stopped meanwhile.
+    """Return ``move``'s error for a table that is not in its new tier, or has stopped meanwhile.
 
     Runs and other commands go on during a move, and can stop the table.
 
@@ -125,18 +125,18 @@ def not_moved(before: TableRecord, now: TableRecord | None, tier: str) -> StateE
             table=table,
         )
     if now.tier != tier or now.other is not None:
-        return _still_in(now, tier)
+        return _unfinished_move_error(now, tier)
     if now.state not in _STOPPED or (step is Next.LEAVE and now.state is before.state):
         return None
     return StateError(
-        f"table {table} is in tier {configured_tier(tier)}, but {_stopped(now)}",
+        f"table {table} is in tier {configured_tier(tier)}, but {_why_stopped(now)}",
         remedy=now.remedy or f"See `tributary status {table}` for what it needs.",
         table=table,
         state=now.state.value,
     )
 
 
-def _still_in(record: TableRecord, tier: str) -> StateError:
+def _unfinished_move_error(record: TableRecord, tier: str) -> StateError:
     """Return the error of a table whose move to a tier has not ended."""
     table, there = record.table, configured_tier(record.tier)
     what = f"has not moved to tier {configured_tier(tier)}: it is in tier {there}"
@@ -144,15 +144,15 @@ def _still_in(record: TableRecord, tier: str) -> StateError:
         what = f"has not left the capture of tier {configured_tier(record.other.tier)}"
     resume = f"`tributary resume {table}`, then " if record.state is State.PAUSED else ""
     return StateError(
-        f"table {table} {what}" + (f", {_stopped(record)}" if record.state in _STOPPED else ""),
+        f"table {table} {what}" + (f", {_why_stopped(record)}" if record.state in _STOPPED else ""),
         remedy=f"Run {resume}`tributary move {table}` again.",
         table=table,
         state=record.state.value,
     )
 
 
-def _stopped(record: TableRecord) -> str:
-    """Return a stopped table's state, and why it has stopped."""
+def _why_stopped(record: TableRecord) -> str:
+    """Return, for an error of ``move``, a stopped table's state and why it has stopped."""
     why = record.error.message if record.error is not None else record.reason
     return f"{record.state.value} since {record.updated_at:%Y-%m-%d %H:%M:%S} UTC: {why}"
 
@@ -270,7 +270,7 @@ class _Move:
                     remedy=f"Run `tributary move {table}` again, once that command has ended.",
                     table=table,
                 )
-            noted = joining(record, to, at=_now())
+            noted = joining(record, to, at=datetime.now(timezone.utc))
             if not _is_followed(record):
                 # It follows the same stream, from which the table could not continue.
                 forget_build(self._services, table)
@@ -301,7 +301,7 @@ class _Move:
             return Outcome(table, where, record.state)
         if record.tier != to.tier and not _is_followed(record):
             # A run has marked the table since the plan. A copy would follow the former capture.
-            raise _still_in(record, to.tier)
+            raise _unfinished_move_error(record, to.tier)
         done = resync_table(services.run_context, services.connect, record, to=to)
         clean(services, table)
         return copied(done, where)
@@ -351,15 +351,12 @@ class _Move:
         done = [f"left {names.resource}", *(f"dropped {what}" for what in gone)]
         if self._delete_topics and services.kafka.delete_topic(topic):
             done.append(f"deleted topic {topic}")
-        services.store.put(replace(record, other=None, updated_at=_now()))
+        services.store.put(replace(record, other=None, updated_at=datetime.now(timezone.utc)))
         known = self._outcomes[record.table]
         action = "; ".join([known.action, *done])
         self._outcomes[record.table] = replace(known, action=action, state=record.state)
 
 
 def _is_followed(record: TableRecord) -> bool:
+    """Whether runs follow a table, so that ``move`` builds its next generation in the new tier."""
     return State.INCREMENTAL in (record.state, record.resume_to)
-
-
-def _now() -> datetime:
-    return datetime.now(timezone.utc)

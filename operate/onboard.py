@@ -66,7 +66,7 @@ def onboard(
     Returns:
         One outcome per table, in the order given.
     """
-    followed = _followed(services, tables)
+    followed = _followed_tables(services, tables)
     examined = examine_all(services, tables, only_settings=followed & {*in_bulk})
     if not services.take_over:
         new = examined.replicable
@@ -76,8 +76,8 @@ def onboard(
         services.require_cluster()
     registered: list[TableId] = []
     for group in tier_capture.groups(services, examined.replicable):
-        begun = _begun(services, group.tables)
-        for outcome in _capture(services, group):
+        begun = _tables_in_copy(services, group.tables)
+        for outcome in _capture_group(services, group):
             outcomes[outcome.table] = outcome
             if not outcome.failed and (outcome.state in _CONTINUED or outcome.table in begun):
                 registered.append(outcome.table)
@@ -116,7 +116,7 @@ def refusals(
     ]
 
 
-def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
+def _tables_in_copy(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
     """Return the tables with a copy that has begun and is not published, except paused tables."""
     wanted = frozenset(tables)
     return frozenset(
@@ -126,7 +126,7 @@ def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
     )
 
 
-def _followed(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
+def _followed_tables(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
     """Return the tables whose copy is complete and that follow their streams."""
     wanted = frozenset(tables)
     return frozenset(
@@ -136,7 +136,7 @@ def _followed(services: Services, tables: Sequence[TableId]) -> frozenset[TableI
     )
 
 
-def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
+def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcome]:
     """Capture the tables of one tier for ``onboard``, and put them on the plan.
 
     A table that cannot be put on the plan is removed from the capture. If the capture then has
@@ -181,6 +181,7 @@ def _add_left_behind(
 
 
 def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
+    """Return the outcome of ``onboard`` for a table with more notes."""
     if not notes:
         return outcome
     notes = [*outcome.details.get("notes", ()), *notes]
@@ -286,15 +287,16 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
     If all of them follow their streams already, Spark is not started.
     """
-    followed = _followed(services, tables)
+    followed = _followed_tables(services, tables)
     left = [table for table in tables if table not in followed]
-    outcomes = {table: _up_to_date(table) for table in followed}
+    outcomes = {table: _up_to_date_outcome(table) for table in followed}
     if left:
-        outcomes |= {one.table: one for one in _copy(services, left)}
+        outcomes |= {one.table: one for one in _bootstrap_tables(services, left)}
     return [outcomes[table] for table in tables]
 
 
-def _copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
+def _bootstrap_tables(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
+    """Bootstrap the tables of a command with Spark, several at a time."""
     from bootstrap.handoff import bootstrap_table
 
     context = services.run_context
@@ -302,7 +304,7 @@ def _copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
     def one(table: TableId) -> Outcome:
         before = require(services, table)
         if before.state is State.INCREMENTAL:
-            return _up_to_date(table)
+            return _up_to_date_outcome(table)
         done = bootstrap_table(context, services.connect, before)
         clean(services, table)
         return copied(done, "handed over to the stream")
@@ -317,7 +319,7 @@ def copies(
     *,
     action: str,
 ) -> list[Outcome]:
-    """Copy tables by ``work``, several at a time and the largest first.
+    """Copy a command's tables by ``work``, several at a time and the largest first.
 
     Returns:
         One outcome per table, in the order in which the copies began.
@@ -339,7 +341,8 @@ def copies(
         task.done()
 
 
-def _up_to_date(table: TableId) -> Outcome:
+def _up_to_date_outcome(table: TableId) -> Outcome:
+    """Return a command's outcome for a table that follows its stream already."""
     return Outcome(
         table,
         "is already up to date; `tributary resync` copies it again",
@@ -350,7 +353,7 @@ def _up_to_date(table: TableId) -> Outcome:
 
 
 def copied(done: BootstrapResult, then: str) -> Outcome:
-    """Return the outcome of a table's copy.
+    """Return a command's outcome for a table that it has copied.
 
     Args:
         done: The result of the copy.

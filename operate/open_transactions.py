@@ -10,12 +10,15 @@ if TYPE_CHECKING:
 
 
 def unreadable(held: Held) -> str:
-    """Name the records that an open Kafka transaction hides, as in ``topic t from offset 7 on``."""
+    """Name, for ``status``, the records that an open Kafka transaction hides.
+
+    For example: ``topic t from offset 7 on``.
+    """
     return f"topic {held.topic} from offset {held.offset} on"
 
 
 def ended(table: TableId, held: Held) -> str:
-    """Return the words of a remedy that say how to end a hanging Kafka transaction.
+    """Return the words of a command's remedy that say how to end a hanging Kafka transaction.
 
     The remedy also advises `verify`. An abort drops the transaction's changes. If Connect has
     stored their position as sent, it does not send them again, and only `verify` shows the loss.

@@ -47,7 +47,7 @@ def refuse_other_lakes(
         record, base = known.get(table), _pointers_folder(services, table)
         owner = Ownership(services.store.installation, table, record)
         try:
-            owner.require(_pointer(services, base, with_spark=with_spark), base)
+            owner.require(_pointer_in_folder(services, base, with_spark=with_spark), base)
         except LakeError as error:
             return error
         return None
@@ -81,7 +81,7 @@ def take_over_folders(services: Services, tables: Iterable[TableId]) -> None:
     for table in tables:
         with services.leases.hold(table, wait_s=LEASE_WAIT_S):
             record = services.store.get(table)
-            if record is None or not (others := _others(services, record)):
+            if record is None or not (others := _attempts_of_others(services, record)):
                 continue
             taken = (*record.taken_over, *others)
             services.store.put(
@@ -90,26 +90,27 @@ def take_over_folders(services: Services, tables: Iterable[TableId]) -> None:
         _log.info("table %s has taken over attempts %s", table, ", ".join(others))
 
 
-def _others(services: Services, record: TableRecord) -> list[str]:
+def _attempts_of_others(services: Services, record: TableRecord) -> list[str]:
     """Return the attempts of other installations in a table's folders, without duplicates."""
     from cdc.lake.ownership import Ownership
 
     owner, shard = Ownership.of(record, services.store.installation), record.shard
     found: list[str] = []
     for base in (record.base_path, *(() if shard is None else (shard.base_path,))):
-        pointer = _pointer(services, base, with_spark=True)
+        pointer = _pointer_in_folder(services, base, with_spark=True)
         if pointer is not None:
             found += [one.attempt for one in (pointer.current, *pointer.former)]
-        found += _attempts(services, base)
+        found += _attempts_in_folder(services, base)
     return [one for one in dict.fromkeys(found) if owner.is_other(one)]
 
 
 def _pointers_folder(services: Services, table: TableId) -> str:
+    """Return the folder in which readers find the pointer to a table that a command onboards."""
     shard = services.config.shard(table)
     return services.config.table_path(table) if shard is None else shard.base_path
 
 
-def _pointer(services: Services, base: str, *, with_spark: bool) -> Pointer | None:
+def _pointer_in_folder(services: Services, base: str, *, with_spark: bool) -> Pointer | None:
     """Return the pointer in a folder; None without one, or if the folder may not be read."""
     from cdc.lake.publish import read_pointer
 
@@ -118,7 +119,7 @@ def _pointer(services: Services, base: str, *, with_spark: bool) -> Pointer | No
     return read_pointer(services.spark, base) if with_spark else None
 
 
-def _attempts(services: Services, base: str) -> list[str]:
+def _attempts_in_folder(services: Services, base: str) -> list[str]:
     """Return the UUIDs of all attempts with a folder; Spark is not started for a local folder."""
     from cdc.lake.publish import ATTEMPT, attempt_names
 

@@ -109,14 +109,19 @@ def package(
     with shown_as(f"pack {path}", progress), tempfile.TemporaryDirectory() as made:
         env = _environment(prefix or Path(sys.prefix))
         manifest = _manifest(bundles)
-        added = {"bin/tributary": LAUNCHER.format(version=_minor()), MANIFEST: _text(manifest)}
+        added = {
+            "bin/tributary": LAUNCHER.format(version=_python_version()),
+            MANIFEST: _manifest_as_text(manifest),
+        }
         env.files[:] = [one for one in env.files if one.target not in added]
         for target, text in added.items():
             file = Path(made, target.replace("/", "-"))
             file.write_text(text, "utf-8")
             file.chmod(0o755 if target.startswith("bin/") else 0o644)
             env.files.append(venv_pack.File(str(file), target))
-        inside = Path("lib", f"python{_minor()}", "site-packages", "cdc", "runtime", BUNDLED.name)
+        inside = Path(
+            "lib", f"python{_python_version()}", "site-packages", "cdc", "runtime", BUNDLED.name
+        )
         for bundle in bundles:
             folder = fetch(bundle, LOCK[bundle])
             env.files += [
@@ -124,7 +129,7 @@ def package(
                 for jar in sorted(folder.iterdir())
             ]
         try:
-            _write(env, path)
+            _write_archive(env, path)
         except OSError as error:
             raise ConfigError(
                 f"{path} cannot be written: {error.strerror}",
@@ -154,7 +159,8 @@ def _environment(prefix: Path) -> Any:
     return env
 
 
-def _write(env: Any, path: Path) -> None:
+def _write_archive(env: Any, path: Path) -> None:
+    """Write an environment into the archive of ``package``, in one step."""
     part = path.with_name(f".{path.name}.part")
     try:
         env.pack(str(part), format="tar.gz", force=True, compress_level=_COMPRESSION)
@@ -165,7 +171,7 @@ def _write(env: Any, path: Path) -> None:
 
 
 def _manifest(bundles: tuple[str, ...]) -> Manifest:
-    """Return the manifest of the archive that is being packed."""
+    """Return the manifest of the archive that ``package`` writes."""
     return Manifest(
         tributary=version("tributary-cdc"),
         python=platform.python_version(),
@@ -176,10 +182,11 @@ def _manifest(bundles: tuple[str, ...]) -> Manifest:
     )
 
 
-def _text(manifest: Manifest) -> str:
+def _manifest_as_text(manifest: Manifest) -> str:
+    """Return the text of the manifest in the archive of ``package``."""
     return json.dumps(asdict(manifest), indent=2) + "\n"
 
 
-def _minor() -> str:
+def _python_version() -> str:
     """Return this Python's major and minor version for the package, as in ``3.12``."""
     return "{}.{}".format(*sys.version_info)

@@ -173,7 +173,7 @@ def announced(services: Services, table: TableId) -> list[Announcement]:
         ConfigError: The settings of the table ask for no complete periods.
         StateError: The table is not on the plan, or the state store cannot be used.
     """
-    _require(services, table)
+    _require_on_plan(services, table)
     return Announcements(services.store).of(table, calendar_of(services, table))
 
 
@@ -184,7 +184,7 @@ def period_answer(services: Services, table: TableId, period: Period) -> PeriodA
         ConfigError: The settings of the table ask for no complete periods.
         StateError: The table is not on the plan, or the state store cannot be used.
     """
-    record, calendar = _require(services, table), calendar_of(services, table)
+    record, calendar = _require_on_plan(services, table), calendar_of(services, table)
     known = Announcements(services.store).of(table, calendar)
     own = next((one for one in known if one.starts_at == period.start), None)
     if own is not None or (known and period.end <= known[-1].ends_at):
@@ -195,7 +195,7 @@ def period_answer(services: Services, table: TableId, period: Period) -> PeriodA
             reason=f"table {table} needs a bootstrap: {record.reason}",
             remedy=f"Run `tributary bootstrap {table}`; the new copy proves the periods before it.",
         )
-    return PeriodAnswer(table, period, Completion.NOT_YET, *_not_yet(record, period))
+    return PeriodAnswer(table, period, Completion.NOT_YET, *_why_not_complete(record, period))
 
 
 def wait_for_period(
@@ -226,15 +226,16 @@ def wait_for_period(
     return answers[0]
 
 
-def _require(services: Services, table: TableId) -> TableRecord:
+def _require_on_plan(services: Services, table: TableId) -> TableRecord:
+    """Return the record of a table whose periods a command shows; it must be on the plan."""
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
         raise not_on_plan(table)
     return record
 
 
-def _not_yet(record: TableRecord, period: Period) -> tuple[str, str | None]:
-    """Return why a period is not complete yet, and what to do."""
+def _why_not_complete(record: TableRecord, period: Period) -> tuple[str, str | None]:
+    """Return, for ``complete``, why a period is not complete yet, and what to do."""
     if record.state is State.INCREMENTAL:
         if period.end > datetime.now(timezone.utc):
             return f"{period.name} is not over", None

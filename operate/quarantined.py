@@ -83,7 +83,7 @@ def replay(services: Services, table: TableId, *, first: int | None = None) -> O
 
 
 def to_json(record: Quarantined, *, with_bytes: bool = False) -> dict[str, Any]:
-    """Return a quarantined record as plain values; ``with_bytes`` adds its bytes in base64."""
+    """Return a quarantined record as commands show it; ``with_bytes`` adds its bytes in base64."""
     values = {
         "table": str(record.table),
         "topic": record.topic,
@@ -99,7 +99,7 @@ def to_json(record: Quarantined, *, with_bytes: bool = False) -> dict[str, Any]:
         "quarantined_at": record.quarantined_at,
     }
     if with_bytes:
-        values |= {"key": _base64(record.key), "value": _base64(record.value)}
+        values |= {"key": _bytes_in_base64(record.key), "value": _bytes_in_base64(record.value)}
     return values
 
 
@@ -113,5 +113,6 @@ def hexdump(data: bytes, limit: int) -> Iterator[str]:
         yield f"and {len(data) - limit:,} more bytes"
 
 
-def _base64(data: bytes | None) -> str | None:
+def _bytes_in_base64(data: bytes | None) -> str | None:
+    """Return the key or value of a quarantined record in base64, for JSON."""
     return None if data is None else base64.b64encode(data).decode()

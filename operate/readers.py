@@ -163,7 +163,7 @@ class _LakeTable:
 def readers(
     services: Services, records: Iterable[TableRecord], *, all_known: bool = False
 ) -> tuple[ReaderStatus, ...]:
-    """Return the readers of tables; a folder that cannot be read is left out, and logged.
+    """Return the registered readers of tables; an unreadable folder is left out, and logged.
 
     Args:
         services: The services of the command. No Spark session is started.
@@ -179,7 +179,7 @@ def readers(
     found: list[ReaderStatus] = []
     for table in tables:
         if table.here:
-            look = _look_here(services, table, now, search=all_known)
+            look = _look_at_readers_here(services, table, now, search=all_known)
         else:
             look = kept.get(table.folder)
             if look is not None and not all_known and now - look.at > _KNOWN:
@@ -201,7 +201,7 @@ def readers_within(
 
 
 def keep_looks(services: Services) -> None:
-    """Look at the readers of tables in folders that only Spark reaches; store what is found.
+    """Look at the registered readers in folders that only Spark reaches; store what is found.
 
     Runs call this function about once a minute. It looks at each table that has readers, and
     searches some of the other tables for readers. A failure is only logged.
@@ -267,28 +267,28 @@ def record(services: Services, table: TableId, name: str, instant: str) -> Reade
         ReadError: The name is not valid, or the table has no such commit.
         LakeError: The reader's file cannot be written.
     """
-    place = _place(services, table)
+    place = _published_lake_table(services, table)
     storage = lake_storage(services, place.folder)
     registered.record_instant(storage, place.folder, name, instant)
-    look = _renewed(services, place, storage)
+    look = _renew_readers_look(services, place, storage)
     return next(one for one in place.status(look) if one.state.name == name)
 
 
 def remove(services: Services, table: TableId, name: str) -> bool:
-    """Remove a reader's file; return whether there was one.
+    """Remove a reader's file, as ``readers remove`` does; return whether there was one.
 
     Raises:
         StateError: The table is not on the plan, or is not published.
         ReadError: The name is not valid, or the file cannot be removed.
     """
-    place = _place(services, table)
+    place = _published_lake_table(services, table)
     storage = lake_storage(services, place.folder)
     there = reader_files.remove_file(storage, storage.resolve(place.folder), name)
-    _renewed(services, place, storage)
+    _renew_readers_look(services, place, storage)
     return there
 
 
-def _renewed(services: Services, table: _LakeTable, storage: Storage) -> ReadersLook:
+def _renew_readers_look(services: Services, table: _LakeTable, storage: Storage) -> ReadersLook:
     """Look at a table's readers after a command changed them; for a remote lake, store the look."""
     services.without_readers.pop(table.folder, None)
     look = registered.look(storage, table.folder, expected=table.expected)
@@ -301,10 +301,10 @@ def _renewed(services: Services, table: _LakeTable, storage: Storage) -> Readers
     return look
 
 
-def _look_here(
+def _look_at_readers_here(
     services: Services, table: _LakeTable, now: datetime, *, search: bool
 ) -> ReadersLook | None:
-    """Return a look at the readers of a table on this machine; None if there are none."""
+    """Return a look at the registered readers of a table on this machine; None if none."""
     searched, clock = services.without_readers, time.monotonic()
     if not search and clock - searched.get(table.folder, -_SEARCH_S) < _SEARCH_S:
         return None
@@ -320,8 +320,8 @@ def _look_here(
     return None
 
 
-def _place(services: Services, table: TableId) -> _LakeTable:
-    """Return the lake table of a table.
+def _published_lake_table(services: Services, table: TableId) -> _LakeTable:
+    """Return the published lake table of a table, for commands about readers.
 
     Raises:
         StateError: The table is not on the plan, or is not published.
@@ -337,7 +337,7 @@ def _place(services: Services, table: TableId) -> _LakeTable:
 
 
 def _lake_tables(services: Services, records: Iterable[TableRecord]) -> list[_LakeTable]:
-    """Return the published lake tables of records, each once."""
+    """Return the published lake tables of records, each once, to look for their readers."""
     found: dict[str, _LakeTable] = {}
     for one in records:
         if one.state is State.RETIRED or one.never_published:
@@ -348,11 +348,12 @@ def _lake_tables(services: Services, records: Iterable[TableRecord]) -> list[_La
         if folder in found:
             continue
         here = folder_here(services.config, folder) is not None
-        found[folder] = _LakeTable(name, folder, here, _targets(services, one.table))
+        found[folder] = _LakeTable(name, folder, here, _lags_of_readers(services, one.table))
     return list(found.values())
 
 
-def _targets(services: Services, table: TableId) -> dict[str, int]:
+def _lags_of_readers(services: Services, table: TableId) -> dict[str, int]:
+    """Return the greatest lags in seconds that a table's settings allow its readers, by name."""
     try:
         settings: TableSettings = services.config.table_settings(table)
     except TributaryError:  # its source is no longer in the configuration

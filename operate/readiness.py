@@ -72,12 +72,12 @@ def judge(
     if obstacle := rules.not_in_log(table):
         return Readiness(*obstacle)
     if settings.appends:
-        return _log(table, settings, rules, nulls_are_kept=nulls_are_kept)
+        return _judge_append_table(table, settings, rules, nulls_are_kept=nulls_are_kept)
     key = settings.key_columns or table.primary_key
     if not key:
         return Readiness(*rules.without_key(table))
     if settings.key_columns:
-        unusable = _key_columns(table, settings.key_columns, rules)
+        unusable = _judge_key_columns(table, settings.key_columns, rules)
         if not unusable.ok:
             return unusable
     if obstacle := rules.not_applicable(table, key):
@@ -85,10 +85,10 @@ def judge(
     return Readiness(
         notes=(
             *rules.notes(table),
-            *_generated(table),
-            *_read_by_key(settings),
+            *_generated_column_notes(table),
+            *_read_by_key_notes(settings),
             *_hidden(settings),
-            *(() if nulls_are_kept else _null_defaults(table)),
+            *(() if nulls_are_kept else _null_default_notes(table)),
             *table.hazards,
         )
     )
@@ -99,7 +99,7 @@ DEFAULT_MESSAGE_BYTES = 1_048_588
 
 
 def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
-    """Return why an event could be too large for a Kafka message; None if all sampled rows fit.
+    """Return why events of a table to onboard could exceed Kafka's limit; None if all samples fit.
 
     Args:
         table: The table.
@@ -117,11 +117,11 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
     )
 
 
-def _log(
+def _judge_append_table(
     table: SourceTable, settings: TableSettings, rules: TableRules, *, nulls_are_kept: bool
 ) -> Readiness:
     """Judge whether an append table, which has no key, can be onboarded."""
-    unclear = [] if nulls_are_kept else _null_or_default(table, settings)
+    unclear = [] if nulls_are_kept else _ambiguous_null_columns(table, settings)
     if unclear:
         names = ", ".join(quote_name(name) for name in unclear)
         return Readiness(
@@ -140,12 +140,17 @@ def _log(
             "Choose: 1. ALTER TABLE ... VALIDATE CONSTRAINT ... for each; 2. columns: {exclude:"
             " [...]}.",
         )
-    notes = (*_log_notes(table, rules), *_generated(table), *_hidden(settings), *table.hazards)
+    notes = (
+        *_append_table_notes(table, rules),
+        *_generated_column_notes(table),
+        *_hidden(settings),
+        *table.hazards,
+    )
     return Readiness(notes=notes)
 
 
-def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
-    """Return the replicated columns that are nullable and have a constant default.
+def _ambiguous_null_columns(table: SourceTable, settings: TableSettings) -> list[str]:
+    """Return replicated nullable columns with a constant default, which can bar onboarding.
 
     For a NULL in such a column, Apicurio's converter sends the default. So the NULL cannot be
     distinguished from a value that equals the default. A default that is a function call is not
@@ -160,8 +165,8 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
     ]
 
 
-def _log_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...]:
-    """Return the note that updates and deletes of an append table are not captured.
+def _append_table_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...]:
+    """Return the onboarding note that updates and deletes of an append table are not captured.
 
     If the server's statistics count rows that were updated or deleted, the note has these numbers.
     """
@@ -174,7 +179,7 @@ def _log_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...]:
     )
 
 
-def _key_columns(table: SourceTable, key: tuple[str, ...], rules: TableRules) -> Readiness:
+def _judge_key_columns(table: SourceTable, key: tuple[str, ...], rules: TableRules) -> Readiness:
     """Judge whether the ``key_columns`` of a table to onboard exist and identify a row."""
     names = {column.name for column in table.columns}
     unknown = [name for name in key if name not in names]
@@ -195,16 +200,16 @@ def _key_columns(table: SourceTable, key: tuple[str, ...], rules: TableRules) ->
     )
 
 
-def _generated(table: SourceTable) -> tuple[str, ...]:
-    """Return a note that the lake leaves out the generated columns; empty if there are none."""
+def _generated_column_notes(table: SourceTable) -> tuple[str, ...]:
+    """Return an onboarding note that the lake leaves out generated columns; empty if none."""
     names = [column.name for column in table.columns if column.generated]
     if not names:
         return ()
     return (f"the lake leaves out generated columns, which the log does not have: {some(names)}",)
 
 
-def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
-    """Return a note on the columns that runs read from the primary by key; empty if none."""
+def _read_by_key_notes(settings: TableSettings) -> tuple[str, ...]:
+    """Return an onboarding note on columns that runs read from the primary by key, if any."""
     rules = settings.columns
     names = ", ".join(quote_name(one) for one in rules.as_ if rules.is_read_by_key(one))
     if not names:
@@ -213,7 +218,7 @@ def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
 
 
 def _hidden(settings: TableSettings) -> tuple[str, ...]:
-    """Return a note on the hashed columns, if any, and a note on the masked columns, if any."""
+    """Return the onboarding notes on the hashed columns and on the masked columns, if any."""
     effects = {
         "hash": "the lake has the HMAC-SHA-256 of each value",
         "mask": "the lake has *** for each value",
@@ -230,13 +235,13 @@ _SHOWN = 8
 
 
 def some(names: Sequence[str]) -> str:
-    """Return names as text; if they are many, only the first, as in ``a, b, c and 4 more``."""
+    """Return column names for an onboarding note; many are cut, as in ``a, b, c and 4 more``."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _null_defaults(table: SourceTable) -> tuple[str, ...]:
-    """Return a note on the nullable columns that have a default; empty if there are none.
+def _null_default_notes(table: SourceTable) -> tuple[str, ...]:
+    """Return an onboarding note on the nullable columns that have a default; empty if none.
 
     For a NULL in such a column, Apicurio's converter sends the default.
     """

@@ -102,17 +102,19 @@ def examine_all(
 
 
 def examine_group(services: Services, group: tier_capture.Group, found: Examined) -> None:
-    """Refuse the tables of a tier that its capture cannot take.
+    """Refuse to onboard the tables of a tier that its capture cannot take.
 
     The source must allow a capture. The capture must still have the names with which its tables
     were onboarded. No new table may share its topic with another table.
     """
-    found.refuse(_uncapturable(services, group))
+    found.refuse(_uncapturable_tables(services, group))
     found.refuse(refuse_edited_names(services, group))
     found.refuse(refuse_shared_topics(services, group))
 
 
-def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId, TributaryError]:
+def _uncapturable_tables(
+    services: Services, group: tier_capture.Group
+) -> dict[TableId, TributaryError]:
     """Return an error for each table of a group if the group's source cannot be captured.
 
     If the source can be captured, the result is empty.
@@ -171,18 +173,22 @@ def examine(
     found = source.table(table)
     kept = nulls_are_kept(services, table, settings)
     verdict = judge(found, settings, nulls_are_kept=kept)
-    _raise_all(
+    _raise_failed_checks(
         table,
         lambda: verdict.require(table),
         lambda: require_exact_view(source, table, settings),
-        lambda: _require_rights(services, source, found),
+        lambda: _require_capture_rights(services, source, found),
         lambda: require_named(found, settings),
         lambda: _require_schema(services, source, found, settings, has_key=verdict.ok),
     )
     if not with_rows:
         return tuple(verdict.notes)
     key = source.schema(found, settings).key
-    return (*verdict.notes, *_size(services, found), *_key(source, found, key))
+    return (
+        *verdict.notes,
+        *_row_size_notes(services, found),
+        *_require_unique_key(source, found, key),
+    )
 
 
 def require_settings(
@@ -212,7 +218,7 @@ def require_settings(
 
 
 def on_record(services: Services) -> TablesOnRecord:
-    """Read the records of all tables."""
+    """Read the records of all tables, for the examination of tables to onboard."""
     return TablesOnRecord(services.config, services.store.tables())
 
 
@@ -232,8 +238,8 @@ def nulls_are_kept(services: Services, table: TableId, settings: TableSettings) 
     return running is None or keeps_nulls(running)
 
 
-def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
-    """Call all checks, even after a failure; then raise one error if at least one check failed.
+def _raise_failed_checks(table: TableId, *looks: Callable[[], object]) -> None:
+    """Make all onboarding checks, even after a failure; then raise one error if one or more failed.
 
     Raises:
         TributaryError: The error of the only check that failed.
@@ -249,15 +255,17 @@ def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
         raise errors[0]
     if errors:
         problems = [without_table_name(table, error.message) for error in errors]
+        reasons = _numbered_reasons(problems)
         raise CaptureError(
-            f"table {table} cannot be onboarded for {len(errors)} reasons: {_numbered(problems)}",
-            remedy=_numbered([error.remedy for error in errors]),
+            f"table {table} cannot be onboarded for {len(errors)} reasons: {reasons}",
+            remedy=_numbered_reasons([error.remedy for error in errors]),
             table=table,
             refused=True,
         )
 
 
-def _numbered(texts: Sequence[str]) -> str:
+def _numbered_reasons(texts: Sequence[str]) -> str:
+    """Return the reasons against onboarding a table, or their remedies, as one numbered text."""
     return " ".join(f"({number}) {text}" for number, text in enumerate(texts, 1))
 
 
@@ -269,7 +277,7 @@ def without_table_name(table: TableId, message: str) -> str:
     return message.replace(f" of table {table}", "", 1)
 
 
-def _require_rights(services: Services, source: Source, table: SourceTable) -> None:
+def _require_capture_rights(services: Services, source: Source, table: SourceTable) -> None:
     """Raise an error if a login of Tributary lacks a right that the table's capture needs."""
     missing = source.capture(services.capture(table.table)).missing_rights(table)
     if missing is not None:
@@ -293,8 +301,8 @@ def _require_schema(
     partition_columns(TableSchema(table.table, tuple(columns), ()), settings.partition_by)
 
 
-def _size(services: Services, table: SourceTable) -> Iterator[str]:
-    """Yield a note if an event could be too large, or if the rows could not be sampled."""
+def _row_size_notes(services: Services, table: SourceTable) -> Iterator[str]:
+    """Yield an onboarding note if an event could be too large, or if rows could not be sampled."""
     limit = services.config.kafka.topic.max_message_bytes
     try:
         largest = services.source(table.table.source).largest_row(table)
@@ -306,8 +314,10 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
         yield f"{large} ({advice} kafka.topic.max_message_bytes)"
 
 
-def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
-    """Raise an error if the key does not identify each row of the table.
+def _require_unique_key(
+    source: TableReader, table: SourceTable, key: Sequence[str]
+) -> Iterator[str]:
+    """Refuse to onboard a table whose key does not identify each of its rows.
 
     Yields:
         A note if the key could not be checked.

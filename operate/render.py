@@ -147,12 +147,12 @@ class Renderer:
 
 
 def to_json(value: object) -> str:
-    """Return a command's value, which can contain times, tables and errors, as one line of JSON."""
-    return json.dumps(_plain(value), ensure_ascii=False)
+    """Render a command's value, which can contain times, tables and errors, as one line of JSON."""
+    return json.dumps(_plain_values(value), ensure_ascii=False)
 
 
-def _plain(value: object) -> object:
-    """Return a command's value as plain values that JSON can represent."""
+def _plain_values(value: object) -> object:
+    """Render a command's value as plain values that JSON can represent."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, (str, bool, int, float)):
@@ -164,12 +164,13 @@ def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {str(_plain(key)): _plain(item) for key, item in value.items()}
+        return {str(_plain_values(key)): _plain_values(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
+        return [_plain_values(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+            field.name: _plain_values(getattr(value, field.name))
+            for field in dataclasses.fields(value)
         }
     return str(value)
 
@@ -179,22 +180,22 @@ _WORD = re.compile(r'(?:[^\s"]|"(?:[^"]|"")*")+')
 
 
 def to_paste(text: str) -> str:
-    """Return a message in which the ``tributary`` commands can be pasted into a shell.
+    """Render a message so that its ``tributary`` commands can be pasted into a shell.
 
     A shell removes double quotes. So each word with double quotes is put in single quotes.
     """
-    return _COMMAND.sub(lambda found: f"`{_WORD.sub(_for_shell, found[1])}`", text)
+    return _COMMAND.sub(lambda found: f"`{_WORD.sub(_word_for_shell, found[1])}`", text)
 
 
-def _for_shell(word: re.Match[str]) -> str:
-    """Return a word of a command; put the word in single quotes if it has double quotes."""
+def _word_for_shell(word: re.Match[str]) -> str:
+    """Render a word of a command for a shell: in single quotes if it has double quotes."""
     return shlex.quote(word[0]) if '"' in word[0] else word[0]
 
 
 def describe(
     count: int, total: int | None, unit: str, elapsed_s: float, *, finished: bool = False
 ) -> str:
-    """Return a task's progress as a command prints it.
+    """Render a task's progress as a command prints it.
 
     For example: ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``.
 
@@ -216,7 +217,7 @@ def describe(
 
 
 def seconds(duration_s: float) -> str:
-    """Return a duration as text, for example ``9 s``, ``3 min 20 s`` or ``2 h 5 min``."""
+    """Render a duration as text, for example ``9 s``, ``3 min 20 s`` or ``2 h 5 min``."""
     whole = round(duration_s)
     if whole < 60:
         return f"{whole} s"
@@ -336,6 +337,6 @@ class _PlainTask:
 
 
 def _console(stream: TextIO) -> Console:
-    """Return a console that writes to a stream; lines in a file or a pipe have no maximum width."""
+    """Return a console to render to a stream; lines in a file or a pipe have no maximum width."""
     width: dict[str, Any] = {} if stream.isatty() else {"width": _UNLIMITED_WIDTH}
     return Console(file=stream, highlight=False, soft_wrap=True, **width)

@@ -25,7 +25,7 @@ def resync(
     *,
     still: Callable[[TableRecord], bool] = lambda _: True,
 ) -> list[Outcome]:
-    """Build and publish new generations of tables, or continue interrupted resyncs.
+    """Build and publish new generations of a command's tables, or continue interrupted resyncs.
 
     Args:
         services: The services of the command.
@@ -33,13 +33,13 @@ def resync(
         still: Returns, from a table's current record, whether the table still needs the resync.
             Another process could have done the resync meanwhile.
     """
-    return recaptured(services, tables, partial(_resync, still=still))
+    return recaptured(services, tables, partial(_resync_captured, still=still))
 
 
-def _resync(
+def _resync_captured(
     services: Services, tables: Sequence[TableId], *, still: Callable[[TableRecord], bool]
 ) -> list[Outcome]:
-    """Resync tables whose captures are prepared, several at a time."""
+    """Resync a command's tables, whose captures are prepared, several at a time."""
     if not tables:
         return []
     from bootstrap.resync import resync_table

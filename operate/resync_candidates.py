@@ -38,7 +38,7 @@ def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
 def waits_for(
     record: TableRecord, settings: TableSettings, rows: int | None, now: datetime
 ) -> str | None:
-    """Return why the resync of a candidate must wait; None if the resync can begin now.
+    """Return why the automatic resync of a candidate must wait; None if it can begin now.
 
     Args:
         record: The table's record.

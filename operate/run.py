@@ -300,9 +300,9 @@ class Runs:
     ) -> None:
         """Check captures, topics and targets, and report what has changed since the last check."""
         known = {silence.capture for silence in self.silences}
-        known_expiring, known_targets = self.expiring, _named(self.targets)
+        known_expiring, known_targets = self.expiring, _shortfalls_without_figures(self.targets)
         known_forgotten = self.forgotten
-        known_limits, given_up = {*map(_limit, self.over_limits)}, len(self.given_up)
+        known_limits, given_up = {*map(_exceeded_limit, self.over_limits)}, len(self.given_up)
         known_failed = {*self.failed_checks}
         self.watch(stop)
         self._look_at_secrets(failed=bool(self.unchecked or self.failed_checks))
@@ -312,11 +312,11 @@ class Runs:
             report_found("silent", self.silences)
         if self.forgotten != known_forgotten:
             report_found("forgotten", self.forgotten)
-        if {*map(_limit, self.over_limits)} != known_limits:
+        if {*map(_exceeded_limit, self.over_limits)} != known_limits:
             report_found("over_limit", self.over_limits)
         if lost := self.given_up[given_up:]:
             report_found("given_up", lost)
-        if _named(self.targets) != known_targets:
+        if _shortfalls_without_figures(self.targets) != known_targets:
             report_targets(self.targets)
         if {*self.failed_checks} != known_failed:
             report_found("failed_checks", self.failed_checks)
@@ -479,8 +479,8 @@ class Runs:
         )
 
 
-def _named(targets: list[Shortfall]) -> set[tuple[TableId, str, bool]]:
-    """Return each table with the cause of its shortfall, and whether its target is missed.
+def _shortfalls_without_figures(targets: list[Shortfall]) -> set[tuple[TableId, str, bool]]:
+    """Return each table with its shortfall's cause, and whether its target is missed, for ``run``.
 
     ``run`` reports the shortfalls again when this result changes. The result has no figures, since
     they change all the time.
@@ -488,6 +488,9 @@ def _named(targets: list[Shortfall]) -> set[tuple[TableId, str, bool]]:
     return {(table, one.cause, one.missed) for one in targets for table in one.tables}
 
 
-def _limit(over: OverLimit) -> tuple[CaptureNames, Level]:
-    """Return a capture with the limit that it exceeds, without sizes, which change all the time."""
+def _exceeded_limit(over: OverLimit) -> tuple[CaptureNames, Level]:
+    """Return a capture with the limit that it exceeds; ``run`` reports when the result changes.
+
+    The result has no sizes, since they change all the time.
+    """
     return over.capture, over.level

@@ -103,7 +103,7 @@ def difference(services: Services, table: TableId) -> SchemaDifference:
         StateError: The table is not on the plan, or was not copied yet.
         UnsupportedTypeError: No rule converts the type of a new column.
     """
-    handoff, compared, _, _ = _now(services, table)
+    handoff, compared, _, _ = _compare_now(services, table)
     record = require(services, table)
     registered = services.registry.newest(f"{record.topic}-value")
     writer = None if registered is None else DebeziumSchema.parse(registered.text)
@@ -130,7 +130,7 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
         SchemaError: The key in the settings would not be unique, or would allow NULL.
         UnsupportedTypeError: No rule converts the type of a new column.
     """
-    handoff, compared, before, truncates = _now(services, table)
+    handoff, compared, before, truncates = _compare_now(services, table)
     source = services.source(table.source)
     planned = source.planned(compared.source_table, compared.fingerprint, ddl)
     settings = services.config.table_settings(table)
@@ -151,7 +151,7 @@ def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
     return services.store.schema_history(table)
 
 
-def _now(
+def _compare_now(
     services: Services, table: TableId
 ) -> tuple[Handoff, Comparison, StatementEffects | None, Truncates]:
     """Compare, for commands of ``schema``, the table at the source with the lake's newest commit.
@@ -167,7 +167,7 @@ def _now(
 
     record = require(services, table)
     if record.attempt is None:
-        raise _not_copied(table)
+        raise _not_copied_error(table)
     latest = timeline_of(services.spark, record.attempt).latest_offsets()
     if latest is None:
         if RUN_STATES & {record.state, record.resume_to}:
@@ -197,7 +197,8 @@ def _now(
     return handoff, compared, statements, truncates
 
 
-def _not_copied(table: TableId) -> StateError:
+def _not_copied_error(table: TableId) -> StateError:
+    """Return the error of ``schema diff`` and ``schema check`` for a table without a copy."""
     return StateError(
         f"table {table} has no copy in the lake yet, so it cannot be compared",
         remedy=f"Run `tributary bootstrap {table}`.",

@@ -60,7 +60,7 @@ def expand(
         if not can_match_many(argument, config):
             chosen[config.table_id(argument)] = None
             continue
-        matches = _matcher(argument, config)
+        matches = _argument_matcher(argument, config)
         matching = [table for table in candidates if matches(table)]
         if not matching:
             raise matches_none(argument, where)
@@ -86,7 +86,7 @@ class Selection:
         self.named = frozenset(config.table_id(one) for one in arguments if one not in many)
         """The tables that arguments name without a wildcard."""
         self._everything = not arguments
-        self._many = {argument: _matcher(argument, config) for argument in many}
+        self._many = {argument: _argument_matcher(argument, config) for argument in many}
         self._tiers = tuple(dict.fromkeys(tiers))
         self._known: dict[TableId, bool] = {}
 
@@ -156,20 +156,20 @@ def not_on_plan(*tables: TableId) -> StateError:
     )
 
 
-def _matcher(argument: str, config: Config) -> Callable[[TableId], bool]:
-    """Return a function that returns whether an argument matches a table.
+def _argument_matcher(argument: str, config: Config) -> Callable[[TableId], bool]:
+    """Return a function that returns whether a command's argument matches a table.
 
     Args:
         argument: A wildcard, or the name of a shared lake table, which matches each shard.
         config: The configuration, which has the shared lake tables.
     """
     if argument in config.sharded:
-        return lambda table: _feeds(table, argument, config)
+        return lambda table: _selects_shard(table, argument, config)
     return Pattern.parse(argument).matches
 
 
-def _feeds(table: TableId, shared: str, config: Config) -> bool:
-    """Whether a table is a shard of ``shared``; False if the table's settings are invalid."""
+def _selects_shard(table: TableId, shared: str, config: Config) -> bool:
+    """Whether the argument ``shared`` selects a table as shard; False if settings are invalid."""
     try:
         return fed_by(table, config.tables) == shared
     except ConfigError:

@@ -67,10 +67,10 @@ def shared_tables(tables: Iterable[TableStatus]) -> tuple[SharedStatus, ...]:
         shard = table.record.shard
         if shard is not None and table.record.state is not State.RETIRED:
             found.setdefault(shard.of, []).append((shard, table))
-    return tuple(_shared(parts) for _, parts in sorted(found.items()))
+    return tuple(_shared_status(parts) for _, parts in sorted(found.items()))
 
 
-def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
+def _shared_status(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
     """Return a shared lake table's status from its shards' status."""
     first = parts[0][0]
     joining = [shard.name for shard, table in parts if table.record.never_published]
@@ -98,7 +98,7 @@ def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
 
 
 def is_beside(record: TableRecord, shard: Shard) -> bool:
-    """Whether a record's table feeds the same lake table as the given shard."""
+    """Whether a record's table feeds the lake table of the given shard, whose data is removed."""
     known = record.shard
     return known is not None and (known.of, known.base_path) == (shard.of, shard.base_path)
 

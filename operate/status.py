@@ -301,32 +301,32 @@ def status(
         waiting=first_events(answers, records, ends, lacking, now),
         brief=brief,
     )
-    found = _tables(services, look, records, with_runs=bool(wanted))
-    targets = () if trouble else _targets(services, answers, plan_records, found)
+    found = _table_statuses(services, look, records, with_runs=bool(wanted))
+    targets = () if trouble else _shown_shortfalls(services, answers, plan_records, found)
     empty = None if plan_records else empty_store(services, answers)
     known = readers_within(services, answers, records)
     return Status(tuple(found), captures, shared_tables(found), tuple(targets), empty, known)
 
 
-def _tables(
+def _table_statuses(
     services: Services, look: _SharedFacts, records: Sequence[TableRecord], *, with_runs: bool
 ) -> list[TableStatus]:
     """Return the status of each table, with its newest runs if ``with_runs`` is true."""
     builds = {build.table: build for build in services.store.builds()}
-    found = [_table(services, look, record, builds.get(record.table)) for record in records]
+    found = [_table_status(services, look, record, builds.get(record.table)) for record in records]
     if with_runs:
         runs = [services.store.last_runs(record.table, _SHOWN_RUNS) for record in records]
         found = [replace(one, runs=tuple(last)) for one, last in zip(found, runs, strict=True)]
     return found
 
 
-def _targets(
+def _shown_shortfalls(
     services: Services,
     answers: Answers,
     plan_records: Sequence[TableRecord],
     found: Sequence[TableStatus],
 ) -> list[Shortfall]:
-    """Return which targets of the shown tables are missed or cannot be kept.
+    """Return, for ``status``, which targets of the shown tables are missed or cannot be kept.
 
     All tables on the plan count for the load of the workers.
     """
@@ -349,6 +349,7 @@ def _targets(
 
 
 def _next_generation_json(build: TableRecord) -> dict[str, Any]:
+    """Return the JSON by which ``status`` shows the next generation of a table."""
     return {
         "generation": build.generation,
         "state": build.state.value,
@@ -407,7 +408,7 @@ class _SharedFacts:
         )
 
 
-def _table(
+def _table_status(
     services: Services, look: _SharedFacts, record: TableRecord, build: TableRecord | None
 ) -> TableStatus:
     """Return the status of one table; ``build`` is the record of its next generation."""
@@ -421,7 +422,7 @@ def _table(
     checks: tuple[CheckStatus, ...] = ()
     if record.table.source in services.config.sources:
         notes += [] if look.brief else edit_notes(services, record)
-        with _noted(notes):
+        with _errors_as_notes(notes):
             settings = services.config.table_settings(record.table)
             target, lateness = settings.freshness_target_s, settings.allowed_lateness_s
             checks = look.statuses(record, settings)
@@ -462,20 +463,20 @@ def _table(
         abandoned=abandoned(record, look.held),
         half_copied=half_copied(record, build, look.held),
         lease=look.held.get(str(record.table)),
-        verified=_verified(record, look.verified.get(record.table)),
+        verified=_current_verification(record, look.verified.get(record.table)),
         checks=checks,
         periods=look.periods.get(record.table),
     )
 
 
-def _verified(record: TableRecord, newest: VerifyRecord | None) -> VerifyRecord | None:
-    """Return the newest result of ``verify`` if it is about the table's present copy, else None."""
+def _current_verification(record: TableRecord, newest: VerifyRecord | None) -> VerifyRecord | None:
+    """Return, for ``status``, the newest result of ``verify`` if it is about the present copy."""
     return newest if newest is not None and newest.attempt == str(record.attempt_id) else None
 
 
 @contextmanager
-def _noted(problems: list[str]) -> Iterator[None]:
-    """Catch a TributaryError of the ``with`` block, and append its message to ``problems``."""
+def _errors_as_notes(problems: list[str]) -> Iterator[None]:
+    """Append the message of a TributaryError of the ``with`` block to the notes of ``status``."""
     try:
         yield
     except TributaryError as error:

@@ -9,7 +9,7 @@ _LINE = re.compile(r'((?:[^"#]|"(?:[^"]|"")*"|(?<=\S)#)*)')
 
 
 def read_list(text: str) -> list[str]:
-    """Return the names and wildcards in the text of a list, in order.
+    """Return the names and wildcards in the text of a command's list of tables, in order.
 
     A ``#`` at the beginning of a line or after a space begins a comment. Empty lines count for
     nothing.

@@ -53,11 +53,11 @@ def queried_notes(
     if (why := why_not_copied(services, record, settings)) is not None:
         yield f"on_incompatible is resync, but it waits: {why}"
     if settings.on_schema_change == "freeze":
-        yield from _left_out(services, record)
+        yield from _frozen_column_notes(services, record)
 
 
 def edit_notes(services: Services, record: TableRecord) -> list[str]:
-    """Return a note if the settings no longer give a table its recorded capture, tier or folder.
+    """Return a note of ``status`` if settings contradict a table's known capture, tier or folder.
 
     The result is empty if a run has already stopped the table for this reason, since the table's
     error then says the same.
@@ -73,7 +73,7 @@ def edit_notes(services: Services, record: TableRecord) -> list[str]:
     return [] if move is None else [f"{move.message}. {move.remedy}"]
 
 
-def _left_out(services: Services, record: TableRecord) -> list[str]:
+def _frozen_column_notes(services: Services, record: TableRecord) -> list[str]:
     """Return the note of ``status`` on columns that ``freeze`` keeps out of the lake table."""
     names: dict[str, None] = {}
     for entry in services.store.schema_history(record.table):

@@ -109,7 +109,7 @@ def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
     for outcome in outcomes:
         if outcome.error is not None:
             table, error = outcome.table, outcome.error
-            same = (_of_any(table, error.message), _of_any(table, error.remedy))
+            same = (_without_own_name(table, error.message), _without_own_name(table, error.remedy))
             alike.setdefault(same, []).append((table, error))
     return [
         OutcomeProblem((found[0][0],), found[0][1].message, found[0][1].remedy)
@@ -119,8 +119,8 @@ def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
     ]
 
 
-def _of_any(table: TableId, text: str) -> str:
-    """Return ``text``, with the placeholder `THESE` in place of the table's name."""
+def _without_own_name(table: TableId, text: str) -> str:
+    """Return an outcome's message or remedy with `THESE` in place of the table's name."""
     return text.replace(str(table), THESE).replace(table.relation, THESE)
 
 
@@ -182,7 +182,7 @@ def unfinished(record: TableRecord) -> str | None:
 
 
 def abandoned(record: TableRecord, held: Mapping[str, HeldLease]) -> bool:
-    """Return whether a published table waits for a copy that no process works on.
+    """Return whether an operator must repeat a published table's copy, which no process works on.
 
     A command that was killed leaves such a table behind: readers see the former commits, runs do
     not follow the table, and nothing changes until the command is repeated.

@@ -45,7 +45,7 @@ class TablesOnRecord:
         self._shared.remove(table)
         self._records[table] = record
         shard = record.shard
-        lake = None if shard is None else _lake(shard)
+        lake = None if shard is None else _lake_of_shard(shard)
         self._own.add(record.base_path, lake, table)
         if shard is not None:
             self._shared.add(shard.base_path, lake, table)
@@ -59,7 +59,7 @@ class TablesOnRecord:
             ConfigError: The path overlaps with the path of another table.
         """
         path, shard = self._config.table_path(table), self._config.shard(table)
-        mine = None if shard is None else _lake(shard)
+        mine = None if shard is None else _lake_of_shard(shard)
         # The folder of a shared table contains its shards' copies.
         other = self._own.overlapping(path, table) or self._shared.overlapping(path, table, mine)
         if shard is not None:
@@ -75,7 +75,8 @@ class TablesOnRecord:
         return path
 
 
-def _lake(shard: Shard) -> _Lake:
+def _lake_of_shard(shard: Shard) -> _Lake:
+    """Return the name and folder of a shard's lake table, to find overlapping paths on the plan."""
     return shard.of, shard.base_path
 
 
@@ -94,7 +95,7 @@ class _Paths:
     def add(self, path: str, lake: _Lake, table: TableId) -> None:
         """Add the path of a table that feeds a lake table."""
         self._places[table] = (path, lake)
-        whole, *around = _folders(path)
+        whole, *around = _folders_around(path)
         self._at.setdefault(whole, {}).setdefault(lake, {})[table] = None
         for folder in around:
             self._below.setdefault(folder, {}).setdefault(lake, {})[table] = None
@@ -104,7 +105,7 @@ class _Paths:
         if table not in self._places:
             return
         path, lake = self._places.pop(table)
-        whole, *around = _folders(path)
+        whole, *around = _folders_around(path)
         del self._at[whole][lake][table]
         for folder in around:
             del self._below[folder][lake][table]
@@ -117,7 +118,7 @@ class _Paths:
             but: The table whose own path does not count.
             lake: The lake table whose shards' paths do not count; None if all paths count.
         """
-        whole, *around = _folders(path)
+        whole, *around = _folders_around(path)
         places = (self._below.get(whole), *(self._at.get(one) for one in (whole, *around)))
         for tables in places:
             for of, those in (tables or {}).items():
@@ -129,8 +130,8 @@ class _Paths:
         return None
 
 
-def _folders(path: str) -> Iterator[str]:
-    """Yield a path, then each folder around it, from the innermost to the outermost one."""
+def _folders_around(path: str) -> Iterator[str]:
+    """Yield a path on the plan, then each folder around it, from the innermost outwards."""
     folder = path.casefold()
     while folder:
         yield folder

@@ -105,7 +105,9 @@ class Need:
 
 
 def need_of(table: TableId, tier: str, target_s: float, cost: Estimate, rate: float) -> Need:
-    """Return a table's predicted need. The fields for the work that waits now are not set.
+    """Return how much of the workers a table needs to keep its freshness target, by prediction.
+
+    The fields for the work that waits now are not set.
 
     Args:
         table: The table.
@@ -182,14 +184,14 @@ class Shortfall:
 
 
 def load_of(needs: Iterable[Need], workers: int) -> float:
-    """Return the fraction of all workers that tables need. A table needs one worker at most."""
+    """Return the fraction of all workers that targets need. A table needs one worker at most."""
     return sum(min(1.0, need.load) for need in needs) / workers
 
 
 def shortfalls(
     needs: Sequence[Need], rules: Rules, limits: Limits, late: Mapping[TableId, Late] | None = None
 ) -> list[Shortfall]:
-    """Return the targets that are missed or cannot be kept, grouped by their cause.
+    """Return the freshness targets that are missed or cannot be kept, grouped by their cause.
 
     If several causes apply to a table, the table is listed under the first of these: an open Kafka
     transaction; the cost of its own runs; the load of its lane; no commit for longer than the
@@ -202,18 +204,22 @@ def shortfalls(
         late: The tables that are late now.
     """
     left = {table: one for table, one in (late or {}).items() if not one.held}
-    found = [_held(table, one) for table, one in (late or {}).items() if one.held]
+    found = [
+        _open_transaction_shortfall(table, one) for table, one in (late or {}).items() if one.held
+    ]
     held = {table for one in found for table in one.tables}
     lanes: dict[str, list[Need]] = {}
     for need in needs:
         lanes.setdefault(rules.lane(need.tier), []).append(need)
         if need.load > limits.table and need.table not in held:
             missed = left.pop(need.table, None) is not None
-            found.append(Shortfall("table", missed, (need.table,), *_own_cost(need, limits)))
+            found.append(Shortfall("table", missed, (need.table,), *_own_cost_advice(need, limits)))
     alone = {table for one in found for table in one.tables}
     loads = {lane: load_of(ones, rules.workers) for lane, ones in lanes.items()}
     for lane, part in short_lanes(loads, rules, limits.workers).items():
-        cause, reason, remedies = _overload(lane, lanes, loads, part, rules, limits.workers)
+        cause, reason, remedies = _overloaded_lane_advice(
+            lane, lanes, loads, part, rules, limits.workers
+        )
         tables = [
             n.table for n in lanes[lane] if n.table not in alone and (n.load or n.table in left)
         ]
@@ -223,10 +229,10 @@ def shortfalls(
         for table in tables:
             left.pop(table, None)
     targets = {need.table: need.target_s for need in needs}
-    return found + _other_causes(targets, left)
+    return found + _other_shortfalls(targets, left)
 
 
-def _held(table: TableId, late: Late) -> Shortfall:
+def _open_transaction_shortfall(table: TableId, late: Late) -> Shortfall:
     """Return the shortfall of a late table with changes that an open Kafka transaction hides."""
     reason = (
         "changes that are older than the target are behind an open Kafka transaction, so nobody can"
@@ -240,7 +246,7 @@ def _held(table: TableId, late: Late) -> Shortfall:
 
 
 def short_lanes(loads: Mapping[str, float], rules: Rules, full: float) -> dict[str, float]:
-    """Find the lanes that need more workers than they can have.
+    """Find the lanes whose tables' targets need more workers than the lanes can have.
 
     Tables wait for workers in lanes. Each tier with a share of the workers has its own lane. All
     other tiers have one lane together. If a lane needs less than its share, the other lanes get the
@@ -266,7 +272,7 @@ def short_lanes(loads: Mapping[str, float], rules: Rules, full: float) -> dict[s
     return {}
 
 
-def _own_cost(need: Need, limits: Limits) -> tuple[str, tuple[str, ...]]:
+def _own_cost_advice(need: Need, limits: Limits) -> tuple[str, tuple[str, ...]]:
     """Return why one worker is not enough for a table to keep its target, and the remedies."""
     reason = f"table {need.table} needs {need.load:.2f} of one worker by itself"
     left = limits.table - need.events_load
@@ -278,7 +284,7 @@ def _own_cost(need: Need, limits: Limits) -> tuple[str, tuple[str, ...]]:
     return reason, (f"set its freshness_target_s to at least {target}",)
 
 
-def _overload(
+def _overloaded_lane_advice(
     lane: str,
     lanes: Mapping[str, Sequence[Need]],
     loads: Mapping[str, float],
@@ -286,7 +292,7 @@ def _overload(
     rules: Rules,
     full: float,
 ) -> tuple[Cause, str, tuple[str, ...]]:
-    """Return the cause, the reason and the remedies for a lane that needs too many workers.
+    """Return a shortfall's cause, reason and remedies, for a lane that needs too many workers.
 
     Args:
         lane: The lane.
@@ -308,7 +314,10 @@ def _overload(
         reason = f"the tables need {loads[lane]:.0%} of {rules.workers} workers"
         remedies = [cores]
         if factor is not None:
-            remedies += [f"freshness_target_s of all tables {factor}", _heaviest(lanes[lane])]
+            remedies += [
+                f"freshness_target_s of all tables {factor}",
+                _heaviest_tier_advice(lanes[lane]),
+            ]
         return "workers", reason, tuple(remedies)
     if lane == REST:
         who, change = "the tiers without a pool_share need", "a lower pool_share of other tiers"
@@ -323,7 +332,7 @@ def _overload(
     return "share", reason, tuple(remedies)
 
 
-def _heaviest(needs: Sequence[Need]) -> str:
+def _heaviest_tier_advice(needs: Sequence[Need]) -> str:
     """Return advice for the tier with the most load: a longer target, or a separate `run`."""
     tiers: dict[str, float] = {}
     for need in needs:
@@ -335,7 +344,7 @@ def _heaviest(needs: Sequence[Need]) -> str:
     )
 
 
-def _other_causes(
+def _other_shortfalls(
     targets: Mapping[TableId, float], late: Mapping[TableId, Late]
 ) -> list[Shortfall]:
     """Return the shortfalls of tables that are late although they should have enough workers.

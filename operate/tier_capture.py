@@ -162,16 +162,16 @@ def prepare(services: Services, group: Group) -> None:
     TypeLooks(services.store, services.kafka).follow(capture, source)
     on_source.prepare()
     reconnect(services, capture)
-    _require_known(services, capture, source, group.tables)
+    _require_known_definitions(services, capture, source, group.tables)
     if on_source.sent_tables is not None:
-        _publish(services, group, on_source.sent_tables)
+        _publish_tables(services, group, on_source.sent_tables)
     crash("onboard.after_publication")
     if on_source.kept_log is not None:
         on_source.kept_log.create()
-    looks = _looks(source, group)
+    looks = _fingerprint_digests(source, group)
     upto = source.write_marker().position if looks else None
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
-    _configure(services, capture, wanted, group.tables)
+    _configure_connector(services, capture, wanted, group.tables)
     services.connect.wake(capture.connector)
     services.connect.wait_running(capture.connector, progress=services.progress)
     interval_s = services.config.source(capture.source).heartbeat_interval_ms / 1000
@@ -186,20 +186,22 @@ def prepare(services: Services, group: Group) -> None:
     )
     known = services.store.topics(capture.source, capture.tier)
     wait_while_sending(services.kafka, known, heartbeat)
-    if upto is not None and _captured(services, capture, source, upto):
+    if upto is not None and _wait_until_captured(services, capture, source, upto):
         services.captured_looks.update(looks)
     crash("onboard.after_connector")
 
 
-def _looks(source: Source, group: Group) -> dict[TableId, str]:
-    """Return the digest of each table's current fingerprint; empty for MySQL and MariaDB."""
+def _fingerprint_digests(source: Source, group: Group) -> dict[TableId, str]:
+    """Return the digests of the fingerprints of a command's tables; empty for MySQL and MariaDB."""
     if group.capture.reports_definitions:
         return {}
     found = source.capture(group.capture).fingerprints(group.tables)
     return {table: fingerprint.digest for table, fingerprint in found.items()}
 
 
-def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
+def _wait_until_captured(
+    services: Services, capture: CaptureNames, source: Source, upto: LogPosition
+) -> bool:
     """Wait briefly until all changes up to a position are captured; return whether they are.
 
     If True, copies that begin later need not wait for these changes again.
@@ -216,7 +218,7 @@ def _captured(services: Services, capture: CaptureNames, source: Source, upto: L
     return not wait_while(behind, timeout_s=_CAPTURED_S, poll_s=_CAPTURED_POLL_S)
 
 
-def _require_known(
+def _require_known_definitions(
     services: Services, capture: CaptureNames, source: Source, tables: Sequence[TableId]
 ) -> None:
     """Check that a MySQL or MariaDB connector knows the definitions of the tables to capture.
@@ -283,7 +285,7 @@ def reconnect(services: Services, capture: CaptureNames) -> bool:
 
 
 def topics(group: Group) -> list[str]:
-    """Return the topics that a group needs, first those of its tables, then the capture's own."""
+    """Return the topics for a command's group of tables: the tables', then the capture's own."""
     capture = group.capture
     return [*(capture.topic(table) for table in group.tables), *capture.own_topics]
 
@@ -307,10 +309,10 @@ def wanted_connector(
         config.connect,
         tables={*joining, *users_of(services, capture)},
     )
-    return {**made, **_own_number(services, capture)}
+    return {**made, **_server_id_setting(services, capture)}
 
 
-def _own_number(services: Services, capture: CaptureNames) -> dict[str, str]:
+def _server_id_setting(services: Services, capture: CaptureNames) -> dict[str, str]:
     """Return the setting with the number by which the source's server knows the connector.
 
     Another installation can have a connector of the same name on the same server. So the number of
@@ -353,7 +355,7 @@ def remove_tables(
     sent = services.source(capture.source).capture(capture).sent_tables
     if sent is not None:
         keep = users_of(services, capture) - {*tables}
-        renamed = sent.remove_renamed(_fingerprints(services, {*tables}), keep)
+        renamed = sent.remove_renamed(_recorded_fingerprints(services, {*tables}), keep)
         return [*renamed, *sent.remove(tables)]
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
@@ -364,14 +366,14 @@ def remove_tables(
     return [table for table in tables if table in listed]
 
 
-def _publish(services: Services, group: Group, sent: SentTables) -> None:
+def _publish_tables(services: Services, group: Group, sent: SentTables) -> None:
     """Publish tables; unpublish other tables that had one of their names when they were copied."""
     sent.add(group.tables)
     keep = users_of(services, group.capture) | {*group.tables}
-    sent.remove_renamed(_fingerprints(services, {*group.tables}), keep)
+    sent.remove_renamed(_recorded_fingerprints(services, {*group.tables}), keep)
 
 
-def _fingerprints(services: Services, tables: Collection[TableId]) -> list[Fingerprint]:
+def _recorded_fingerprints(services: Services, tables: Collection[TableId]) -> list[Fingerprint]:
     """Return the fingerprints that the attempts of tables have recorded."""
     records = (*services.store.tables(), *services.store.builds())
     attempts = (record.attempt for record in records if record.table in tables)
@@ -379,7 +381,7 @@ def _fingerprints(services: Services, tables: Collection[TableId]) -> list[Finge
     return [fingerprint for fingerprint in found if fingerprint is not None]
 
 
-def _configure(
+def _configure_connector(
     services: Services,
     capture: CaptureNames,
     wanted: Mapping[str, str],
@@ -400,8 +402,9 @@ def _configure(
     ours = bool(not_retired(services, capture))
     if running is None or (ours and not dependent(services, capture)):
         services.connect.put_connector(capture.connector, wanted, progress=services.progress)
-    elif findings := _findings(services, capture, running):
-        what = f"connector {capture.connector} cannot be relied on ({_joined(findings)})"
+    elif findings := _setting_findings(services, capture, running):
+        reasons = "; ".join(map(str, findings))
+        what = f"connector {capture.connector} cannot be relied on ({reasons})"
         with cut_off(services, capture, what):
             services.connect.put_connector(capture.connector, wanted, progress=services.progress)
     else:
@@ -435,25 +438,22 @@ def _refuse_unlisted(
 
 def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:
     """Raise an error if the wanted connector settings would lose changes."""
-    findings = _findings(services, capture, wanted)
+    findings = _setting_findings(services, capture, wanted)
     if findings:
+        reasons = "; ".join(map(str, findings))
         raise CaptureError(
-            f"connector {capture.connector} could not be relied on: {_joined(findings)}",
+            f"connector {capture.connector} could not be relied on: {reasons}",
             remedy="Remove these properties from connect.connector.",
             connector=capture.connector,
             field=findings[0].property,
         )
 
 
-def _findings(
+def _setting_findings(
     services: Services, capture: CaptureNames, settings: Mapping[str, str]
 ) -> list[SettingFinding]:
     """Return a finding for each connector setting that would lose changes."""
     return audit(settings, capture, exactly_once=services.config.connect.exactly_once)
-
-
-def _joined(findings: Sequence[SettingFinding]) -> str:
-    return "; ".join(str(finding) for finding in findings)
 
 
 def heal_log(services: Services, group: Group, source: Source) -> None:

@@ -38,7 +38,7 @@ class UnusedSlot:
 
 
 def unused_captures(config: Config, records: Iterable[TableRecord]) -> list[CaptureNames]:
-    """Return the configured and the recorded captures with a slot that no table needs.
+    """Return the configured and recorded captures whose slot ``check`` reports: no table needs it.
 
     Args:
         config: The configuration, whose tiers name the captures that tables could have.
@@ -57,7 +57,7 @@ def unused_captures(config: Config, records: Iterable[TableRecord]) -> list[Capt
 
 
 def unused_slots(services: Services, source: str) -> Iterator[UnusedSlot]:
-    """Yield the slots on a source that no table needs.
+    """Yield the slots on a source that ``check`` and ``run`` report, since no table needs them.
 
     A capture that a command changes now is left out: a table that the command adds to the capture
     is on the plan only when the command ends.
@@ -71,13 +71,13 @@ def unused_slots(services: Services, source: str) -> Iterator[UnusedSlot]:
         StateError: The state store cannot be used.
     """
     store = services.store
-    here = [one for one in _unused(services) if one.source == source]
-    there = [one for one in here if _exists(services, one)]
+    here = [one for one in _captures_with_unused_slots(services) if one.source == source]
+    there = [one for one in here if _slot_exists(services, one)]
     if not there:
         return
     held = held_leases(store)
     # Read the records again, since a command can have ended meanwhile.
-    left = _unused(services)
+    left = _captures_with_unused_slots(services)
     for names in there:
         if names.resource in held or names not in left:
             continue
@@ -94,11 +94,13 @@ def unused_slots(services: Services, source: str) -> Iterator[UnusedSlot]:
         )
 
 
-def _unused(services: Services) -> list[CaptureNames]:
+def _captures_with_unused_slots(services: Services) -> list[CaptureNames]:
+    """Return the captures whose slots no table needs, by the records as they are now."""
     store = services.store
     return unused_captures(services.config, (*store.tables(), *store.builds()))
 
 
-def _exists(services: Services, names: CaptureNames) -> bool:
+def _slot_exists(services: Services, names: CaptureNames) -> bool:
+    """Whether the slot of a capture that no table needs exists on its source."""
     kept = services.source(names.source).capture(names).kept_log
     return kept is not None and kept.exists()

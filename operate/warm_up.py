@@ -53,7 +53,7 @@ class WarmUp:
 
 
 def warm_up(progress: Progress) -> WarmUp:
-    """Make the archive of classes for this machine's Java and Spark's jars, unless it exists.
+    """Make, for ``warm-up``, the archive of classes for Java and Spark's jars, unless it exists.
 
     Raises:
         ArtifactError: The jars cannot be fetched.
@@ -67,7 +67,7 @@ def warm_up(progress: Progress) -> WarmUp:
 
 
 def training_config(archive: Path, folder: Path) -> Config:
-    """Return the configuration of a Spark session that records the classes it loads.
+    """Return the configuration of the Spark session in which ``warm-up`` records loaded classes.
 
     The servers that the configuration names do not exist.
 
@@ -101,7 +101,7 @@ def training_config(archive: Path, folder: Path) -> Config:
 
 
 def train(archive: Path, folder: Path) -> None:
-    """Write, change and read a small lake table in a Spark session that records loaded classes.
+    """Write, change and read a small lake table, while ``warm-up`` records the loaded classes.
 
     Args:
         archive: The archive that the session's JVM writes when it ends.
@@ -123,15 +123,15 @@ def train(archive: Path, folder: Path) -> None:
         frame = local_frame(session, rows, ddl)
         if turn == 0:
             chunk = CommitRecord(kind="chunk", table=_TABLE, attempt="warm-up", chunk_ids=(0,))
-            table.bulk_insert(frame, chunk, _accept, SnapshotSize(100, 10_000, 1))
+            table.bulk_insert(frame, chunk, _accept_commit, SnapshotSize(100, 10_000, 1))
         else:
             run = CommitRecord(kind="run", table=_TABLE, attempt="warm-up", offsets={0: turn})
-            table.upsert(frame, run, _accept)
+            table.upsert(frame, run, _accept_commit)
     table.read().collect()
 
 
-def _accept(_timeline: Timeline) -> None:
-    """Accept every commit, since no other process writes this table."""
+def _accept_commit(_timeline: Timeline) -> None:
+    """Accept every commit to the table of ``warm-up``, since no other process writes it."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -71,12 +71,12 @@ def field_name(column: str) -> str:
 
 
 def envelope_name(topic: str) -> str:
-    """The full name of the schema of a topic's change events, adjusted as in :func:`field_name`."""
+    """The full Avro name of the schema of a topic's change events (see :func:`field_name`)."""
     return f"{_avro_name(topic, also='.')}.Envelope"
 
 
 def _avro_name(name: str, *, also: str) -> str:
-    """Adjust a name as in :func:`field_name`.
+    """Adjust a name to Avro's rules, as in :func:`field_name`.
 
     The characters in ``also`` stay as well, except as the name's first character.
     """
@@ -189,18 +189,18 @@ class DebeziumSchema:
         kept = [entry for entry in schema["fields"] if entry["name"] in read]
         for entry in kept:
             if entry["name"] == "source":
-                entry["type"] = _without_unread(entry["type"])
+                entry["type"] = _without_unread_fields(entry["type"])
         return json.dumps({**schema, "fields": kept})
 
     @cached_property
     def marked_writer_json(self) -> str:
         """The Avro schema, as JSON, for reading an event's bytes followed by :data:`END_MARK`."""
-        return _marked(json.loads(self.avro_json))
+        return _marked_event_schema(json.loads(self.avro_json))
 
     @cached_property
     def marked_reader_json(self) -> str:
         """Like :attr:`marked_writer_json`, but reduced to the event's fields in `reader_json`."""
-        return _marked(json.loads(self.reader_json))
+        return _marked_event_schema(json.loads(self.reader_json))
 
     def mismatch(self, topic: str) -> str | None:
         """Return why change events of a topic cannot have this Avro schema; None if they can."""
@@ -246,11 +246,11 @@ class DebeziumSchema:
         try:
             schema = json.loads(avro_json)
         except ValueError as error:
-            raise _refused(f"the schema is not JSON: {error}") from error
+            raise _refused_avro_schema(f"the schema is not JSON: {error}") from error
         reader = _Reader()
         record = reader.read("", schema)
         if record.avro_type != "record":
-            raise _refused(f"the schema is of type {record.avro_type}, not a record")
+            raise _refused_avro_schema(f"the schema is of type {record.avro_type}, not a record")
         name = reader.full_name(schema, "")
         fields = {inner.name: inner for inner in record.fields}
         if {"op", "source", "after"} <= fields.keys():
@@ -265,7 +265,7 @@ class DebeziumSchema:
         return cls(avro_json=avro_json, name=name, key=record.fields)
 
 
-def _marked(event: Any) -> str:
+def _marked_event_schema(event: Any) -> str:
     """Return the Avro schema, as JSON, of a record with the fields ``event`` and ``mark``.
 
     Args:
@@ -276,14 +276,14 @@ def _marked(event: Any) -> str:
     return json.dumps({"type": "record", "name": "tributary_event", "fields": fields})
 
 
-def _without_unread(kind: Any) -> Any:
+def _without_unread_fields(kind: Any) -> Any:
     """Return the Avro type of ``source``, reduced to the fields that Tributary reads.
 
     Args:
         kind: The type, parsed from JSON.
     """
     if isinstance(kind, list):
-        return [_without_unread(branch) for branch in kind]
+        return [_without_unread_fields(branch) for branch in kind]
     if not isinstance(kind, Mapping) or kind.get("type") != "record":
         return kind
     return {**kind, "fields": [entry for entry in kind["fields"] if entry["name"] in _SOURCE_TYPES]}
@@ -315,13 +315,15 @@ class _Reader:
         if isinstance(schema, list):
             branches = [branch for branch in schema if branch != "null"]
             if len(branches) != 1:
-                raise _refused(f"field {name!r} is a union of {len(branches)} types", field=name)
+                raise _refused_avro_schema(
+                    f"field {name!r} is a union of {len(branches)} types", field=name
+                )
             given["nullable"] = len(branches) < len(schema)
             return self.read(name, branches[0], namespace, **given)
         if isinstance(schema, str):
             return self._by_name(name, schema, namespace, given)
         if not isinstance(schema, Mapping) or "type" not in schema:
-            raise _refused(f"field {name!r} has no Avro type", field=name)
+            raise _refused_avro_schema(f"field {name!r} has no Avro type", field=name)
         kind = schema["type"]
         if isinstance(kind, (list, Mapping)):
             return self.read(name, kind, namespace, **given)
@@ -361,7 +363,7 @@ class _Reader:
                 given["connect_name"] = schema.get("connect.name")
                 kind = {"record": "record", "enum": "string", "fixed": "bytes"}[schema["type"]]
                 return DebeziumField(name, kind, fields=fields, **given)
-        raise _refused(f"field {name!r} has the unknown type {kind!r}", field=name)
+        raise _refused_avro_schema(f"field {name!r} has the unknown type {kind!r}", field=name)
 
     def _record(
         self, name: str, schema: Any, namespace: str, given: dict[str, Any]
@@ -379,7 +381,8 @@ class _Reader:
         return DebeziumField(name, "record", fields=tuple(fields), **given)
 
 
-def _refused(reason: str, **context: Any) -> AvroSchemaError:
+def _refused_avro_schema(reason: str, **context: Any) -> AvroSchemaError:
+    """Return the error for an Avro schema that is not one of Debezium's."""
     return AvroSchemaError(
         f"not a schema that Debezium writes: {reason}",
         remedy="Check that Debezium's connector writes the topic with an Avro converter.",

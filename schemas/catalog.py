@@ -163,7 +163,7 @@ class Partition:
             replica_identity=_IDENTITIES[taken.take("replica_identity")],
             identity_key=None if key is None else tuple(key),
             attached=taken.take("attached"),
-            indexes=_indexes(taken.take("indexes")),
+            indexes=_identity_indexes(taken.take("indexes")),
             access_method=taken.take("access_method", ""),
         )
 
@@ -286,7 +286,9 @@ class Catalog:
         publication = taken.take("publication", None)
         identity = taken.take("replica_identity", None)
         return cls(
-            columns={int(number): _column(int(number), one) for number, one in found.items()},
+            columns={
+                int(number): _catalog_column(int(number), one) for number, one in found.items()
+            },
             attributes=int(taken.take("attributes")),
             primary_key=keys.get("primary", ()),
             identity_key=keys.get("identity", ()),
@@ -297,7 +299,7 @@ class Catalog:
             named=taken.take("named"),
             source_kind=taken.take("source_kind"),
             key_made=taken.take("key_made", None),
-            indexes=_indexes(taken.take("indexes", {})),
+            indexes=_identity_indexes(taken.take("indexes", {})),
             row_written=taken.take("row_written", ""),
             children=taken.take("children", {}),
             publication=PublicationState.read(publication) if publication else None,
@@ -342,11 +344,13 @@ class _Facts:
         return value
 
 
-def _indexes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, IdentityIndex]:
+def _identity_indexes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, IdentityIndex]:
+    """Return the indexes that a fingerprint's facts describe, by number."""
     return {number: IdentityIndex.read(one) for number, one in facts.items()}
 
 
-def _column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
+def _catalog_column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
+    """Return the column that a fingerprint's facts describe."""
     taken = _Facts(facts)
     domain = dict(taken.take("domain", None) or {})
     refuses_null, domain_written = domain.pop("typnotnull", False), domain.pop("xmin", "")
@@ -372,7 +376,7 @@ def _column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
 
 
 def not_before(xid: str, other: str) -> bool:
-    """Whether PostgreSQL's transaction id ``xid`` equals ``other`` or is younger than ``other``.
+    """Whether transaction ``xid`` of a PostgreSQL table's fingerprint is ``other``, or younger.
 
     Ids have 32 bits and start again after the largest one. So half of all ids count as younger than
     a given id. Ids below 3 are never assigned, and are older than every other id.

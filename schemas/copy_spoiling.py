@@ -21,7 +21,7 @@ def spoiling(
     key: tuple[str, ...],
     keeps_deleted: bool = False,
 ) -> Iterator[str]:
-    """Yield the schema changes that spoil a copy, each in words.
+    """Yield the schema changes between two of PostgreSQL's catalogs that spoil a copy, in words.
 
     A change with the verdict BOOTSTRAP (:func:`schemas.evolution.diff`) spoils the copy. The
     following changes spoil it, too:
@@ -42,7 +42,9 @@ def spoiling(
         key: The key columns of the lake table; empty for an append table.
         keeps_deleted: Whether the lake keeps rows that the source has deleted.
     """
-    if otherwise := [*differences("columns", _columns(before), _columns(now))]:
+    if otherwise := [
+        *differences("columns", _columns_of_chunk_queries(before), _columns_of_chunk_queries(now))
+    ]:
         yield from otherwise
         return
     if before.attributes != now.attributes:
@@ -69,7 +71,7 @@ def spoiling(
 
 
 def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """Return the schema changes that spoil a copy from MySQL or MariaDB, one line each.
+    """Return the schema changes in MySQL's or MariaDB's fingerprints that spoil a copy, in words.
 
     Every change of the catalog spoils the copy, with one exception: partitions were added, and no
     partition was removed. A row of a new partition that the copy does not read arrives as an event.
@@ -92,8 +94,8 @@ def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
     return [] if grown and rest[0].digest == rest[1].digest else before.diff(now)
 
 
-def _columns(catalog: Catalog) -> dict[str, dict[str, Any]]:
-    """Return, by column number, the attributes on which the queries of the chunks depend."""
+def _columns_of_chunk_queries(catalog: Catalog) -> dict[str, dict[str, Any]]:
+    """Return, by number, the catalog's column attributes on which the queries of a copy depend."""
     return {
         str(number): {"name": one.name, "type": one.type, "generated": one.generated}
         for number, one in catalog.columns.items()

@@ -31,8 +31,8 @@ class TributaryError(Exception):
     """
 
     def __init__(self, message: str, *, remedy: str, **context: Any) -> None:
-        self.message = _unicode(redact(message))
-        self.remedy = _unicode(redact_own(remedy))
+        self.message = _encodable_error_text(redact(message))
+        self.remedy = _encodable_error_text(redact_own(remedy))
         super().__init__(self.message)
         self.context = context
 
@@ -40,7 +40,7 @@ class TributaryError(Exception):
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.remedy, self.context)
+        return _unpickled_error, (type(self), self.message, self.remedy, self.context)
 
     def advising(self, more: str) -> Self:
         """Return a copy of the error, with ``more`` appended to its remedy."""
@@ -53,22 +53,24 @@ class TributaryError(Exception):
             "message": self.message,
             "remedy": self.remedy,
             "context": {
-                key: _unicode(redact_own(str(value))) for key, value in self.context.items()
+                key: _encodable_error_text(redact_own(str(value)))
+                for key, value in self.context.items()
             },
         }
 
 
-def _unicode(text: str) -> str:
-    """Return a message in which escapes replace characters that UTF-8 cannot encode.
+def _encodable_error_text(text: str) -> str:
+    """Return a text of a `TributaryError`, with escapes for characters that UTF-8 cannot encode.
 
     Neither JSON nor a database accepts such characters.
     """
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _rebuild(
+def _unpickled_error(
     kind: type[TributaryError], message: str, remedy: str, context: dict[str, Any]
 ) -> TributaryError:
+    """Return a `TributaryError` from its parts, as ``pickle`` and ``copy`` rebuild it."""
     return kind(message, remedy=remedy, **context)
 
 

@@ -184,8 +184,8 @@ class _Diff:
                 " have that key"
                 if same
                 else "rows of the lake are found by their key",
-                old=_key_text(before),
-                new=_key_text(now),
+                old=_shown_key_of_catalog(before),
+                new=_shown_key_of_catalog(now),
             )
         was, found = before.replica_identity, now.replica_identity
         if was is not None and found is not None and was != found:
@@ -265,7 +265,7 @@ class _Diff:
             return Verdict.BOOTSTRAP, why, None
         return (
             Verdict.FILL,
-            f"old rows get the default that it was added with, {_element(value)}",
+            f"old rows get the default that it was added with, {_shown_stored_value(value)}",
             value,
         )
 
@@ -297,7 +297,7 @@ class _Diff:
                 yield AddColumn(verdict=Verdict.BOOTSTRAP, why=why, name=name, type=new.type)
         elif wanted is not None and carried is not None:
             yield from self._retyped(old, new, carried, wanted.lake_type)
-            yield from _remade(old, new)
+            yield from _type_part_changes(old, new)
             yield from self._replaced(old, new)
         yield from self._nullability(old, new)
         if old.default != new.default:
@@ -464,8 +464,8 @@ class _Diff:
         return None
 
 
-def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-    """Yield the changes of the labels or fields of a column's type.
+def _type_part_changes(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
+    """Yield the schema changes of the labels or fields of a column's type.
 
     An added label or field is a change, too. Otherwise, the recorded catalog would not get the
     label, and a later comparison would miss a change of the label.
@@ -487,14 +487,14 @@ def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
         yield ChangeParts(verdict=verdict, why=why, name=new.name, old=None, new=new.parts[part])
 
 
-def _key_text(catalog: Catalog) -> str:
-    shown = f"({', '.join(catalog.primary_key)})" if catalog.primary_key else "none"
-    if catalog.identity_key:
-        shown += f", replica identity ({', '.join(catalog.identity_key)})"
-    return shown
+def _shown_key_of_catalog(catalog: Catalog) -> str:
+    """Return the key of a catalog, and its replica identity, as a schema change shows them."""
+    key = f"({', '.join(catalog.primary_key)})" if catalog.primary_key else "none"
+    identity = ", ".join(catalog.identity_key or ())
+    return f"{key}, replica identity ({identity})" if identity else key
 
 
-def _element(array: str | None) -> str:
-    """Return the element of an array literal such as ``{5}``, cut after 60 characters."""
+def _shown_stored_value(array: str | None) -> str:
+    """Return a new column's value in old rows, from an array such as ``{5}``, cut if it is long."""
     text = (array or "")[1:-1]
     return text if len(text) <= 60 else f"{text[:60]}..."

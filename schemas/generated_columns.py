@@ -46,7 +46,7 @@ def recomputed(
         name: causes[used]
         for name, text in expressions.items()
         for used in causes
-        if name not in causes and _uses(text, used)
+        if name not in causes and _expression_uses_column(text, used)
     }:
         causes |= more
     for name in sorted(expressions.keys() & causes.keys() & {*replicated}):
@@ -60,7 +60,7 @@ def recomputed(
         )
 
 
-def _uses(expression: str, column: str) -> bool:
+def _expression_uses_column(expression: str, column: str) -> bool:
     """Whether a generated column's expression, as the catalog prints it, contains a column's name.
 
     The result is also true if the name occurs only in a string literal of the expression. The table

@@ -66,7 +66,7 @@ _AMBIGUOUS = "|".join(
 
 
 def in_spark(document: str) -> str:
-    """Return Spark SQL that converts a JSON document to the normal form of this module.
+    """Return Spark SQL that converts the JSON text of a MySQL value to its normal form.
 
     The document can be any JSON value. NULL remains NULL.
 
@@ -74,16 +74,16 @@ def in_spark(document: str) -> str:
         document: A Spark SQL expression that evaluates to the document, as the server or the
             connector prints it.
     """
-    piece = f"""CASE WHEN t LIKE '"%' THEN {_string("t")}
-        WHEN t RLIKE {_literal(_INTEGER)} OR t = '-0.0' THEN t
-        WHEN t RLIKE '^[-0-9]' THEN {_number("t")}
+    piece = f"""CASE WHEN t LIKE '"%' THEN {_json_string_sql("t")}
+        WHEN t RLIKE {_spark_literal(_INTEGER)} OR t = '-0.0' THEN t
+        WHEN t RLIKE '^[-0-9]' THEN {_json_number_sql("t")}
         ELSE replace(t, ' ', '') END"""
-    pieces = f"regexp_extract_all({document}, {_literal(_PIECE)}, 0)"
+    pieces = f"regexp_extract_all({document}, {_spark_literal(_PIECE)}, 0)"
     return f"array_join(transform({pieces}, t -> {piece}), '')"
 
 
 def ambiguous(document: str) -> str:
-    """Return Spark SQL that evaluates to true if the printed JSON can stand for several documents.
+    """Return Spark SQL that evaluates to true if MySQL's JSON text can have several meanings.
 
     The SQL also evaluates to true for some documents that are not ambiguous, since it searches
     inside JSON strings, too.
@@ -91,60 +91,62 @@ def ambiguous(document: str) -> str:
     Args:
         document: A Spark SQL expression that evaluates to the document, as the connector prints it.
     """
-    return f"{document} RLIKE {_literal(_AMBIGUOUS)}"
+    return f"{document} RLIKE {_spark_literal(_AMBIGUOUS)}"
 
 
 def in_python(document: str) -> str:
-    """Convert a JSON document to the normal form of this module, as the SQL of `in_spark` does."""
-    return "".join(_python_piece(piece) for piece in _PYTHON_PIECE.findall(document))
+    """Convert the JSON text of a MySQL value to its normal form, as the SQL of `in_spark` does."""
+    return "".join(_normal_json_piece(piece) for piece in _PYTHON_PIECE.findall(document))
 
 
-def _string(t: str) -> str:
-    """Return Spark SQL that converts a JSON string or binary value to the normal form."""
-    bare = f"regexp_replace({t}, {_literal(_BINARY)}, '\"')"
-    letters = f"regexp_extract_all({t}, {_literal(_ESCAPE)}, 0)"
-    letter = f"CASE WHEN e LIKE {_literal(_LIKE_CONTROL)} THEN lower(e) ELSE e END"
-    return f"""CASE WHEN {t} RLIKE {_literal(_MOMENT)}
-        THEN regexp_replace({t}, {_literal(_MOMENT_ZEROS)}, '"')
-        WHEN {t} RLIKE {_literal(_BINARY)} THEN replace({bare}, {_literal(_LINE)}, '')
-        WHEN instr({t}, {_literal(_CONTROL)}) > 0
+def _json_string_sql(t: str) -> str:
+    """Return Spark SQL that converts a string or binary value in JSON text to the normal form."""
+    bare = f"regexp_replace({t}, {_spark_literal(_BINARY)}, '\"')"
+    letters = f"regexp_extract_all({t}, {_spark_literal(_ESCAPE)}, 0)"
+    letter = f"CASE WHEN e LIKE {_spark_literal(_LIKE_CONTROL)} THEN lower(e) ELSE e END"
+    return f"""CASE WHEN {t} RLIKE {_spark_literal(_MOMENT)}
+        THEN regexp_replace({t}, {_spark_literal(_MOMENT_ZEROS)}, '"')
+        WHEN {t} RLIKE {_spark_literal(_BINARY)} THEN replace({bare}, {_spark_literal(_LINE)}, '')
+        WHEN instr({t}, {_spark_literal(_CONTROL)}) > 0
         THEN array_join(transform({letters}, e -> {letter}), '')
         ELSE {t} END"""
 
 
-def _number(t: str) -> str:
-    """Return Spark SQL that converts a JSON number to the normal form.
+def _json_number_sql(t: str) -> str:
+    """Return Spark SQL that converts a number in JSON text to the normal form.
 
     Args:
         t: A Spark SQL expression that evaluates to the number. `_INTEGER` must not match the
             number.
     """
-    digits = f"regexp_replace({t}, {_literal(_ZEROS)}, '$1')"
+    digits = f"regexp_replace({t}, {_spark_literal(_ZEROS)}, '$1')"
     whole = (
         f"CAST(CAST(CAST(x / {_HALF}D AS BIGINT) AS DECIMAL(38,0)) * {_HALF}"
         f" + CAST(x % {_HALF}D AS BIGINT) AS STRING)"
     )
-    plain = f"regexp_replace(CAST(CAST(x AS DECIMAL(38,22)) AS STRING), {_literal(_ZEROS)}, '$1')"
+    plain = (
+        f"regexp_replace(CAST(CAST(x AS DECIMAL(38,22)) AS STRING), {_spark_literal(_ZEROS)}, '$1')"
+    )
     shown = (
         f"CASE WHEN abs(x) >= {_PLAIN_FROM!r}D AND abs(x) < {_PLAIN_TO!r}D THEN {plain}"
         " ELSE lower(replace(CAST(x AS STRING), '.0E', 'E')) END"
     )
     by_double = f"""CASE WHEN s RLIKE '[eE]' OR instr(s, '.') = 0
         THEN CASE WHEN abs(x) < {_INTEGERS_TO!r}D AND x % 1D = 0 THEN {whole} ELSE {shown} END
-        WHEN {_significant("CAST(x AS STRING)")} = {_significant("s")} THEN {shown}
+        WHEN {_json_digits("CAST(x AS STRING)")} = {_json_digits("s")} THEN {shown}
         WHEN length(s) - instr(s, '.') > {_SCALE} THEN {shown}
-        WHEN length({_significant("s")}) > 38 THEN s
-        WHEN {_is_double("s")} THEN {shown}
+        WHEN length({_json_digits("s")}) > 38 THEN s
+        WHEN {_json_double_test("s")} THEN {shown}
         ELSE s END"""
     of_digits = (
-        f"CASE WHEN s RLIKE {_literal(_INTEGER)} THEN s"
+        f"CASE WHEN s RLIKE {_spark_literal(_INTEGER)} THEN s"
         f" ELSE transform(array(CAST(s AS DOUBLE)), x -> {by_double})[0] END"
     )
     return f"transform(array({digits}), s -> {of_digits})[0]"
 
 
-def _significant(number: str) -> str:
-    """Return Spark SQL that evaluates to a JSON number's digits without leading or trailing zeros.
+def _json_digits(number: str) -> str:
+    """Return Spark SQL: the digits of a number in JSON text, without leading or trailing zeros.
 
     Args:
         number: A Spark SQL expression that evaluates to the number.
@@ -152,8 +154,8 @@ def _significant(number: str) -> str:
     return f"regexp_replace({number}, '[eE].*$|[-.]|^[-0.]+|[.]?0+(?=$|[eE])', '')"
 
 
-def _is_double(s: str) -> str:
-    """Return Spark SQL that evaluates to true if some double equals a JSON number exactly.
+def _json_double_test(s: str) -> str:
+    """Return Spark SQL that evaluates to true if some double equals a number in JSON text exactly.
 
     A number with k digits after the point equals a double if it is m / 2^k with m < 2^53.
 
@@ -171,15 +173,17 @@ def _is_double(s: str) -> str:
     )
 
 
-def _python_piece(t: str) -> str:
+def _normal_json_piece(t: str) -> str:
+    """Convert one piece of a JSON text to the normal form, without Spark."""
     if t.startswith('"'):
-        return _python_string(t)
+        return _normal_json_string(t)
     if re.search(_INTEGER, t) or t == "-0.0":
         return t
-    return _python_number(t) if t[0] in "-0123456789" else t.replace(" ", "")
+    return _normal_json_number(t) if t[0] in "-0123456789" else t.replace(" ", "")
 
 
-def _python_string(t: str) -> str:
+def _normal_json_string(t: str) -> str:
+    """Convert a string or binary value in JSON text to the normal form, without Spark."""
     if re.search(_MOMENT, t):
         return re.sub(_MOMENT_ZEROS, '"', t)
     if re.search(_BINARY, t):
@@ -191,22 +195,23 @@ def _python_string(t: str) -> str:
     )
 
 
-def _python_number(t: str) -> str:
+def _normal_json_number(t: str) -> str:
+    """Convert a number in JSON text to the normal form, without Spark."""
     s = re.sub(_ZEROS, r"\1", t)
     if re.search(_INTEGER, s):
         return s
     x = float(s)
     if "." not in s or "e" in s.lower():
-        return str(int(x)) if abs(x) < _INTEGERS_TO and x.is_integer() else _shown(x)
+        return str(int(x)) if abs(x) < _INTEGERS_TO and x.is_integer() else _json_double_text(x)
     exact = Decimal(s)
     # A fraction with more digits than a MySQL decimal can have belongs to a computed double.
     if exact in (Decimal(repr(x)), Decimal(x)) or len(s.partition(".")[2]) > _SCALE:
-        return _shown(x)
+        return _json_double_text(x)
     return s
 
 
-def _shown(x: float) -> str:
-    """Return a double with the digits that Java prints, without ``.0``.
+def _json_double_text(x: float) -> str:
+    """Return a double of a JSON text with the digits that Java prints, without ``.0``.
 
     Java prints at least two digits, for example ``4.9e-324`` and not ``5e-324``.
     """
@@ -219,6 +224,6 @@ def _shown(x: float) -> str:
     return f"{digits.removesuffix('.0')}e{int(exponent)}"
 
 
-def _literal(text: str) -> str:
-    """Return a string, for example a regular expression, as a string literal of Spark SQL."""
+def _spark_literal(text: str) -> str:
+    """Return a string, for example a pattern of JSON text, as a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

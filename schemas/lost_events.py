@@ -40,38 +40,39 @@ def lost_events(
         statements: The DDL statements in the binlog whose effect on the rows Tributary cannot
             derive. Empty for PostgreSQL.
     """
-    yield from _partitions(before, now, empty, truncated)
+    yield from _partition_changes(before, now, empty, truncated)
     if before.children != now.children:
         names = ", ".join(sorted({*before.children, *now.children}))
         why = (
             "queries of the table show or showed their rows, but the changes of those are not"
             " its events"
         )
-        yield _lost(f"other tables inherit or inherited from it ({names})", why)
-    if _altered(before.publication, now.publication):
-        yield _lost(
+        yield _lost_events_change(f"other tables inherit or inherited from it ({names})", why)
+    if _publication_altered(before.publication, now.publication):
+        yield _lost_events_change(
             "its publication was altered (ALTER PUBLICATION ... SET, RENAME or OWNER TO and back)",
             "a setting of the meantime may have kept changes out of the log without a trace",
         )
     if _belonged_elsewhere(before, now):
-        yield _lost(
+        yield _lost_events_change(
             "the definitions of all columns were written at once, and are unchanged (ATTACH"
             " PARTITION and DETACH)",
             "while it was a partition of another table, its changes may have gone to that table's"
             " topic",
         )
     for fact in (*differences("", before.rest, now.rest), *statements):
-        yield _lost(fact)
+        yield _lost_events_change(fact)
     if before.named != now.named and before.owner == now.owner:
-        yield _lost(
+        yield _lost_events_change(
             "the table had another name or schema for a while",
             "its changes meanwhile went to another topic",
         )
 
 
-def _partitions(
+def _partition_changes(
     before: Catalog, now: Catalog, empty: Collection[int], truncated: Collection[int]
 ) -> Iterator[Change]:
+    """Yield the schema changes of a table's partitions that lose events or add an empty one."""
     fresh = {
         name
         for name, leaf in now.partitions.items()
@@ -88,17 +89,19 @@ def _partitions(
         if leaf.number in truncated:
             why = "TRUNCATE of a partition sends no event, so the lake would keep its rows"
             fact = f"partition {name} was truncated, or has a new file with young rows only"
-            yield _lost(fact, why)
+            yield _lost_events_change(fact, why)
         elif _attached_again(before.partitions.get(name), leaf):
             why = "its changes meanwhile sent no events of the table"
-            yield _lost(f"partition {name} was detached and attached again", why)
+            yield _lost_events_change(f"partition {name} was detached and attached again", why)
     kept = {name: leaf for name, leaf in now.partitions.items() if name not in fresh}
-    for fact in differences("leaves", _compared(before.partitions), _compared(kept)):
-        yield _lost(fact)
+    for fact in differences(
+        "leaves", _compared_partitions(before.partitions), _compared_partitions(kept)
+    ):
+        yield _lost_events_change(fact)
 
 
 def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
-    """Yield a change if, for a while, another index can have been the replica identity.
+    """Yield a schema change if another index can have been the replica identity for a while.
 
     The function examines the time between two reads of the catalog, for the table and each of its
     partitions.
@@ -113,15 +116,15 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
         if name in now.partitions
     }
     for table, (old, new) in tables.items():
-        if any(_chosen(old.get(index), facts) for index, facts in new.items()):
-            yield _lost(
+        if any(_was_identity_index(old.get(index), facts) for index, facts in new.items()):
+            yield _lost_events_change(
                 f"{table} had another index as its replica identity for a while (REPLICA IDENTITY"
                 " USING INDEX and back)",
                 "events of that time lack the key of the rows that they delete or move",
             )
 
 
-def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
+def _was_identity_index(old: IdentityIndex | None, new: IdentityIndex) -> bool:
     """Whether an index can have been the replica identity between two reads of the catalog.
 
     An index that is in both catalogs can have been the replica identity if its catalog row was
@@ -137,16 +140,17 @@ def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
 
 
 def _attached_again(old: Partition | None, new: Partition) -> bool:
-    """Whether a partition was detached and attached again, so that events can be missing."""
+    """Whether a partition was detached and attached again between two reads of the catalog."""
     return old is not None and old.number == new.number and old.attached != new.attached
 
 
-def _compared(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
+def _compared_partitions(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
+    """Return what a search for lost events compares of the partitions in two catalogs."""
     return {name: one.compared for name, one in partitions.items()}
 
 
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
-    """Whether the table can have been a partition of another table for a while.
+    """Whether, between two catalogs, the table can have been a partition of another table.
 
     Events of changes from that time can be in the other table's topic.
 
@@ -169,8 +173,8 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
     )
 
 
-def _altered(before: PublicationState | None, now: PublicationState | None) -> bool:
-    """Whether the publication's settings were changed, even if they are now the same again.
+def _publication_altered(before: PublicationState | None, now: PublicationState | None) -> bool:
+    """Whether the publication's settings were changed between two catalogs, even if changed back.
 
     If the publication is missing, the result is False, since another check reports that it is
     missing. The result is also False if only the owner differs, since a change of the owner loses
@@ -181,7 +185,8 @@ def _altered(before: PublicationState | None, now: PublicationState | None) -> b
     return before.owner == now.owner or before.settings != now.settings
 
 
-def _lost(
+def _lost_events_change(
     fact: str, why: str = "this sends no events, and changes of rows may have sent none"
 ) -> LoseEvents:
+    """Return the schema change by which events of a table can be lost, with the reason."""
     return LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=fact)

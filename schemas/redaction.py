@@ -36,7 +36,7 @@ def keep_secret(secret: str) -> None:
 
 def redact(text: str) -> str:
     """Return a message without the secrets that this process has read."""
-    return _without(text, _forms)
+    return _without_secrets(text, _forms)
 
 
 def redact_own(text: str) -> str:
@@ -47,10 +47,11 @@ def redact_own(text: str) -> str:
     function must not be used for messages of servers: in a server's message, such a word can be the
     secret itself.
     """
-    return _without(text, [form for form in _forms if not _WORD.fullmatch(form)])
+    return _without_secrets(text, [form for form in _forms if not _WORD.fullmatch(form)])
 
 
-def _without(text: str, forms: Iterable[str]) -> str:
+def _without_secrets(text: str, forms: Iterable[str]) -> str:
+    """Return a message in which asterisks replace these forms of secrets."""
     for form in forms:
         text = text.replace(form, "***")
     return text

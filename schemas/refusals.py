@@ -65,7 +65,7 @@ _MYSQL = {
 
 
 def of_postgres(kind: PostgresType) -> str:
-    """Return why a type of PostgreSQL has no rule.
+    """Return why a type of PostgreSQL is refused, so that it has no type rule.
 
     A type without a reason of its own gets a general reason.
     """
@@ -81,7 +81,7 @@ def of_postgres(kind: PostgresType) -> str:
 
 
 def names_others(kind: PostgresType) -> bool:
-    """Whether PostgreSQL prints a type's values as names of other objects: tables, roles, types.
+    """Whether a type is refused since PostgreSQL prints its values as names of other objects.
 
     For example, it prints a ``regclass`` as a table's name. A rename of this table changes what
     PostgreSQL prints for existing rows, and sends no event.
@@ -91,7 +91,7 @@ def names_others(kind: PostgresType) -> bool:
 
 
 def is_sent(kind: PostgresType) -> bool:
-    """Whether events have a field for a column whose PostgreSQL type has no rule.
+    """Whether events have a field for a column whose PostgreSQL type has no type rule.
 
     The result is also False if nobody knows whether events have such a field.
     """
@@ -101,7 +101,7 @@ def is_sent(kind: PostgresType) -> bool:
 
 
 def of_mysql(kind: MysqlType) -> str:
-    """Return why a type of MySQL or MariaDB has no rule.
+    """Return why a type of MySQL or MariaDB is refused, so that it has no type rule.
 
     A type without a reason of its own gets a general reason.
     """

@@ -144,7 +144,7 @@ class ConfluentRegistry:
 
     def _fetch(self, schema_id: int) -> str:
         answer = self._get_with_retries(f"schemas/ids/{schema_id}")
-        if answer.status_code == httpx.codes.NOT_FOUND and _is_registrys(answer):
+        if answer.status_code == httpx.codes.NOT_FOUND and _is_registry_answer(answer):
             raise UnknownSchemaError(
                 f"registry {self._endpoint.url} does not know schema id {schema_id}",
                 remedy="Check that the registry is the one the connector's converter writes to,"
@@ -202,7 +202,7 @@ class ConfluentRegistry:
         )
 
 
-def _is_registrys(answer: httpx.Response) -> bool:
+def _is_registry_answer(answer: httpx.Response) -> bool:
     """Whether a 404 comes from a schema registry, and not from a proxy or another service."""
     try:
         return "error_code" in answer.json()

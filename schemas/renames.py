@@ -9,7 +9,7 @@ from schemas.catalog import Catalog
 
 
 def related(entries: Mapping[str, str], name: str) -> frozenset[str]:
-    """Return a column's name with all earlier and later names that ``columns.renames`` lists.
+    """Return all names of a column, by the renames in the table setting ``columns.renames``.
 
     With ``{b: a, c: b}``, the result for each of the three names is ``a``, ``b`` and ``c``.
     """

@@ -58,7 +58,7 @@ class TableId:
         Raises:
             InvalidIdentifierError: ``text`` is not of that form.
         """
-        found, separators = _split(text)
+        found, separators = _split_full_name(text)
         parts = [read(name, quoted) for name, quoted in found]
         if separators == [":", "."]:
             return cls(*parts)
@@ -79,7 +79,7 @@ class TableId:
 
 @lru_cache(maxsize=8192)
 def quote_name(name: str) -> str:
-    """Return a name for display, quoted as in SQL if necessary.
+    """Return a single name for messages and a table's full name, quoted as in SQL if necessary.
 
     Do not use the result in SQL statements.
     """
@@ -89,8 +89,8 @@ def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
-    """Split a table's full name, for example ``a:"b.c".d``, into single names and separators.
+def _split_full_name(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
+    """Split the full name of a table, for example ``a:"b.c".d``, into single names and separators.
 
     The bool beside each name is true if the name is quoted. Both lists are empty if ``text`` is not
     a full name.
@@ -101,7 +101,7 @@ def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
     while True:
         quoted = position < end and text[position] == '"'
         if quoted:
-            name, position = _read_quoted(text, position)
+            name, position = _read_quoted_name(text, position)
         else:
             start = position
             while position < end and text[position] not in ':."':
@@ -118,8 +118,8 @@ def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
         position += 1
 
 
-def _read_quoted(text: str, position: int) -> tuple[str, int]:
-    """Return the quoted name that begins at ``position``, and the position after the name.
+def _read_quoted_name(text: str, position: int) -> tuple[str, int]:
+    """Return the quoted name at ``position`` of a table's full name, and the position after it.
 
     The name is returned without quotes. It is empty if the closing quote is missing.
     """

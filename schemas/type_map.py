@@ -42,7 +42,7 @@ class TypeEntry:
 
 def type_map() -> list[TypeEntry]:
     """Return an entry of ``docs/types.md`` for each type of PostgreSQL, accepted ones first."""
-    return [*_travelling(), *_refused()]
+    return [*_accepted_entries(), *_refused_entries()]
 
 
 def as_markdown() -> str:
@@ -75,23 +75,23 @@ def as_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _travelling() -> Iterator[TypeEntry]:
-    """Yield the entries of the accepted types."""
+def _accepted_entries() -> Iterator[TypeEntry]:
+    """Yield the entries of the accepted PostgreSQL types for ``docs/types.md``."""
     for shown, kind, debezium, notes in _RULED:
         decimal = _CHOSEN if _DECIMAL in shown else ""
         lake = kind.rule(table="t", column="c", decimal=decimal).lake_type
         yield TypeEntry(shown, debezium, lake, notes)
 
 
-def _refused() -> Iterator[TypeEntry]:
-    """Yield the entries of the refused types."""
+def _refused_entries() -> Iterator[TypeEntry]:
+    """Yield the entries of the refused PostgreSQL types for ``docs/types.md``."""
     for shown, kinds in _REFUSED:
         (why,) = {_why_refused(kind) for kind in kinds}
         yield TypeEntry(shown, None, None, why)
 
 
 def _why_refused(kind: PostgresType) -> str:
-    """Return why a type is refused, from the error that its method ``rule`` raises."""
+    """Return why a PostgreSQL type is refused, from the error that its method ``rule`` raises."""
     try:
         kind.rule(table="t", column="c")
     except UnsupportedTypeError as error:
@@ -99,15 +99,18 @@ def _why_refused(kind: PostgresType) -> str:
     raise AssertionError(f"{kind} has a rule and is listed as refused")
 
 
-def _numeric(precision: int, scale: int) -> PostgresType:
+def _numeric_example(precision: int, scale: int) -> PostgresType:
+    """Return a PostgreSQL ``numeric`` as an example for the page ``docs/types.md``."""
     return PostgresType("numeric", ((precision << 16) | (scale & 0x7FF)) + 4)
 
 
-def _array(element: PostgresType) -> PostgresType:
+def _array_example(element: PostgresType) -> PostgresType:
+    """Return a PostgreSQL array as an example for the page ``docs/types.md``."""
     return PostgresType(f"_{element.name}", element=element)
 
 
-def _plain(*names: str) -> tuple[PostgresType, ...]:
+def _plain_examples(*names: str) -> tuple[PostgresType, ...]:
+    """Return PostgreSQL types without parts as examples for the page ``docs/types.md``."""
     return tuple(PostgresType(name) for name in names)
 
 
@@ -127,11 +130,11 @@ _RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
     ("double precision", PostgresType("float8"), "float64", ""),
     (
         "numeric(p,s), up to 38 digits",
-        _numeric(10, 2),
+        _numeric_example(10, 2),
         "string",
         "p and s as at the source; NaN stops the table",
     ),
-    ("numeric(p,s), above 38 digits", _numeric(60, 2), "string", _WORDS),
+    ("numeric(p,s), above 38 digits", _numeric_example(60, 2), "string", _WORDS),
     ("numeric", PostgresType("numeric"), "string", _WORDS),
     (
         f"any numeric with `{_DECIMAL}`",
@@ -195,33 +198,33 @@ _RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
         "arrays of boolean, smallint, integer, bigint, oid, real, double precision, numeric, bytea,"
         " text, varchar, char, citext, uuid, json, jsonb, inet, cidr, macaddr, macaddr8, numrange,"
         " timetz",
-        _array(PostgresType("int4")),
+        _array_example(PostgresType("int4")),
         "array",
         "of one dimension, with NULLs (here integer[]); of more dimensions stop the table",
     ),
 )
 
 _REFUSED: tuple[tuple[str, tuple[PostgresType, ...]], ...] = (
-    ("name", _plain("name")),
+    ("name", _plain_examples("name")),
     (
         "bit(n), bit varying",
         (PostgresType("bit", 8), PostgresType("varbit")),
     ),
-    ("numeric of negative scale", (_numeric(5, -2),)),
+    ("numeric of negative scale", (_numeric_example(5, -2),)),
     (
         "hstore, tstzrange",
-        (*_plain("hstore"), PostgresType("tstzrange", kind="r")),
+        (*_plain_examples("hstore"), PostgresType("tstzrange", kind="r")),
     ),
     (
         "point, line, lseg, box, path, polygon, circle",
-        _plain("point", "line", "lseg", "box", "path", "polygon", "circle"),
+        _plain_examples("point", "line", "lseg", "box", "path", "polygon", "circle"),
     ),
     ("multiranges", (PostgresType("int4multirange", kind="m"),)),
     ("composite types", (PostgresType("pair", kind="c"),)),
     (
         "tsquery, pg_lsn, pg_snapshot, txid_snapshot, xid, xid8, cid, tid, jsonpath, refcursor,"
         " gtsvector, int2vector, oidvector, pg_node_tree and other types of the catalog",
-        _plain(
+        _plain_examples(
             "tsquery",
             "pg_lsn",
             "pg_snapshot",
@@ -239,7 +242,7 @@ _REFUSED: tuple[tuple[str, tuple[PostgresType, ...]], ...] = (
     ),
     (
         "regclass, regtype and other reg types, aclitem",
-        _plain(
+        _plain_examples(
             "aclitem",
             "regclass",
             "regcollation",
@@ -257,22 +260,31 @@ _REFUSED: tuple[tuple[str, tuple[PostgresType, ...]], ...] = (
     ),
     (
         "arrays of date, time, timestamp, timestamptz",
-        tuple(_array(one) for one in _plain("date", "time", "timestamp", "timestamptz")),
+        tuple(
+            _array_example(one)
+            for one in _plain_examples("date", "time", "timestamp", "timestamptz")
+        ),
     ),
     (
         "arrays of enums, ltree, tsvector, bit",
-        (_array(_ENUM), *(_array(one) for one in _plain("ltree", "tsvector", "bit", "varbit"))),
+        (
+            _array_example(_ENUM),
+            *(_array_example(one) for one in _plain_examples("ltree", "tsvector", "bit", "varbit")),
+        ),
     ),
     (
         "arrays of domains, interval, money, xml, ranges other than numrange, and of refused types",
         (
-            *(_array(one) for one in _plain("interval", "money", "xml", "name", "point")),
-            _array(PostgresType("int4range", kind="r")),
-            _array(PostgresType("d", kind="d", base=PostgresType("int4"))),
+            *(
+                _array_example(one)
+                for one in _plain_examples("interval", "money", "xml", "name", "point")
+            ),
+            _array_example(PostgresType("int4range", kind="r")),
+            _array_example(PostgresType("d", kind="d", base=PostgresType("int4"))),
         ),
     ),
     (
         "types of extensions that are not named above",
-        _plain("geometry", "vector"),
+        _plain_examples("geometry", "vector"),
     ),
 )

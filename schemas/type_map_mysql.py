@@ -75,8 +75,8 @@ def type_map(kind: str) -> list[TypeEntry]:
         kind: ``mysql`` or ``mariadb``.
     """
     return [
-        *(_travels(*one) for *one, only in _RULED if only in ("", kind)),
-        *(_refused(*one) for *one, only in _REFUSED if only in ("", kind)),
+        *(_accepted_entry(*one) for *one, only in _RULED if only in ("", kind)),
+        *(_refused_entry(*one) for *one, only in _REFUSED if only in ("", kind)),
     ]
 
 
@@ -94,9 +94,9 @@ def as_markdown() -> str:
         "|---|---|---|",
     ]
     lines += [
-        f"| {shown}{_where(only)} | {entry.lake} | {entry.notes} |"
+        f"| {shown}{_shown_server(only)} | {entry.lake} | {entry.notes} |"
         for shown, parsed, notes, only in _RULED
-        for entry in (_travels(shown, parsed, notes),)
+        for entry in (_accepted_entry(shown, parsed, notes),)
     ]
     lines += [
         "",
@@ -111,22 +111,25 @@ def as_markdown() -> str:
         "|---|---|",
     ]
     lines += [
-        f"| {shown}{_where(only)} | {_refused(shown, parsed).notes} |"
+        f"| {shown}{_shown_server(only)} | {_refused_entry(shown, parsed).notes} |"
         for shown, parsed, only in _REFUSED
     ]
     return "\n".join(lines) + "\n"
 
 
-def _where(only: str) -> str:
+def _shown_server(only: str) -> str:
+    """Return the server that alone has a type, as ``docs/types_mysql.md`` shows it, or nothing."""
     return {"mysql": " of MySQL", "mariadb": " of MariaDB"}.get(only, "")
 
 
-def _travels(shown: str, parsed: str, notes: str) -> TypeEntry:
+def _accepted_entry(shown: str, parsed: str, notes: str) -> TypeEntry:
+    """Return the entry of ``docs/types_mysql.md`` for an accepted type."""
     rule = MysqlType.parse(parsed).rule(table="t", column="c")
     return TypeEntry(shown, None, rule.lake_type, notes)
 
 
-def _refused(shown: str, parsed: str) -> TypeEntry:
+def _refused_entry(shown: str, parsed: str) -> TypeEntry:
+    """Return the entry of ``docs/types_mysql.md`` for a refused type, with the reason."""
     try:
         MysqlType.parse(*parsed.split(_IN)).rule(table="t", column="c")
     except UnsupportedTypeError as error:

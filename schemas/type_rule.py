@@ -71,7 +71,7 @@ class TypeRule:
 def without_rule(
     kind: object, why: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """Return the error for a column whose type has no rule.
+    """Return the error for a column whose source type has no type rule.
 
     The error's remedy names the operator's choices.
 
@@ -96,7 +96,7 @@ def without_rule(
 def not_numeric(
     kind: object, decimal: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """Return the error for a column that is not ``numeric`` but is a decimal in ``columns.as``."""
+    """Return the type rule's error for a decimal in ``columns.as`` and a type but ``numeric``."""
     return UnsupportedTypeError(
         f"column {column!r} of table {table} has type {kind}, but columns.as is {decimal}, which"
         " is only for columns of PostgreSQL's numeric",
@@ -109,7 +109,7 @@ def not_numeric(
 
 
 def remedy_for_unfit_value(column: str) -> str:
-    """Return the remedy for a value that does not fit into the column's lake type."""
+    """Return the remedy for a value that the type rule's lake type cannot hold."""
     return (
         "Correct the value on the source; or, if the column is not in the key, set columns.as:"
         f" {{{column}: string}} for the table, which stores the text that the source prints, or"

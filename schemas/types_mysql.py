@@ -107,48 +107,52 @@ class MysqlType:
         ``hidden`` has no effect.
         """
         if as_text:
-            return _unconverted("string", _PRINTED)
+            return _unconverted_rule("string", _PRINTED)
         if decimal:
             raise not_numeric(self, decimal, table=table, column=column)
-        rule = _rule(self)
+        rule = _type_rule(self)
         if rule is None:
             raise without_rule(self, refusals.of_mysql(self), table=table, column=column)
         return rule
 
 
-def _rule(kind: MysqlType) -> TypeRule | None:
+def _type_rule(kind: MysqlType) -> TypeRule | None:
+    """Return the type rule of a type of MySQL or MariaDB; None if it has no rule."""
     if kind.name in _BY_SHAPE:
         return _BY_SHAPE[kind.name](kind)
     return _PLAIN.get(kind.name)
 
 
-def _integer(kind: MysqlType) -> TypeRule:
+def _integer_rule(kind: MysqlType) -> TypeRule:
+    """Return the type rule of a MySQL integer: wider in the lake if it is unsigned."""
     if kind.name == "bigint":
-        return _unconverted("decimal(20,0)") if kind.unsigned else _unconverted("bigint")
-    return _unconverted("bigint" if kind.name in ("int", "integer") and kind.unsigned else "int")
+        return _unconverted_rule("decimal(20,0)") if kind.unsigned else _unconverted_rule("bigint")
+    return _unconverted_rule(
+        "bigint" if kind.name in ("int", "integer") and kind.unsigned else "int"
+    )
 
 
-def _decimal(kind: MysqlType) -> TypeRule:
-    """Return the rule of a decimal: a string if it has more digits than Spark's decimals."""
+def _decimal_rule(kind: MysqlType) -> TypeRule:
+    """Return the rule of a MySQL decimal: a string if it has more digits than Spark's decimals."""
     precision, scale = (*kind.sizes, 10, 0)[:2] if len(kind.sizes) != 1 else (kind.sizes[0], 0)
     if precision > MAX_DIGITS:
         # A column with ZEROFILL prints zeros before its digits, and the result of a cast does not.
         digits = f"CAST({COLUMN} AS DECIMAL({precision},{scale}))"
-        return _unconverted("string", f"CAST({digits} AS CHAR)")
-    return _unconverted(f"decimal({precision},{scale})")
+        return _unconverted_rule("string", f"CAST({digits} AS CHAR)")
+    return _unconverted_rule(f"decimal({precision},{scale})")
 
 
-def _bit(kind: MysqlType) -> TypeRule:
-    """Return the rule of ``bit``: a number, or a boolean for a single bit."""
+def _bit_rule(kind: MysqlType) -> TypeRule:
+    """Return the rule of MySQL's ``bit``: a number, or a boolean for a single bit."""
     width = kind.sizes[0] if kind.sizes else 1
     if width == 1:
         return TypeRule("boolean", f"{COLUMN} + 0", "int", f"{COLUMN} = 1")
     lake = "decimal(20,0)" if width == 64 else "bigint"
-    return _unconverted(lake, f"CAST({COLUMN} AS UNSIGNED)")
+    return _unconverted_rule(lake, f"CAST({COLUMN} AS UNSIGNED)")
 
 
-def _labelled(kind: MysqlType) -> TypeRule | None:
-    """Return the rule of an enum or set; None if the catalog prints a label with a backslash.
+def _labelled_rule(kind: MysqlType) -> TypeRule | None:
+    """Return the rule of an enum or set; None if MySQL's catalog prints a label with a backslash.
 
     The catalog prints a backslash, newline, carriage return or NUL as an escape that begins with a
     backslash. The connector sends the escape.
@@ -156,26 +160,26 @@ def _labelled(kind: MysqlType) -> TypeRule | None:
     return None if any("\\" in label for label in kind.labels) else _TEXT
 
 
-def _year(kind: MysqlType) -> TypeRule | None:
-    """Return the rule of ``year``; None for ``year(2)``, which a copy reads with two digits."""
-    return None if kind.sizes == (2,) else _unconverted("int", f"{COLUMN} + 0")
+def _year_rule(kind: MysqlType) -> TypeRule | None:
+    """Return the rule of MySQL's ``year``; None for ``year(2)``, of which a copy has two digits."""
+    return None if kind.sizes == (2,) else _unconverted_rule("int", f"{COLUMN} + 0")
 
 
-def _text(kind: MysqlType) -> TypeRule | None:
-    """Return the rule of a text type; None if `DOUBTFUL` does not list its character set."""
+def _text_rule(kind: MysqlType) -> TypeRule | None:
+    """Return the rule of a MySQL text type; None if `DOUBTFUL` does not list its character set."""
     doubtful = DOUBTFUL.get(kind.charset or "utf8mb4")
     if doubtful is None:
         return None
     return replace(_TEXT, doubtful=f"[{doubtful}]") if doubtful else _TEXT
 
 
-def _floats(printed: str) -> list[float]:
-    """Return the numbers of a vector from its bytes in hexadecimal."""
+def _vector_floats(printed: str) -> list[float]:
+    """Return the numbers of a MySQL vector from its bytes in hexadecimal, for its type rule."""
     return [one for (one,) in struct.iter_unpack("<f", bytes.fromhex(printed))]
 
 
-def _unconverted(lake: str, read_sql: str = COLUMN) -> TypeRule:
-    """Return a rule by which the lake stores the values of ``read_sql`` without a conversion.
+def _unconverted_rule(lake: str, read_sql: str = COLUMN) -> TypeRule:
+    """Return a type rule by which the lake stores what ``read_sql`` reads, without a conversion.
 
     Args:
         lake: The Spark SQL type of the lake column.
@@ -206,7 +210,7 @@ FORMER_FORMAT = "/* mariadb-5.3 */"
 
 
 def on_calendar(column: str) -> str:
-    """Return SQL that MySQL evaluates to true if the column's date exists in the calendar.
+    """Return the SQL by which type rules ask MySQL whether a column's date exists in the calendar.
 
     With ALLOW_INVALID_DATES, the servers accept any day up to 31. The SQL converts the date to a
     number of days and back. For example, 2024-02-31 becomes 2024-03-02, whose day differs.
@@ -216,8 +220,8 @@ def on_calendar(column: str) -> str:
     return " AND ".join((*parts, f"COALESCE({counted} = DAYOFMONTH({column}), FALSE)"))
 
 
-def _real(moment: str) -> str:
-    """Return SQL that MySQL evaluates to ``moment``, or to NULL if its date does not exist.
+def _existing_moment(moment: str) -> str:
+    """Return SQL of a type rule: in MySQL ``moment``, or NULL if its date does not exist.
 
     Args:
         moment: MySQL's SQL expression for the column's value.
@@ -225,13 +229,13 @@ def _real(moment: str) -> str:
     return f"CASE WHEN {on_calendar(COLUMN)} THEN {moment} END"
 
 
-_TEXT = _unconverted("string")
+_TEXT = _unconverted_rule("string")
 _PRINTED = f"CAST({COLUMN} AS CHAR)"
-_BYTES = _unconverted("binary")
+_BYTES = _unconverted_rule("binary")
 _STORED = f"CAST({COLUMN} AS BINARY)"
 # The server keeps the SRID, of four bytes, and then the WKB, least significant byte first. In EWKB
 # the SRID follows the type, whose highest bits mark it.
-_EWKB = _unconverted(
+_EWKB = _unconverted_rule(
     "binary",
     f"CASE WHEN SUBSTR({_STORED}, 1, 4) = x'00000000' THEN SUBSTR({_STORED}, 5)"
     f" ELSE CONCAT(SUBSTR({_STORED}, 5, 4), x'20', SUBSTR({_STORED}, 1, 4),"
@@ -247,15 +251,15 @@ _FLOATS = (
     f" * CASE WHEN {_EXPONENT} = 0 THEN {_FRACTION} * pow(2D, -149)"
     f" ELSE ({_FRACTION} + 8388608) * pow(2D, {_EXPONENT} - 150) END AS FLOAT))"
 )
-_MICROS = _real(f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {COLUMN})")
+_MICROS = _existing_moment(f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {COLUMN})")
 
 _PLAIN: dict[str, TypeRule] = {
     # As text a float has only six digits.
     "float": TypeRule("float", f"CAST({COLUMN} AS DOUBLE)", "double", f"CAST({COLUMN} AS FLOAT)"),
-    "double": _unconverted("double"),
+    "double": _unconverted_rule("double"),
     "date": TypeRule(
         "date",
-        _real(f"DATEDIFF({COLUMN}, '1970-01-01')"),
+        _existing_moment(f"DATEDIFF({COLUMN}, '1970-01-01')"),
         "int",
         f"date_from_unix_date({COLUMN})",
     ),
@@ -264,7 +268,7 @@ _PLAIN: dict[str, TypeRule] = {
     ),
     "timestamp": TypeRule("timestamp", _MICROS, "bigint", f"timestamp_micros({COLUMN})"),
     # Up to 838 hours on either side of zero; TIME_TO_SEC has microseconds on MariaDB only.
-    "time": _unconverted(
+    "time": _unconverted_rule(
         "bigint",
         f"CASE WHEN {COLUMN} < '00:00:00' THEN -1 ELSE 1 END"
         f" * (((HOUR({COLUMN}) * 60 + MINUTE({COLUMN})) * 60 + SECOND({COLUMN})) * 1000000"
@@ -275,18 +279,20 @@ _PLAIN: dict[str, TypeRule] = {
     **dict.fromkeys(("geometry", "point", "linestring", "polygon"), _EWKB),
     **dict.fromkeys(("multipoint", "multilinestring", "multipolygon"), _EWKB),
     **dict.fromkeys(("geometrycollection", "geomcollection"), _EWKB),
-    "vector": TypeRule("array<float>", f"HEX({COLUMN})", "string", _FLOATS, _floats),
+    "vector": TypeRule("array<float>", f"HEX({COLUMN})", "string", _FLOATS, _vector_floats),
     # MariaDB's JSON is a longtext.
     "json": TypeRule("string", _PRINTED, "string", json_text.in_spark(COLUMN), json_text.in_python),
 }
 
 _BY_SHAPE: dict[str, Callable[[MysqlType], TypeRule | None]] = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "integer", "bigint"), _integer),
-    "decimal": _decimal,
-    "bit": _bit,
-    **dict.fromkeys(("enum", "set"), _labelled),
-    "year": _year,
-    **dict.fromkeys(TEXTS, _text),
+    **dict.fromkeys(
+        ("tinyint", "smallint", "mediumint", "int", "integer", "bigint"), _integer_rule
+    ),
+    "decimal": _decimal_rule,
+    "bit": _bit_rule,
+    **dict.fromkeys(("enum", "set"), _labelled_rule),
+    "year": _year_rule,
+    **dict.fromkeys(TEXTS, _text_rule),
 }
 
 WITH_RULE = frozenset(_PLAIN) | frozenset(_BY_SHAPE)

@@ -134,18 +134,18 @@ class PostgresType:
             )
         if as_text:
             return _PRINTED
-        place = _Place(f"column {_plain(column)} of {_plain(str(table))}", hidden)
-        rule = _rule(self, place)
+        place = _Place(f"column {_name_in_sql(column)} of {_name_in_sql(str(table))}", hidden)
+        rule = _type_rule(self, place)
         if decimal and not self._is_numeric:
             raise not_numeric(self, decimal, table=table, column=column)
         if rule is None:
             raise without_rule(self, refusals.of_postgres(self), table=table, column=column)
-        return _chosen(decimal, place) if decimal else rule
+        return _chosen_decimal_rule(decimal, place) if decimal else rule
 
     @property
     def has_field(self) -> bool:
         """Whether events have a field for a column of this type; False if this is not known."""
-        return _rule(self, _Place("", hidden=False)) is not None or refusals.is_sent(self)
+        return _type_rule(self, _Place("", hidden=False)) is not None or refusals.is_sent(self)
 
     @property
     def _other_money_digits(self) -> str:
@@ -173,29 +173,30 @@ class _Place(NamedTuple):
     hidden: bool
 
 
-def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
+def _type_rule(kind: PostgresType, place: _Place) -> TypeRule | None:
+    """Return the type rule of a PostgreSQL type; None if it has no rule."""
     if kind.kind == "d":
-        return _rule(kind.base, place) if kind.base is not None else None
+        return _type_rule(kind.base, place) if kind.base is not None else None
     if kind.element is not None:
-        return _array(kind.element, place)
+        return _array_rule(kind.element, place)
     if kind.kind == "e":
         return _TEXT
     if kind.kind not in ("b", "r"):
         return None
     if kind.name == "numeric":
-        return _numeric(kind.typmod, place)
+        return _numeric_rule(kind.typmod, place)
     if kind.name == "bit":
         # the connector treats bit(1) as a boolean; its modifier is the length itself
-        return _unconverted("boolean", "{column} = B'1'") if kind.typmod == 1 else None
+        return _unconverted_rule("boolean", "{column} = B'1'") if kind.typmod == 1 else None
     if kind.name == "interval":
-        return _interval(place, infinite=kind.infinite)
+        return _interval_rule(place, infinite=kind.infinite)
     if kind.name in _PLACED:
         return _PLACED[kind.name](place)
     return _PLAIN.get(kind.name)
 
 
-def _numeric(typmod: int, place: _Place) -> TypeRule | None:
-    """Return the rule of ``numeric``: a decimal if its digits fit, otherwise a string.
+def _numeric_rule(typmod: int, place: _Place) -> TypeRule | None:
+    """Return the type rule of ``numeric``: a decimal if its digits fit, otherwise a string.
 
     The string is the same as in the connector's events. The result is None for a negative scale.
     """
@@ -212,14 +213,14 @@ def _numeric(typmod: int, place: _Place) -> TypeRule | None:
         lake_type=lake,
         # pgjdbc would fail on NaN without naming the column; PostgreSQL names it
         read_sql=f"CASE WHEN {{column}} <> 'NaN' THEN {{column}} ELSE "
-        f"{_failure(place, f'which {lake} cannot hold', 'numeric')} END",
+        f"{_failing_sql(place, f'which {lake} cannot hold', 'numeric')} END",
         read_type=lake,
         jdbc_cast=COLUMN,
     )
 
 
-def _chosen(lake: str, place: _Place) -> TypeRule:
-    """Return the rule of a ``numeric`` for which the settings choose a decimal type.
+def _chosen_decimal_rule(lake: str, place: _Place) -> TypeRule:
+    """Return the type rule of a ``numeric`` for which the settings choose a decimal type.
 
     For a value that does not fit exactly, the snapshot fails with an error that names the column.
     """
@@ -231,14 +232,14 @@ def _chosen(lake: str, place: _Place) -> TypeRule:
         read_sql=f"CASE WHEN abs({{column}}) < 1e{precision - scale} "
         f"AND {{column}} = round({{column}}, {scale}) "
         f"THEN {{column}}::numeric({precision},{scale}) "
-        f"ELSE {_failure(place, why, 'numeric')} END",
+        f"ELSE {_failing_sql(place, why, 'numeric')} END",
         read_type=lake,
         jdbc_cast=COLUMN,
     )
 
 
 def numeric_modifier(typmod: int) -> tuple[int, int]:
-    """Return the precision and the scale in the modifier of a ``numeric``.
+    """Return precision and scale for the type rule of a ``numeric``, from the type's modifier.
 
     The scale can be negative, or larger than the precision.
     """
@@ -246,36 +247,39 @@ def numeric_modifier(typmod: int) -> tuple[int, int]:
     return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 1024) - 1024
 
 
-def _date(place: _Place) -> TypeRule:
+def _date_rule(place: _Place) -> TypeRule:
+    """Return the type rule of PostgreSQL's ``date``."""
     return TypeRule(
         lake_type="date",
         read_sql=f"CASE WHEN {{column}} BETWEEN '{_FIRST}' AND '{_LAST}' "
-        f"THEN {{column}} - '1970-01-01'::date ELSE {_failure(place, _OUTSIDE, 'int4')} END",
+        f"THEN {{column}} - '1970-01-01'::date ELSE {_failing_sql(place, _OUTSIDE, 'int4')} END",
         read_type="int",
         jdbc_cast="date_from_unix_date({column})",
     )
 
 
-def _timestamp(place: _Place) -> TypeRule:
+def _timestamp_rule(place: _Place) -> TypeRule:
+    """Return the type rule of PostgreSQL's ``timestamp``."""
     return TypeRule(
         lake_type="timestamp_ntz",
-        read_sql=_micros(place),
+        read_sql=_microseconds_sql(place),
         read_type="bigint",
         jdbc_cast="cast(timestamp_micros({column}) as timestamp_ntz)",
     )
 
 
-def _timestamptz(place: _Place) -> TypeRule:
+def _timestamptz_rule(place: _Place) -> TypeRule:
+    """Return the type rule of PostgreSQL's ``timestamptz``."""
     return TypeRule(
         lake_type="timestamp",
-        read_sql=_micros(place),
+        read_sql=_microseconds_sql(place),
         read_type="bigint",
         jdbc_cast="timestamp_micros({column})",
     )
 
 
-def _micros(place: _Place) -> str:
-    """Return SQL that PostgreSQL evaluates to a timestamp's microseconds since 1970.
+def _microseconds_sql(place: _Place) -> str:
+    """Return SQL of a type rule: in PostgreSQL a timestamp's microseconds since 1970.
 
     The SQL fails for a timestamp outside the years 1 to 9999.
     """
@@ -290,12 +294,12 @@ def _micros(place: _Place) -> str:
         f"AND {{column}} <= '{_LAST} 23:59:59.999999+00' "
         "THEN date_part('epoch', date_trunc('second', {column}))::int8 * 1000000 "
         "+ date_part('microseconds', {column})::int8 % 1000000 "
-        f"ELSE {_failure(place, _OUTSIDE, 'int8')} END"
+        f"ELSE {_failing_sql(place, _OUTSIDE, 'int8')} END"
     )
 
 
-def _interval(place: _Place, *, infinite: bool) -> TypeRule:
-    """Return the rule of intervals.
+def _interval_rule(place: _Place, *, infinite: bool) -> TypeRule:
+    """Return the type rule of PostgreSQL's intervals.
 
     The connector sends an infinite interval as an interval of 0. So if the type has infinite values
     (``infinite``), an interval of 0 in an event is doubtful.
@@ -306,24 +310,25 @@ def _interval(place: _Place, *, infinite: bool) -> TypeRule:
         "|| 'H' || extract(minute FROM {column})::int4 || 'M' "
         "|| trim_scale(extract(second FROM {column})::numeric)::text || 'S'"
     )
-    failure = _failure(place, "which the lake cannot hold", "int4")
-    rule = _unconverted(
+    failure = _failing_sql(place, "which the lake cannot hold", "int4")
+    rule = _unconverted_rule(
         "string", f"CASE WHEN isfinite({COLUMN}) THEN {printed} ELSE {failure}::text END"
     )
     return replace(rule, doubtful="^P0Y0M0DT0H0M0S$") if infinite else rule
 
 
-def _array(element: PostgresType, place: _Place) -> TypeRule | None:
-    """Return the rule of arrays of one dimension, which the snapshot reads as JSON arrays."""
+def _array_rule(element: PostgresType, place: _Place) -> TypeRule | None:
+    """Return the type rule of arrays of one dimension, which the snapshot reads as JSON arrays."""
     if element.name not in _ARRAY_ITEMS:
         return None
-    inner = _rule(element, place)
+    inner = _type_rule(element, place)
     if inner is None:
         return None
     item_sql = f"({inner.read('item')})::text"
     item = inner.from_jdbc(f"cast(item as {inner.read_type})")
     if inner.lake_type == "binary":
         item_sql, item = "encode(item, 'hex')", "unhex(item)"
+    failure = _failing_sql(place, "an array of more than one dimension", "int4")
     return TypeRule(
         lake_type=f"array<{inner.lake_type}>",
         read_sql=" ".join(
@@ -332,7 +337,7 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
                 f"(SELECT coalesce(json_agg({item_sql} ORDER BY place), '[]')",
                 "FROM unnest({column}) WITH ORDINALITY AS items(item, place)",
                 "WHERE {column} IS NOT NULL HAVING {column} IS NOT NULL)::text",
-                f"ELSE {_failure(place, 'an array of more than one dimension', 'int4')}::text END",
+                f"ELSE {failure}::text END",
             )
         ),
         read_type="string",
@@ -341,8 +346,8 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
     )
 
 
-def _failure(place: _Place, why: str, as_type: str) -> str:
-    """Return SQL that evaluates to NULL for a NULL, and fails in PostgreSQL for other values.
+def _failing_sql(place: _Place, why: str, as_type: str) -> str:
+    """Return SQL of a type rule that fails in PostgreSQL for each value, and is NULL for a NULL.
 
     The SQL casts a string that contains ``why``, and the cast fails. PostgreSQL has no other way to
     raise an error, unless a function is installed in the source. The string also depends on
@@ -359,12 +364,13 @@ def _failure(place: _Place, why: str, as_type: str) -> str:
     return f"('{place.name} holds ' || {shown} || ', {why}')::{as_type}"
 
 
-def _plain(name: str) -> str:
-    """Return a name in which ``_`` replaces what a literal in an SQL template cannot contain."""
+def _name_in_sql(name: str) -> str:
+    """Return a name for a type rule's SQL: ``_`` replaces what a literal in it cannot contain."""
     return re.sub(r"[\x00-\x1f'\\{}?]", "_", name)
 
 
-def _unconverted(lake: str, read_sql: str = "{column}") -> TypeRule:
+def _unconverted_rule(lake: str, read_sql: str = "{column}") -> TypeRule:
+    """Return a type rule by which the lake stores what ``read_sql`` reads, without a conversion."""
     return TypeRule(lake, read_sql, lake, COLUMN)
 
 
@@ -374,35 +380,35 @@ _TEXTS = (
     f"from_json({COLUMN}, 'array<string>', map('mode', 'FAILFAST', 'maxStringLen', '{2**31 - 1}'))"
 )
 _OUTSIDE = f"outside {_FIRST} to {_LAST}"
-_TEXT = _unconverted("string", "{column}::text")
+_TEXT = _unconverted_rule("string", "{column}::text")
 # The text of the type's output function, which a cast to text does not always give. A composite
 # whose fields are all NULL is not NULL itself, although IS NULL is true for it.
-_PRINTED = _unconverted(
+_PRINTED = _unconverted_rule(
     "string", "CASE WHEN num_nulls({column}) = 0 THEN format('%s', {column}) END"
 )
-_NUMERIC_TEXT = _unconverted(
+_NUMERIC_TEXT = _unconverted_rule(
     "string",
     "CASE {column}::text WHEN 'NaN' THEN 'NAN' WHEN 'Infinity' THEN 'POSITIVE_INFINITY' "
     "WHEN '-Infinity' THEN 'NEGATIVE_INFINITY' ELSE {column}::text END",
 )
 
 _PLAIN: dict[str, TypeRule] = {
-    "bool": _unconverted("boolean"),
-    "int2": _unconverted("int", "{column}::int4"),
-    "int4": _unconverted("int"),
-    "int8": _unconverted("bigint"),
-    "oid": _unconverted("bigint", "{column}::int8"),
-    "float4": _unconverted("float"),
-    "float8": _unconverted("double"),
-    "bytea": _unconverted("binary"),
+    "bool": _unconverted_rule("boolean"),
+    "int2": _unconverted_rule("int", "{column}::int4"),
+    "int4": _unconverted_rule("int"),
+    "int8": _unconverted_rule("bigint"),
+    "oid": _unconverted_rule("bigint", "{column}::int8"),
+    "float4": _unconverted_rule("float"),
+    "float8": _unconverted_rule("double"),
+    "bytea": _unconverted_rule("binary"),
     # a cast of char(n) to text drops the padding, and a cast of inet adds the netmask; the output
     # functions print the text that events have
-    "bpchar": _unconverted("string", "bpcharout({column})::text"),
-    "inet": _unconverted("string", "inet_out({column})::text"),
+    "bpchar": _unconverted_rule("string", "bpcharout({column})::text"),
+    "inet": _unconverted_rule("string", "inet_out({column})::text"),
     # a cast of xml keeps the declaration of its encoding, which is not printed
-    "xml": _unconverted("string", "xml_out({column})::text"),
+    "xml": _unconverted_rule("string", "xml_out({column})::text"),
     "timetz": replace(
-        _unconverted(
+        _unconverted_rule(
             "string",
             # the connector keeps 24:00 of UTC, which the server would turn into 00:00
             "CASE WHEN {column} = '24:00+00' THEN '24:00:00Z' "
@@ -410,8 +416,8 @@ _PLAIN: dict[str, TypeRule] = {
         ),
         one_to_one=False,  # 00:00+00 and 01:00+01 are two values
     ),
-    "money": _unconverted("string", "{column}::numeric::text"),
-    "time": _unconverted(
+    "money": _unconverted_rule("string", "{column}::numeric::text"),
+    "time": _unconverted_rule(
         "bigint",
         "date_part('epoch', date_trunc('second', {column}::interval))::int8 * 1000000 "
         "+ date_part('microseconds', {column})::int8 % 1000000",
@@ -441,9 +447,9 @@ _PLAIN: dict[str, TypeRule] = {
 }
 
 _PLACED: dict[str, Callable[[_Place], TypeRule]] = {
-    "date": _date,
-    "timestamp": _timestamp,
-    "timestamptz": _timestamptz,
+    "date": _date_rule,
+    "timestamp": _timestamp_rule,
+    "timestamptz": _timestamptz_rule,
 }
 
 # Without timestamps: the connector converts those in arrays through its worker's time zone and

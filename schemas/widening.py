@@ -25,7 +25,7 @@ place."""
 
 
 def family(kind: str) -> str:
-    """Return a source type without its modifier: ``numeric`` for ``numeric(10,2)``."""
+    """Return a type in the catalog without its modifier: ``numeric`` for ``numeric(10,2)``."""
     return re.sub(r"\(.*?\)", "", kind).strip()
 
 
@@ -67,7 +67,7 @@ longer."""
 
 
 def keeps_rows(old: str, new: str) -> bool:
-    """Whether a MODIFY keeps every value of a column in any sql_mode.
+    """Whether a change of a column's MySQL type keeps every value in any sql_mode.
 
     Both types must have the same lake type. Without strict mode, the server truncates a value that
     does not fit into the new type.
@@ -113,7 +113,7 @@ def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
 
 
 def definition(column: CatalogColumn) -> str:
-    """Return a MySQL or MariaDB column's type, character set and collation as one string.
+    """Return the type, character set and collation of a MySQL column in a catalog as one string.
 
     Newer servers print the character set ``utf8`` as ``utf8mb3``. The string has ``utf8`` for both.
     """
@@ -170,7 +170,7 @@ def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
 
 
 def more_digits_only(old: str, new: str) -> bool:
-    """Whether two types of a source are decimals with the same scale and any precision."""
+    """Whether a change of a column's type changes at most the precision of a decimal."""
     shapes = [re.fullmatch(r"(?:numeric|decimal)\((\d+),(-?\d+)\)", kind) for kind in (old, new)]
     before, after = shapes
     return before is not None and after is not None and before[2] == after[2]
@@ -203,7 +203,7 @@ session, if the second type does not round (`holds_rows`).
 
 
 def widens(old: str, new: str) -> bool:
-    """Whether a lake column of type ``old`` can become ``new`` in place, without loss."""
+    """Whether a schema change can widen lake type ``old`` to ``new`` in place, without loss."""
     if new in _WIDER.get(old, ()):
         return True
     wider = _DECIMAL.fullmatch(new)
@@ -217,7 +217,7 @@ def widens(old: str, new: str) -> bool:
 
 
 def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict[str, str]:
-    """Return the columns of a shared lake table, each with its widest type in the shards.
+    """Return each column of a shared lake table with its widest type in the shards, by `widens`.
 
     Args:
         parts: The shards: each shard's name, with the shard's columns as pairs of name and Spark

@@ -27,7 +27,7 @@ def withheld(catalog: Catalog) -> frozenset[str]:
 
 
 def misplacing(names: Sequence[str], hidden: Collection[str]) -> str | None:
-    """Return the first column that gets another column's value in an event; None if none does.
+    """Return the first withheld column that gets another's value in an event; None if none does.
 
     The result is the first withheld column: the WAL has no value for this column, so the later
     values move up. If the WAL has no later values, nothing moves, and the result is None.

@@ -67,7 +67,7 @@ def fetch_software(
     connectors = {kind: f"debezium-{kind}" for kind in kinds}
     bundles = ("kafka", "registry", "converter", *connectors.values())
     prepare = dict.fromkeys(("registry", *connectors.values()), unpack)
-    prepare["converter"] = _declare_converter
+    prepare["converter"] = _make_converter_plugin
 
     def one(bundle: str) -> Path:
         return fetch(bundle, LOCK[bundle], cache=cache, report=report, prepare=prepare.get(bundle))
@@ -89,15 +89,15 @@ def artifacts(bundle: str) -> tuple[Artifact, ...]:
 
 
 def unpack(folder: Path) -> None:
-    """Unpack every archive that is in a folder into this folder, and remove the archives."""
+    """Unpack every archive of the stack's software in a folder into it, and remove the archives."""
     for archive in folder.glob("*.tar.gz"):
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")
         archive.unlink()
 
 
-def _declare_converter(folder: Path) -> None:
-    """Turn the converter's jars into a Connect plugin.
+def _make_converter_plugin(folder: Path) -> None:
+    """Turn the converter's jars into a plugin of the stack's Kafka Connect.
 
     The converter's jars have no entry in ``META-INF/services``. Without this entry, Connect scans
     every class of every plugin at its start. That takes 16 s and 630 MB. With the entry, the start

@@ -30,7 +30,7 @@ class Browser:
 
 
 def headless_browser(*, cache: Path | None = None, report: Report | None = None) -> Browser:
-    """Return the browser in which the page of ``tributary ui`` is tested.
+    """Return the stack's browser, in which the page of ``tributary ui`` is tested.
 
     Args:
         cache: Folder of the cache; by default the cache of ``cdc.runtime.jars``.
@@ -51,12 +51,12 @@ def headless_browser(*, cache: Path | None = None, report: Report | None = None)
     settings = {"LD_LIBRARY_PATH": os.pathsep.join(sorted(map(str, libraries)))}
     fonts = root / "usr/share/fonts"
     if fonts.is_dir():  # this machine has none of its own
-        settings["FONTCONFIG_FILE"] = str(_font_list(root, fonts))
+        settings["FONTCONFIG_FILE"] = str(_font_configuration(root, fonts))
     return Browser(program, settings)
 
 
-def _font_list(root: Path, fonts: Path) -> Path:
-    """Return the file that names the unpacked fonts to the browser."""
+def _font_configuration(root: Path, fonts: Path) -> Path:
+    """Return the file that names the unpacked fonts to the stack's browser."""
     file = root / "fonts.conf"
     if not file.exists():
         file.write_text(

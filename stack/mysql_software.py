@@ -117,7 +117,7 @@ class Installation:
         # With a C library in that folder, other programs could not be loaded any more.
         if self.root is None or self._loader is not None:
             return {}
-        return {"LD_LIBRARY_PATH": str(_libraries(self.root))}
+        return {"LD_LIBRARY_PATH": str(_library_folder(self.root))}
 
     @property
     def places(self) -> dict[str, Path]:
@@ -137,7 +137,7 @@ class Installation:
         """The C library's loader that was unpacked with the stack's MySQL; None if none was."""
         if self.root is None:
             return None
-        return next(_libraries(self.root).glob("ld-linux*.so*"), None)
+        return next(_library_folder(self.root).glob("ld-linux*.so*"), None)
 
 
 def find_installation(
@@ -157,17 +157,17 @@ def find_installation(
     """
     product = PRODUCTS[kind]
     if named := os.environ.get(product.variable):
-        found = _inspect(kind, Path(named))
+        found = _inspect_program(kind, Path(named))
         if isinstance(found, str):
             raise StackError(
                 f"{product.variable}: {found}",
                 remedy=f"Name the server program of {product.title}"
-                f" {_dotted(product.oldest)} or later, or unset {product.variable}.",
+                f" {_dotted_version(product.oldest)} or later, or unset {product.variable}.",
             )
         return found
     refused = []
-    for server in _installed(product):
-        found = _inspect(kind, server)
+    for server in _installed_programs(product):
+        found = _inspect_program(kind, server)
         if not isinstance(found, str):
             return found
         refused.append(found)
@@ -178,11 +178,11 @@ def find_installation(
         # A mysqld of MariaDB is not worth a message.
         seen = "; ".join(text for text in refused if "is not " not in text)
         raise UnavailableError(
-            f"{product.title} {_dotted(product.oldest)} or later is not available"
+            f"{product.title} {_dotted_version(product.oldest)} or later is not available"
             f"{f' ({seen})' if seen else ''}: {error.message}",
             remedy=f"Install {product.title}, or name its server with {product.variable}.",
         ) from None
-    found = _inspect(kind, root / "usr" / "sbin" / product.programs[0], root)
+    found = _inspect_program(kind, root / "usr" / "sbin" / product.programs[0], root)
     if isinstance(found, str):
         raise StackError(
             f"the unpacked {product.title} does not run here: {found}",
@@ -191,15 +191,15 @@ def find_installation(
     return found
 
 
-def _installed(product: Product) -> Iterator[Path]:
-    """Yield MySQL's or MariaDB's server programs on the PATH and in Debian's folders."""
+def _installed_programs(product: Product) -> Iterator[Path]:
+    """Yield MySQL's or MariaDB's server programs for the stack, from PATH and Debian's folders."""
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
     for name in product.programs:
         if found := shutil.which(name, path=path):
             yield Path(found).resolve()
 
 
-def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation | str:
+def _inspect_program(kind: str, server: Path, root: Path | None = None) -> Installation | str:
     """Return the installation of a server program, or why the stack cannot use the program."""
     product = PRODUCTS[kind]
     candidate = Installation(kind, server, "", root)
@@ -224,10 +224,11 @@ def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation 
     return Installation(kind, server, found[1], root)
 
 
-def _libraries(root: Path) -> Path:
-    """Return the folder of an unpacked MySQL's libraries, such as ``usr/lib/x86_64-linux-gnu``."""
+def _library_folder(root: Path) -> Path:
+    """Return the folder with the libraries of an unpacked MySQL for the stack."""
     return next((root / "usr" / "lib").glob("*-linux-gnu*"), root / "usr" / "lib")
 
 
-def _dotted(version: tuple[int, ...]) -> str:
+def _dotted_version(version: tuple[int, ...]) -> str:
+    """Return the version of a MySQL or MariaDB for the stack as text, with dots."""
     return ".".join(map(str, version))

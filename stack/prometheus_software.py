@@ -27,7 +27,7 @@ PACKAGE = Package(
 
 
 def promtool(*, cache: Path | None = None, report: Report | None = None) -> Path:
-    """Return the program that checks and tests rules of Prometheus.
+    """Return the stack's program that checks and tests rules of Prometheus.
 
     Args:
         cache: Folder of the cache; by default the cache of ``cdc.runtime.jars``.
@@ -37,15 +37,16 @@ def promtool(*, cache: Path | None = None, report: Report | None = None) -> Path
         UnavailableError: ``promtool`` is not installed, and Debian's package cannot be fetched.
         StackError: The package cannot be unpacked.
     """
-    return _program("promtool", cache, report)
+    return _prometheus_program("promtool", cache, report)
 
 
 def prometheus(*, cache: Path | None = None, report: Report | None = None) -> Path:
-    """Return Prometheus' server; arguments and errors are those of `promtool`."""
-    return _program("prometheus", cache, report)
+    """Return the stack's server of Prometheus; arguments and errors are those of `promtool`."""
+    return _prometheus_program("prometheus", cache, report)
 
 
-def _program(name: str, cache: Path | None, report: Report | None) -> Path:
+def _prometheus_program(name: str, cache: Path | None, report: Report | None) -> Path:
+    """Return a program of Prometheus for the stack: the installed one, or Debian's."""
     if installed := shutil.which(name):
         return Path(installed)
     program = unpack(PACKAGE, cache=cache, report=report) / "usr/bin" / name

@@ -150,7 +150,7 @@ def wait_ready(
     def problem() -> str | None:
         nonlocal reported
         if process.find() is None:
-            raise _died(server, process, "ended during its start")
+            raise _server_died_error(server, process, "ended during its start")
         found = server.unhealthy()
         now = time.monotonic()
         if found is not None and report is not None and now - reported > _REPORT_EVERY_S:
@@ -169,10 +169,13 @@ def wait_ready(
             f"the wait for {server.name} was given up, since another server failed: {left}",
             remedy="Look at the first error; `tributary stack status` shows the others.",
         )
-    raise _died(server, process, f"was not ready within {server.ready_limit_s:.0f} s: {left}")
+    raise _server_died_error(
+        server, process, f"was not ready within {server.ready_limit_s:.0f} s: {left}"
+    )
 
 
-def _died(server: Server, process: ServerProcess, what: str) -> ServerDiedError:
+def _server_died_error(server: Server, process: ServerProcess, what: str) -> ServerDiedError:
+    """Return the error for a server of the stack that ended, or was not ready in time."""
     return ServerDiedError(
         f"{server.name} {what}; the end of {process.log}:\n{process.log_tail()}",
         remedy="Act on the log's last lines, then run `tributary stack up` again; `tributary stack"

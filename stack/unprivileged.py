@@ -53,13 +53,15 @@ def database_user(*needs: Path) -> Unprivileged:
             "Databases do not run as root, and setpriv (util-linux) is not installed",
             remedy="Run as another user, or install util-linux.",
         )
-    user = next(u for u in map(_user, _CANDIDATES) if u is not None)
+    user = next(u for u in map(_existing_account, _CANDIDATES) if u is not None)
     prefix = [setpriv, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-    closed = [folder for path in needs for folder in path.resolve().parents if not _open(folder)]
+    closed = [
+        folder for path in needs for folder in path.resolve().parents if not _open_to_all(folder)
+    ]
     if closed:
         # An example is a checkout in root's home. The user gets the right to pass through, and no
         # other right.
-        capability = _capability(closed[0], user.pw_name)
+        capability = _capability_to_enter(closed[0], user.pw_name)
         prefix += [
             *(f"--inh-caps=+{capability}", f"--ambient-caps=+{capability}"),
             # Without this bit, access(2) ignores the capability. So MariaDB took its log's control
@@ -69,20 +71,21 @@ def database_user(*needs: Path) -> Unprivileged:
     return Unprivileged(user.pw_name, (*prefix, "--"))
 
 
-def _user(name: str) -> pwd.struct_passwd | None:
+def _existing_account(name: str) -> pwd.struct_passwd | None:
+    """Return the account that could run the stack's databases; None if this machine lacks it."""
     try:
         return pwd.getpwnam(name)
     except KeyError:
         return None
 
 
-def _open(folder: Path) -> bool:
+def _open_to_all(folder: Path) -> bool:
     """Whether every user, and so the stack's database user, can enter the folder."""
     return bool(folder.stat().st_mode & 0o001)
 
 
-def _capability(folder: Path, user: str) -> str:
-    """Return the weakest available capability by which the database user can enter a folder."""
+def _capability_to_enter(folder: Path, user: str) -> str:
+    """Return the weakest available capability by which the stack's user enters a folder."""
     status = Path("/proc/self/status")
     if status.exists():
         bounding = next(

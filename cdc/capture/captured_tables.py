@@ -107,7 +107,7 @@ def captures_of(config: Config, records: Iterable[TableRecord]) -> list[Captured
 
 
 def users(records: Iterable[TableRecord], capture: CaptureNames) -> frozenset[TableId]:
-    """Return the tables that need the given capture.
+    """Return the captured tables that follow a capture, or join or leave it in a move.
 
     A table needs the capture that it follows and the one that its next generation follows. During a
     move, it also needs the capture that it joins or leaves.
@@ -126,6 +126,6 @@ def users(records: Iterable[TableRecord], capture: CaptureNames) -> frozenset[Ta
 
 
 def listed(names: Sequence[object]) -> str:
-    """Return the first names of a list and the number of further names, as ``a, b and 3 more``."""
+    """Name the first captured tables or topics, and how many more, as ``a, b and 3 more``."""
     named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
     return f"{named} and {more} more" if more > 0 else named

@@ -31,7 +31,7 @@ Answer: TypeAlias = T | TributaryError
 
 
 def known(answer: Answer[T]) -> T:
-    """Return a server's answer; if the evidence has an error instead, raise this error.
+    """Return a server's answer in a capture's evidence; raise the error that is in its place.
 
     Raises:
         TributaryError: The server did not answer.
@@ -216,13 +216,13 @@ class CaptureEvidence:
             names: The capture's publication, slot and connector.
             error: Why no server has answered.
         """
-        facts: dict[str, Any] = dict.fromkeys(_answers(), error)
+        facts: dict[str, Any] = dict.fromkeys(_answer_fields(), error)
         return cls(names, **facts)
 
     @property
     def errors(self) -> list[TributaryError]:
         """The errors of the servers that did not answer, without duplicates."""
-        answers = [getattr(self, name) for name in _answers()]
+        answers = [getattr(self, name) for name in _answer_fields()]
         found = [answer for answer in answers if isinstance(answer, TributaryError)]
         return list({id(error): error for error in found}.values())
 
@@ -258,6 +258,6 @@ class CaptureEvidence:
         return None if isinstance(self.stored, TributaryError) else self.stored
 
 
-def _answers() -> list[str]:
-    """Return the names of the fields that have an error if a server does not answer."""
+def _answer_fields() -> list[str]:
+    """Return the fields of `CaptureEvidence` that have an error if a server does not answer."""
     return [one.name for one in fields(CaptureEvidence) if str(one.type).startswith("Answer[")]

@@ -94,17 +94,17 @@ def gather(
     database, workers = ServerQueries(servers.source), ServerQueries(servers.connect)
     topics = ServerQueries(servers.kafka)
     log = database.ask(lambda it: it.capture(names).log_health())
-    connector = workers.ask(lambda it: _connector_facts(it, names, sent.exactly_once))
+    connector = workers.ask(lambda it: _gather_connector_facts(it, names, sent.exactly_once))
     # The stored position is read after the log, as `LogHealth.problem` requires.
     stored = sent.answer(names, log, workers.ask(lambda it: stored_position(it, names)))
     at = None if isinstance(stored, TributaryError) else stored
-    policies = topics.ask(lambda it: _cleanup_policies(it, names))
+    policies = topics.ask(lambda it: _gather_cleanup_policies(it, names))
     signs = topics.ask(lambda it: None if life is None else life(it))
     server = database.ask(lambda it: it.identity())
     beats = topics.ask(lambda _: sent.beats(names, server))
     # The statements are read last. If their topic is missing, Kafka has answered the other queries.
-    statements = topics.ask(lambda _: _reported_statements(definitions, names))
-    forgotten = topics.ask(lambda _: _skipped(definitions, names, at, connector))
+    statements = topics.ask(lambda _: _gather_statements(definitions, names))
+    forgotten = topics.ask(lambda _: _gather_skipped(definitions, names, at, connector))
     return CaptureEvidence(
         names=names,
         log=log,
@@ -115,20 +115,20 @@ def gather(
         continuity=database.ask(
             lambda it: None if looks is None else looks.compare(names, it.capture(names))
         ),
-        members=database.ask(lambda it: _members(it.capture(names))),
+        members=database.ask(lambda it: _gather_members(it.capture(names))),
         topics=policies,
         connector=connector,
         stored=stored,
         statements=statements,
-        starts=tuple(fresh_starts(_definition_changes(statements))),
+        starts=tuple(fresh_starts(_gathered_changes(statements))),
         skipped=forgotten,
         life=signs,
         beats=Beats(trouble=beats) if isinstance(beats, TributaryError) else beats,
     )
 
 
-def _members(capture: SourceCapture) -> Mapping[TableId, SentTable]:
-    """Return the tables in a source's list of captured tables; empty if it has no such list."""
+def _gather_members(capture: SourceCapture) -> Mapping[TableId, SentTable]:
+    """Gather the tables in a source's list of captured tables; empty if it has no such list."""
     sent = capture.sent_tables
     return {} if sent is None else sent.added()
 
@@ -190,7 +190,7 @@ class Captures:
         )
         records = self._records(names)
         found = replace(found, strays=self._strays(names, records))
-        _warn_of_unknown(found)
+        _warn_of_unknown_connector(found)
         self._note_unneeded(found, before)
         self._follow_tasks(found, records)
         self._types[names.connector] = self._follow_types(found)
@@ -391,8 +391,8 @@ class Captures:
         return self._losses[record.table.source, record.tier]
 
 
-def _warn_of_unknown(evidence: CaptureEvidence) -> None:
-    """Log a warning if Connect did not answer, or if the capture's connector does not exist."""
+def _warn_of_unknown_connector(evidence: CaptureEvidence) -> None:
+    """Log a warning if Connect gave no evidence of a capture's connector, or there is none."""
     name = evidence.names.connector
     for error in evidence.errors:
         if isinstance(error, ConnectError):
@@ -402,46 +402,49 @@ def _warn_of_unknown(evidence: CaptureEvidence) -> None:
 
 
 def cleanup_policy(settings: Mapping[str, str]) -> CleanupPolicy:
-    """Return the cleanup policy in the effective settings of a captured topic."""
+    """Return the evidence of a captured topic's cleanup policy, from its effective settings."""
     return CleanupPolicy(settings.get("cleanup.policy", "delete"), never_compacted(settings))
 
 
-def _cleanup_policies(kafka: KafkaAdmin, names: CaptureNames) -> dict[str, CleanupPolicy]:
-    """Return the cleanup policies of the capture's `evidence_topics`, by topic."""
+def _gather_cleanup_policies(kafka: KafkaAdmin, names: CaptureNames) -> dict[str, CleanupPolicy]:
+    """Gather the cleanup policies of a capture's `evidence_topics`, by topic."""
     found = kafka.topic_configs(names.evidence_topics)
     return {topic: cleanup_policy(settings) for topic, settings in found.items()}
 
 
-def _reported_statements(
+def _gather_statements(
     definitions: Callable[[], Definitions] | None, names: CaptureNames
 ) -> ReportedStatements | None:
+    """Gather the DDL statements that a connector reported; None if the evidence omits them."""
     if definitions is None or not names.reports_definitions:
         return None
     return definitions().of(names)
 
 
-def _skipped(
+def _gather_skipped(
     definitions: Callable[[], Definitions] | None,
     names: CaptureNames,
     stored: LogPosition | None,
     connector: Answer[ConnectorFacts | None],
 ) -> str | None:
+    """Gather, as evidence, why a capture's connector will skip a definition when it starts."""
     listed = connector.listed if isinstance(connector, ConnectorFacts) else None
     if definitions is None or listed is None:
         return None
     return skipped(names, definitions, stored, listed)
 
 
-def _definition_changes(
+def _gathered_changes(
     statements: Answer[ReportedStatements | None],
 ) -> tuple[DefinitionChange, ...]:
-    """Return the DDL statements that a connector has reported; empty if they were not read."""
+    """Return the DDL statements in a capture's evidence; empty if they were not read."""
     return statements.changes if isinstance(statements, ReportedStatements) else ()
 
 
-def _connector_facts(
+def _gather_connector_facts(
     connect: ConnectClient, names: CaptureNames, exactly_once: bool
 ) -> ConnectorFacts | None:
+    """Gather the settings and the state of a capture's connector; None if it does not exist."""
     effective = connect.connector(names.connector)
     if effective is None:
         return None
@@ -456,7 +459,7 @@ def _connector_facts(
 
 
 def health(status: ConnectorStatus | None) -> ConnectorHealth | None:
-    """Return the state of a capture's connector, with the reason and remedy if it has failed.
+    """Return, as evidence, the state of a capture's connector, and why it failed, if it did.
 
     The reason and the remedy contain no secrets.
 

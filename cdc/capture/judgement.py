@@ -78,7 +78,7 @@ def of_capture(evidence: CaptureEvidence) -> list[Finding]:
         *_stranger_findings(evidence),
         *_topic_findings(evidence),
         *_connector_findings(evidence),
-        *_unanswered(evidence),
+        *_unanswered_findings(evidence),
     ]
 
 
@@ -128,7 +128,7 @@ def of_table(
 
 
 def follows(record: TableRecord) -> bool:
-    """Return whether runs apply the stream to a table, now or after the table is resumed."""
+    """Return whether findings concern a table: runs apply its stream, now or when resumed."""
     return (record.resume_to or record.state) in (State.CATCHING_UP, State.INCREMENTAL)
 
 
@@ -185,7 +185,7 @@ def why_silent(
     name = f"connector {names.connector}"
     if isinstance(health, TributaryError):
         what, remedy = f"Kafka Connect does not answer ({health.message})", health.remedy
-        return _quiet(name, what, life, remedy)
+        return _finding_of_silence(name, what, life, remedy)
     if health is None:
         what = f"there is no {name}, and changes wait in the source's log"
         remedy = (
@@ -198,11 +198,15 @@ def why_silent(
     if health.paused_or_stopped:
         remedy = "To resume it, run `tributary retry` for one of its tables."
         return Finding(Severity.WAITING, name, f"{name} is {health.status.state}", remedy)
-    return _quiet(name, f"{name} {'runs' if health.running else f'is {health.states}'}", life)
+    return _finding_of_silence(
+        name, f"{name} {'runs' if health.running else f'is {health.states}'}", life
+    )
 
 
-def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> Finding | None:
-    """Return a finding if a connector sends nothing, although it has not failed.
+def _finding_of_silence(
+    name: str, what: str, life: SignsOfLife | None, remedy: str = ""
+) -> Finding | None:
+    """Return a finding if a capture's connector sends nothing, although it has not failed.
 
     Args:
         name: The subject of the finding, as ``connector NAME``.
@@ -223,12 +227,13 @@ def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> 
 
 
 def stopping(findings: Sequence[Finding]) -> list[str]:
-    """Return the messages of the findings for which a run stops a table."""
+    """Return the messages of the findings about a capture for which runs stop its tables."""
     grave = (Severity.LOST, Severity.INCOMPLETE)
     return [finding.message for finding in findings if finding.severity in grave]
 
 
 def _log_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
+    """Yield the findings about the source's log in a capture's evidence."""
     log = evidence.log
     if isinstance(log, TributaryError):
         return
@@ -243,14 +248,16 @@ def _log_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
 
 
 def _obstacle_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
+    """Yield a finding for each obstacle to a capture on the source's server."""
     if isinstance(evidence.obstacles, TributaryError):
         return
     for obstacle in evidence.obstacles:
         remedy = f"Correct that on the source. {_COPY_AGAIN}"
-        yield Finding(Severity.INCOMPLETE, _title(evidence), obstacle, remedy)
+        yield Finding(Severity.INCOMPLETE, _capture_title(evidence), obstacle, remedy)
 
 
 def _stranger_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
+    """Yield a finding if a capture's topic has heartbeats of another installation."""
     if evidence.beats.strangers is not None:
         source = evidence.names.source
         yield Finding(
@@ -264,6 +271,7 @@ def _stranger_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
 
 
 def _topic_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
+    """Yield a finding for each captured topic that is compacted and can have lost records."""
     if isinstance(evidence.topics, TributaryError):
         return
     for topic, policy in evidence.topics.items():
@@ -273,6 +281,7 @@ def _topic_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
 
 
 def _connector_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
+    """Yield the findings about a capture's connector: settings, owner, definitions, state."""
     name, connector = f"connector {evidence.names.connector}", evidence.connector_facts
     for wrong in () if connector is None else connector.wrong:
         yield Finding(
@@ -297,10 +306,12 @@ def _connector_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
         yield Finding(Severity.WAITING, name, f"{name} is {health.states}", remedy)
 
 
-def _unanswered(evidence: CaptureEvidence) -> Iterator[Finding]:
+def _unanswered_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
+    """Yield a finding for each error of a server in a capture's evidence."""
     for error in evidence.errors:
-        yield Finding(Severity.UNKNOWN, _title(evidence), error.message, error.remedy)
+        yield Finding(Severity.UNKNOWN, _capture_title(evidence), error.message, error.remedy)
 
 
-def _title(evidence: CaptureEvidence) -> str:
+def _capture_title(evidence: CaptureEvidence) -> str:
+    """Return the subject of findings about a whole capture, as ``capture SOURCE/TIER``."""
     return f"capture {evidence.names.source}/{evidence.names.tier}"

@@ -87,7 +87,7 @@ def differences(
     columns: Sequence[SourceColumn],
     exact: Collection[str] = (),
 ) -> list[str]:
-    """Return how a connector's definition of a table differs from the catalog's definition.
+    """Return how the definition by which a table is captured differs from the catalog's.
 
     Differences that do not change how the connector reads values are left out, for example the
     display width of an integer and the length of a string.
@@ -107,7 +107,7 @@ def differences(
         f"column {column.name} is {_form_text(actual, column.nullable)}, and the connector has"
         f" {_form_text(read, one.nullable)}"
         for one, column in zip(known, columns, strict=True)
-        for read, actual in ((_of_connector(one), _of_catalog(column)),)
+        for read, actual in ((_form_by_connector(one), _form_by_catalog(column)),)
         # If only the connector has the column as NOT NULL, a NULL arrives as a value. If only the
         # catalog has it as NOT NULL, nothing is lost: statements need not say NOT NULL for a column
         # of a key.
@@ -122,7 +122,7 @@ def differences(
 
 
 def exact_columns(schema: TableSchema) -> tuple[str, ...]:
-    """Return the columns whose values no run can read from the source by key.
+    """Return the captured columns whose definition must be exact: no run reads them by key.
 
     These are the key's columns, and all columns of an append table.
 
@@ -133,7 +133,7 @@ def exact_columns(schema: TableSchema) -> tuple[str, ...]:
 
 
 def newest(changes: Iterable[DefinitionChange]) -> dict[TableId, tuple[KnownColumn, ...]]:
-    """Return each table's columns as the connector's newest definition of the table lists them."""
+    """Return the newest definition by which each table is captured, as the connector's columns."""
     return {change.table: change.columns for change in changes if change.table is not None}
 
 
@@ -145,7 +145,7 @@ def require_known(
     error: type[CaptureError | LostHistoryError] = CaptureError,
     exact: Collection[str] = (),
 ) -> None:
-    """Check that the connector's definition of a table agrees with the catalog.
+    """Check that a connector captures a table by a definition that agrees with the catalog.
 
     Args:
         table: The table.
@@ -165,13 +165,14 @@ def require_known(
         raise error(
             f"connector {connector} reads table {table} by a definition that differs from the"
             f" server's: {what}",
-            remedy=_remedy(table, what),
+            remedy=_remedy_of_differences(table, what),
             table=table,
             connector=connector,
         )
 
 
-def _remedy(table: TableId, what: str) -> str:
+def _remedy_of_differences(table: TableId, what: str) -> str:
+    """Return the remedy for a table that is captured by a wrong definition."""
     if what.startswith("its columns are"):
         # The connector fails at a statement about a column that it does not know.
         return (
@@ -188,7 +189,7 @@ def _remedy(table: TableId, what: str) -> str:
 
 
 def _same_form(read: _Form, actual: _Form) -> bool:
-    """Return whether the connector interprets a column's binlog values correctly.
+    """Return whether a column's binlog values are captured as the catalog's type requires.
 
     Args:
         read: The column's form in the connector's definition.
@@ -201,36 +202,40 @@ def _same_form(read: _Form, actual: _Form) -> bool:
 
 
 def _form_text(form: _Form, nullable: bool) -> str:
+    """Describe the form of a captured column, and whether it is NOT NULL, for a message."""
     return str(form) if nullable else f"{form} NOT NULL"
 
 
-def _of_connector(column: KnownColumn) -> _Form:
+def _form_by_connector(column: KnownColumn) -> _Form:
+    """Return the form of a captured column by the connector's definition of its table."""
     words = column.type_name.lower().split()
     unsigned = "unsigned" in words or "zerofill" in words
     plain = [word for word in words if word not in _SIGNS]
     # The attribute BINARY names a collation.
     name = " ".join(plain[:-1] if len(plain) > 1 and plain[-1] == "binary" else plain)
     sizes = tuple(size for size in (column.length, column.scale) if size is not None and size >= 0)
-    labels = tuple(map(_label, column.labels))
-    return _form(
+    labels = tuple(map(_plain_label, column.labels))
+    return _form_of_type(
         _NAMES.get(name, name), sizes, column.charset or "", labels=labels, unsigned=unsigned
     )
 
 
-def _of_catalog(column: SourceColumn) -> _Form:
+def _form_by_catalog(column: SourceColumn) -> _Form:
+    """Return the form of a captured column by the catalog of MySQL or MariaDB."""
     kind = column.type
     if not isinstance(kind, MysqlType):
         raise TypeError(f"column {column.name} is not of MySQL or MariaDB: {kind}")
     unsigned = kind.unsigned or "zerofill" in kind.display
-    labels = tuple(_label(f"'{label}'") for label in kind.labels)
-    return _form(
+    labels = tuple(_plain_label(f"'{label}'") for label in kind.labels)
+    return _form_of_type(
         _NAMES.get(kind.name, kind.name), kind.sizes, kind.charset, labels=labels, unsigned=unsigned
     )
 
 
-def _form(
+def _form_of_type(
     name: str, sizes: tuple[int, ...], charset: str, *, labels: tuple[str, ...], unsigned: bool
 ) -> _Form:
+    """Return the form of a captured column from the parts of its MySQL or MariaDB type."""
     if name in _INTEGERS:
         return _Form(name, unsigned=unsigned)
     if name in TEXTS:
@@ -252,7 +257,7 @@ def _form(
     return _Form(name, (sizes or (0,)) if name in _MOMENTS else ())
 
 
-def _label(quoted: str) -> str:
-    """Return a label of an ENUM or SET without its quotes and escapes."""
+def _plain_label(quoted: str) -> str:
+    """Return an ENUM or SET label of a captured column without its quotes and escapes."""
     inside = quoted[1:-1].replace("''", "'")
     return inside.replace("\\'", "'").replace("\\\\", "\\")

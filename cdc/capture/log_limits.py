@@ -50,9 +50,9 @@ class OverLimit:
     def message(self) -> str:
         """The message: what holds back the log, the size of the log, and the exceeded limit."""
         return (
-            f"{self.title} holds back {_gib(self.held_bytes)} of log on the primary, more than"
+            f"{self.title} holds back {_gib_text(self.held_bytes)} of log on the primary, more than"
             f" sources.{self.capture.source}.wal_limit.{self.level.value}"
-            f" ({_gib(self.limit_bytes)})"
+            f" ({_gib_text(self.limit_bytes)})"
         )
 
     @property
@@ -100,7 +100,7 @@ def over_limit(
     return found
 
 
-def _gib(count: int) -> str:
-    """Return a number of bytes as text in GiB, with one decimal place below 10 GiB."""
+def _gib_text(count: int) -> str:
+    """Return the size of a capture's log in GiB, with one decimal place below 10 GiB."""
     amount = count / 2**30
     return f"{amount:,.0f} GiB" if amount >= 10 else f"{amount:.1f} GiB"

@@ -21,7 +21,7 @@ as a new one, but the search for the end of the task then reads more offsets.
 def to_search(
     known: TaskLook, now: TaskLook, sent: Mapping[str, datetime], unread: Collection[str]
 ) -> tuple[list[str], dict[str, datetime]]:
-    """Return the topics that the new look must search, and those that a later look must search.
+    """Return the captured topics that the new look at tasks must search, and those for later.
 
     Args:
         known: The previous look.
@@ -46,7 +46,7 @@ def to_search(
 def to_await(
     known: TaskLook, now: TaskLook, searched: Collection[str], unread: Collection[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the awaited topics in two groups: those that have grown, and those that have not.
+    """Return a capture's awaited topics in two groups: those that have grown, and the others.
 
     A topic is awaited until the present task sends its first change to the topic. If the task is
     new since the previous look, all readable topics that are not searched are awaited from now on.
@@ -69,7 +69,7 @@ def to_await(
 
 
 def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
-    """Return a look whose end offsets exclude every record that a later task may have sent.
+    """Return a look at a capture's tasks whose ends exclude what a later task may have sent.
 
     If a topic's newest record is newer than the look's heartbeat, a later task than the one that
     sent the heartbeat may have sent the record. For such a topic, the result has the end offset of
@@ -90,7 +90,7 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
 
 
 def postponed(known: TaskLook, topics: Iterable[str], beat_at: datetime) -> TaskLook:
-    """Return the previous look, plus the topics in which ends of tasks are not judged yet.
+    """Return the previous look at a capture's tasks, plus topics that are not judged yet.
 
     Args:
         known: The previous look.
@@ -101,7 +101,7 @@ def postponed(known: TaskLook, topics: Iterable[str], beat_at: datetime) -> Task
 
 
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
-    """Return whether the new look must replace the previous look in the state store.
+    """Return whether a new look at a capture's tasks must replace the one in the state store.
 
     The result is True if the looks differ in ``task``, ``doubts``, ``behind``, ``awaited`` or
     ``postponed``, or if a topic has grown and the new look is at least five minutes newer.
@@ -120,7 +120,10 @@ def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
 
 
 def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLook:
-    """Return the previous look without recreated topics in ``ends``, ``behind`` and ``awaited``."""
+    """Return the previous look at a capture's tasks without topics that were created again.
+
+    Such topics are left out of ``ends``, ``behind`` and ``awaited``.
+    """
     same = {topic for topic, record in begun.items() if known.is_of(record)}
     ends = {topic: end for topic, end in known.ends.items() if topic in same}
     behind = {topic: at for topic, at in known.behind.items() if topic in same}
@@ -129,13 +132,13 @@ def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLoo
 
 
 def remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
-    """Return the previous look's doubts, without those about tables that were copied since."""
+    """Return the previous look's doubts about captured tables that were not copied since."""
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
     return {table: known.doubts[table] for table in tables}
 
 
 def search_range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
-    """Return the offsets of a table's topic that the new look must search, as (first, end).
+    """Return the offsets of a captured topic that a look at tasks must search, (first, end).
 
     The first is O, or the end offset of the previous look if that is greater.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def capture_record(capture: CaptureNames) -> CaptureRecord:
-    """Return a capture's names in the form that a table's record keeps."""
+    """Return a capture's names at an onboarding in the form that a table's record keeps."""
     return CaptureRecord(
         topic_prefix=capture.topic_prefix,
         connector=capture.connector,

@@ -26,7 +26,7 @@ def other_server(
     here: str | None,
     copied_from: Callable[[], Collection[str]],
 ) -> str | None:
-    """Return how the heartbeats show another installation; None if they show none.
+    """Return how a capture's heartbeats show another installation; None if they show none.
 
     Either of these two facts shows another installation:
 
@@ -43,7 +43,7 @@ def other_server(
         copied_from: Returns the servers from which the capture's tables were copied.
     """
     topic = names.heartbeat_topic
-    if (servers := _in_turns(beats)) is not None:
+    if (servers := _servers_in_turns(beats)) is not None:
         which = f" (source {names.source} is server {here})" if here in servers else ""
         first, second = servers
         what = f"topic {topic} has heartbeats of servers {first} and {second} in turns{which}"
@@ -60,8 +60,8 @@ def other_server(
     )
 
 
-def _in_turns(beats: Sequence[Heartbeat]) -> tuple[str, str] | None:
-    """Return two servers whose heartbeats come in turns; None if there are no such servers.
+def _servers_in_turns(beats: Sequence[Heartbeat]) -> tuple[str, str] | None:
+    """Return two servers whose heartbeats come to a capture in turns; None if there are none.
 
     A heartbeat of the second server is between two heartbeats of the first server. One task has
     sent the two outer heartbeats, and another task has sent the one between them.

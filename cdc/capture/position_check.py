@@ -75,7 +75,7 @@ class TopicFacts:
 def check_topic(
     table: TableId, topic: str, *, topic_id: str | None, start: Mapping[int, int], now: TopicFacts
 ) -> None:
-    """Check that a table's topic still has all changes that the lake has not read.
+    """Check that a captured topic still has all changes that the lake has not read.
 
     The topic must also be the one from which the lake has read, not a new one of the same name.
 
@@ -125,11 +125,11 @@ def check_topic(
                 partition=partition,
                 offset=offset,
             )
-    _check_policy(table, topic, now)
+    _check_cleanup_policy(table, topic, now)
 
 
 def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
-    """Check that no partition was truncated below the offset up to which the lake has read it.
+    """Check that no partition of a captured topic was truncated below the lake's offset.
 
     Args:
         table: The table.
@@ -150,7 +150,7 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
         )
 
 
-def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
+def _check_cleanup_policy(table: TableId, topic: str, now: TopicFacts) -> None:
     """Refuse a captured topic that is compacted.
 
     Compaction removes deletes, and all events of a key except the last. The last event can lack
@@ -175,7 +175,7 @@ def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
 
 
 def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity | None) -> None:
-    """Check that the primary has the same identity and timeline as the server that was copied.
+    """Check that a captured table's primary has the copied server's identity and timeline.
 
     Args:
         table: The table.
@@ -277,7 +277,9 @@ def check_stream(
 def rests_on(
     source: SourceLog, reads_upto: str | None, committed: str | None
 ) -> LogPosition | None:
-    """Return the position up to which a lake table has all changes; None if none is recorded.
+    """Return the position from which a captured stream must continue; None if not recorded.
+
+    A lake table has all changes up to this position.
 
     The result covers both R and the position of the newest commit, which is usually later than R.
     So a source that was restored to a position between the two is also noticed: its log ends before
@@ -315,7 +317,7 @@ def check_log(
 
 
 def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | None) -> None:
-    """Check that the connector has not started without its stored position since O.
+    """Check that a capture's connector has not started without its stored position since O.
 
     Args:
         table: The table.
@@ -388,7 +390,9 @@ def check_capture(table: TableId, problems: Sequence[str]) -> None:
 def check_changes(
     table: TableId, changes: Sequence[Change], on_schema_change: str
 ) -> tuple[str, ...]:
-    """Check that the lake can follow the table's schema changes, and that the policy allows it.
+    """Check that a captured stream still joins on to the lake after schema changes.
+
+    The lake must be able to follow the changes in place, and the policy must allow them.
 
     Args:
         table: The table.
@@ -407,11 +411,11 @@ def check_changes(
     grave = [change for change in changes if change.verdict is Verdict.BOOTSTRAP]
     lost = [change for change in grave if isinstance(change, LoseEvents)]
     if lost:
-        what = f"the table changed on the source: {_listed(lost)}"
+        what = f"the table changed on the source: {_listed_changes(lost)}"
         raise _lost_history(table, what, LostEventsError)
     if grave:
         raise SchemaChangeError(
-            f"table {table} changed on the source: {_listed(grave)}",
+            f"table {table} changed on the source: {_listed_changes(grave)}",
             remedy=f"Copy the table again: `tributary bootstrap {table}`. Until then readers keep"
             " what was committed.",
             table=table,
@@ -420,7 +424,7 @@ def check_changes(
     if moving and on_schema_change == "pause":
         raise PausedByPolicyError(
             f"table {table} changed on the source, and on_schema_change is pause:"
-            f" {_listed(moving)}",
+            f" {_listed_changes(moving)}",
             remedy="Set on_schema_change to evolve or freeze for this table, then"
             f" `tributary resume {table}`.",
             table=table,
@@ -428,14 +432,15 @@ def check_changes(
     return tuple(f"table {table}: {change}" for change in changes if isinstance(change, NewFile))
 
 
-def _listed(changes: Sequence[Change]) -> str:
+def _listed_changes(changes: Sequence[Change]) -> str:
+    """Describe the schema changes in an error about a captured stream, as a list."""
     return "; ".join(str(change) for change in changes)
 
 
 def _lost_history(
     table: TableId, what: str, kind: type[LostHistoryError] = LostHistoryError, **context: Any
 ) -> LostHistoryError:
-    """Return the error for a stream that does not continue from the lake."""
+    """Return the error for a captured stream that does not continue from the lake."""
     return kind(
         f"the stream of table {table} no longer continues from the lake: {what}",
         remedy=f"Copy the table again: `tributary bootstrap {table}`. Until then readers keep what"

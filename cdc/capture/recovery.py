@@ -145,12 +145,12 @@ def restart_connector(
             return replace(failed, reason=f"{failed.reason}, and {error}", remedy=error.remedy)
         except ConnectError as error:
             refused = f", which Connect refused: {error.message}"
-    given_up = _is_last(tried, failed) and not tried.now
+    given_up = _is_last_restart(tried, failed) and not tried.now
     return replace(failed, reason=f"{failed.reason} ({tries}{refused})", given_up=given_up)
 
 
 def restart(connect: ConnectClient, name: str, *, only_failed: bool = True) -> None:
-    """Restart a connector.
+    """Restart a capture's connector, also if it cannot start from its stored offset.
 
     After a TRUNCATE of several tables, Debezium cannot start from some stored offsets. This call
     first replaces such an offset (see `after_truncate`).
@@ -172,14 +172,14 @@ def restart(connect: ConnectClient, name: str, *, only_failed: bool = True) -> N
 
 
 def explained(name: str, trace: str) -> FailedConnector:
-    """Return the reason and the remedy of a connector's failure, from its Java stack trace."""
+    """Return a capture's failed connector with the reason and remedy, from its stack trace."""
     reason = f"connector {name} failed: {redact(failures.explain(trace))}"
     remedy = failures.remedy(trace, f"Correct the cause; to restart it at once, {RETRY}.")
     return FailedConnector(reason, remedy, outage=failures.is_outage(trace))
 
 
 def disconnected(names: CaptureNames) -> FailedConnector:
-    """Return the reason and the remedy for a connector that runs but has lost its connection."""
+    """Return the failure of a capture's connector that runs without its connection."""
     reason = f"connector {names.connector} runs, but has lost its connection to the server"
     remedy = f"{silence_remedy(names)} To restart it at once, {RETRY}."
     return FailedConnector(reason, remedy, runs=True, outage=True)
@@ -270,14 +270,14 @@ class Recovery:
         return disconnected(names) if lost else None
 
 
-def _is_last(tried: Restarted, failed: FailedConnector) -> bool:
-    """Return whether a connector has had its last automatic restart."""
+def _is_last_restart(tried: Restarted, failed: FailedConnector) -> bool:
+    """Return whether a capture's connector has had its last automatic restart."""
     return not failed.outage and tried.next_at is None and tried.times >= LIMIT
 
 
 def _restarts_text(tried: Restarted, failed: FailedConnector) -> str:
-    """Describe a connector's restarts for a message: their number, and when the next is allowed."""
-    if _is_last(tried, failed):
+    """Describe the restarts of a capture's connector: how many, and when the next is allowed."""
+    if _is_last_restart(tried, failed):
         return f"restarted {tried.times} times in a row, and not again by itself"
     again = (
         "" if tried.next_at is None else f", the next one not before {tried.next_at:%H:%M:%S} UTC"

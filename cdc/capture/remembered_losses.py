@@ -25,7 +25,7 @@ class RememberedLossError(LostHistoryError):
 
 
 def remember(losses: Losses, scope: str, findings: Iterable[Finding]) -> None:
-    """Count a loss in the state store if the findings show a loss of changes.
+    """Count a loss in the state store if findings about a capture show a loss of changes.
 
     Args:
         losses: The counts in the state store.
@@ -70,7 +70,7 @@ def times(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> int:
         names: The table's capture.
         table: The table.
     """
-    return sum(loss.times for loss in _of(seen, names, table))
+    return sum(loss.times for loss in _losses_of_table(seen, names, table))
 
 
 def check_losses(seen: Mapping[str, Loss], names: CaptureNames, record: TableRecord) -> None:
@@ -87,7 +87,7 @@ def check_losses(seen: Mapping[str, Loss], names: CaptureNames, record: TableRec
     table, known = record.table, record.attempt.losses if record.attempt is not None else 0
     if times(seen, names, table) <= known:
         return
-    newest = max(_of(seen, names, table), key=lambda loss: loss.seen_at)
+    newest = max(_losses_of_table(seen, names, table), key=lambda loss: loss.seen_at)
     raise RememberedLossError(
         f"table {table} has lost changes since its copy began, as was seen at"
         f" {newest.seen_at:%Y-%m-%d %H:%M:%S} UTC: {newest.what}",
@@ -115,5 +115,6 @@ def of_remembered_losses(
         yield Finding(Severity.LOST, f"table {record.table}", lost.message, lost.remedy)
 
 
-def _of(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> list[Loss]:
+def _losses_of_table(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> list[Loss]:
+    """Return the counted losses of a table in a capture, and those of the whole capture."""
     return [seen[scope] for scope in loss_scopes(names, table) if scope in seen]

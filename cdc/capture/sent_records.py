@@ -70,7 +70,7 @@ after which a leader no longer waits for a follower.
 
 
 def is_sent(stream: TaskStream, stored: Lsn, confirmed: Lsn) -> bool:
-    """Return whether a task has sent all changes between two positions.
+    """Return whether a capture's records show that its task sent all changes of a log range.
 
     Each event names the last commit before the event. If a later event of the task names a later
     commit than the first event does, the task has read this later commit. If this commit is not
@@ -85,7 +85,7 @@ def is_sent(stream: TaskStream, stored: Lsn, confirmed: Lsn) -> bool:
     return stream.first < stream.later <= stored.value and stream.last >= confirmed.value
 
 
-def _waited(
+def _position_of_late_commit(
     age_s: float, begin: Lsn, upto: Lsn, stored: LogPosition | None
 ) -> tuple[LogPosition | None, bool]:
     """Return the result of `SentRecords._committed` for a commit that has not arrived.
@@ -207,7 +207,7 @@ class SentRecords:
             # A connector that has begun behind a gap stores a later position than this one.
             arrived = stored == upto or not same_slot
             if not arrived and not self._is_sent(names, begin, upto):
-                return _waited(mark.age_s, begin, upto, stored)
+                return _position_of_late_commit(mark.age_s, begin, upto, stored)
             marks.forget(scope)
         confirmed = log.confirmed_after(stored, while_read=True)
         if not isinstance(confirmed, Lsn) or not isinstance(stored, Lsn):
@@ -220,7 +220,7 @@ class SentRecords:
             *(log.title, confirmed, stored, names.connector, LATE_S),
         )
         mark = marks.note(scope, str(stored), str(confirmed))
-        return _waited(mark.age_s, stored, confirmed, stored)
+        return _position_of_late_commit(mark.age_s, stored, confirmed, stored)
 
     def using(self, kafka: Callable[[], KafkaAdmin]) -> SentRecords:
         """Return a copy of this reader that opens the cluster by the given function."""

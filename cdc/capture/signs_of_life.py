@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def look(
     kafka: KafkaAdmin, names: CaptureNames, topics: Sequence[str], interval_ms: int
 ) -> SignsOfLife:
-    """Return the age of a connector's newest heartbeat, and whether the connector sends changes.
+    """Return a capture's signs of life: the newest heartbeat's age, and whether it sends changes.
 
     Args:
         kafka: The cluster.
@@ -40,7 +40,7 @@ def signs(
     beat: datetime | None,
     flows: Callable[[float], bool],
 ) -> SignsOfLife:
-    """Judge whether a connector sends changes, by its newest heartbeat and its other records.
+    """Judge a capture's signs of life, by its newest heartbeat and its other records.
 
     Args:
         names: The capture.
@@ -56,7 +56,7 @@ def signs(
 
 
 def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> bool:
-    """Return whether a running connector has silently lost its connection to the source.
+    """Return whether a capture's running connector has silently lost its connection.
 
     A connected connector writes to the capture's `look_topic` all the time, even while it reads a
     backlog or a large transaction. While the source has no changes, the server's keep-alive
@@ -84,7 +84,7 @@ def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> b
 
 
 def any_lately(kafka: KafkaAdmin, topics: Sequence[str], bound_s: float) -> bool:
-    """Return whether any of the topics got a record in the last ``bound_s`` seconds.
+    """Return whether any of a capture's topics got a record in the last ``bound_s`` seconds.
 
     Raises:
         KafkaError: The cluster does not answer. Or a topic cannot be read, and no other topic got

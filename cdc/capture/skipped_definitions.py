@@ -27,7 +27,7 @@ def skipped(
     stored: LogPosition | None,
     listed: Collection[TableId],
 ) -> str | None:
-    """Return why a connector will skip a definition at its next start; None if it will skip none.
+    """Return why a capture's connector will skip a definition when it starts; None if none.
 
     Args:
         names: The capture.

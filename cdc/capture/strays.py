@@ -30,7 +30,7 @@ def stray_topics(
     topics: Iterable[str],
     known: Collection[str],
 ) -> dict[TableId, list[str]]:
-    """Return, by table, the topics that can be stray topics of the table.
+    """Return, by captured table, the topics that can be stray topics of the table.
 
     The name of such a topic begins with the capture's prefix and ends with the table's name.
 
@@ -56,7 +56,7 @@ def written_since(
     sent: Mapping[str, datetime],
     began: Mapping[TableId, datetime],
 ) -> dict[TableId, list[str]]:
-    """Return each table's stray topics that got a record after the table's attempt began.
+    """Return each captured table's stray topics that got a record after its attempt began.
 
     The records of the other stray topics are older, so the table's copy contains their changes.
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
-    """Return whether a topic's last record is from a later task than the newest heartbeat.
+    """Return whether a captured topic's last record is of a later task than the newest heartbeat.
 
     If so, the end of the task before the later task cannot be judged yet: the later task may still
     be within its first transaction. A heartbeat from the later task shows that this transaction is
@@ -25,7 +25,7 @@ def has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
 
 
 def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
-    """Return whether a task's last change can be the first of several rows in one log record.
+    """Judge whether a capture's task can have ended after the first of a log record's rows.
 
     That is possible if the last change is an insert, and the changes before and after it are from
     other log records.
@@ -40,7 +40,7 @@ def begins_group(change: SentChange, before: SentChange | None, after: SentChang
 
 
 def is_doubled(change: SentChange, after: SentChange | None) -> bool:
-    """Return whether the next task has sent the last change of the ended task again.
+    """Judge whether a capture's next task has sent the last change of the ended task again.
 
     Args:
         change: The last change of the ended task.
@@ -50,5 +50,5 @@ def is_doubled(change: SentChange, after: SentChange | None) -> bool:
 
 
 def place_of(ended: TaskEnd) -> str:
-    """Return the offset and topic of the ended task's last record, worded for a message."""
+    """Describe where a task ended in a captured topic, as offset and topic, for a message."""
     return f"offset {ended.last.offset} of topic {ended.last.topic}"

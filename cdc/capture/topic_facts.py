@@ -41,7 +41,7 @@ def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFa
             return look
         if look is None:
             return _GONE
-        return replace(_facts(look.info.id, look.earliest, look.ends), high=look.high)
+        return replace(_facts_of_topic(look.info.id, look.earliest, look.ends), high=look.high)
 
     return {name: seen(name) for name in names}
 
@@ -49,9 +49,10 @@ def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFa
 _GONE = TopicFacts(id=None, earliest={}, stable={})
 
 
-def _facts(
+def _facts_of_topic(
     topic_id: str | None, earliest: Mapping[int, int], ends: Mapping[int, End]
 ) -> TopicFacts:
+    """Return the facts of a captured topic, from its UUID, first offsets and ends."""
     stable = {partition: end.offset for partition, end in ends.items()}
     return TopicFacts(topic_id, earliest, stable, epochs=leader_epochs(ends))
 
@@ -67,7 +68,7 @@ def one_topic(context: RunContext, topic: str) -> TopicFacts:
     described = context.kafka.topics([topic]).get(topic)
     ends = context.kafka.ends_many([topic]).get(topic, {})
     earliest = context.kafka.start_offsets_many([topic]).get(topic, {})
-    facts = _facts(described.id if described is not None else None, earliest, ends)
+    facts = _facts_of_topic(described.id if described is not None else None, earliest, ends)
     found = with_settings(context, {topic: facts})[topic]
     if isinstance(found, KafkaError):
         raise found
@@ -113,10 +114,13 @@ def still_in_topic(
     )
     cuts: dict[int, str] = {}
     asked = _elsewhere_led(record.topic, commit.offsets, commit.epochs, now)
-    known = _known(record.topic, commit.last_records)
+    known = _known_last_records(record.topic, commit.last_records)
     answers: list[tuple[int, str | KafkaError | None]] = [
         *((log.partition, answer) for log, answer in context.kafka.truncated(asked).items()),
-        *((one.partition, answer) for one, answer in _replaced(context, known).items()),
+        *(
+            (one.partition, answer)
+            for one, answer in _replaced_last_records(context, known).items()
+        ),
     ]
     for partition, answer in answers:
         if isinstance(answer, KafkaError):
@@ -132,7 +136,7 @@ def cut_off(
     idle: Collection[TableRecord],
     topics: Mapping[str, TopicFacts | KafkaError],
 ) -> set[TableId]:
-    """Return the idle tables whose topics were truncated below the lake's offset, and refilled.
+    """Return idle tables whose captured topics were truncated below the lake's offset and refilled.
 
     Such a topic has got other records since then, and ends at the lake's offset again. So its end
     offset does not show the truncation.
@@ -166,24 +170,26 @@ def cut_off(
         _log.warning("%s were not checked under their new leaders: %s", what, silent[0])
     doubtful = {log.topic for log, answer in answers.items() if answer is not None}
     whole = {record.table: record for record in asked.values() if record.topic not in doubtful}
-    context.store.put_all([_led_by(record, facts[record.topic]) for record in whole.values()])
+    context.store.put_all(
+        [_with_present_epochs(record, facts[record.topic]) for record in whole.values()]
+    )
     cut = {asked[log].table for log, answer in answers.items() if isinstance(answer, str)}
-    return cut | _refilled(context, idle, facts)
+    return cut | _tables_of_refilled_topics(context, idle, facts)
 
 
-def _refilled(
+def _tables_of_refilled_topics(
     context: RunContext, idle: Iterable[TableRecord], facts: Mapping[str, TopicFacts]
 ) -> set[TableId]:
-    """Return the idle tables whose topics have another record at the last offset that was read.
+    """Return the idle tables whose captured topics have another record at the offset last read.
 
     Records that this process has already found are not asked for again.
     """
     asked: dict[KnownRecord, TableRecord] = {}
     for record in idle:
         if (last := record.last_commit) is not None and record.topic in facts:
-            known = _known(record.topic, last.last_records)
+            known = _known_last_records(record.topic, last.last_records)
             asked |= {one: record for one in known if context.proven.get(one.log) != one}
-    answers = _replaced(context, asked, timeout_s=_LEADERS_S)
+    answers = _replaced_last_records(context, asked, timeout_s=_LEADERS_S)
     context.proven.update((one.log, one) for one, answer in answers.items() if answer is None)
     silent = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
     if silent:
@@ -192,17 +198,20 @@ def _refilled(
     return {asked[one].table for one, answer in answers.items() if isinstance(answer, str)}
 
 
-def _known(topic: str, records: Mapping[int, LastRecord]) -> list[KnownRecord]:
+def _known_last_records(topic: str, records: Mapping[int, LastRecord]) -> list[KnownRecord]:
+    """Return the last records that the lake has read from a captured topic, by partition."""
     return [KnownRecord(topic, part, it.offset, it.sent_ms) for part, it in records.items()]
 
 
-def _replaced(
+def _replaced_last_records(
     context: RunContext, known: Collection[KnownRecord], *, timeout_s: float | None = None
 ) -> dict[KnownRecord, str | KafkaError | None]:
+    """Return how captured topics have replaced known last records; None where they have not."""
     return context.kafka.replaced(known, timeout_s=timeout_s) if known else {}
 
 
-def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
+def _with_present_epochs(record: TableRecord, now: TopicFacts) -> TableRecord:
+    """Return a table's record with the present leader epochs of its captured topic."""
     last = record.last_commit
     if last is None:
         return record
@@ -213,7 +222,7 @@ def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
 def _elsewhere_led(
     topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
 ) -> list[ReachedOffset]:
-    """Return, for each partition with a new leader, the lake's offset and the former epoch."""
+    """Return lake offset and former epoch of each captured partition with a new leader."""
     return [
         ReachedOffset(topic, partition, offsets[partition], was)
         for partition, was in epochs.items()
@@ -224,7 +233,7 @@ def _elsewhere_led(
 def with_settings(
     context: RunContext, topics: Mapping[str, TopicFacts | KafkaError]
 ) -> dict[str, TopicFacts | KafkaError]:
-    """Return ``topics`` with the cleanup policy and the compaction lag of each topic added.
+    """Return captured topics' facts with each topic's cleanup policy and compaction lag.
 
     The settings of hundreds of topics are read in one call. If the settings of a topic cannot be
     read, the result has an error in place of the topic's facts.

@@ -49,7 +49,7 @@ class Expiring:
 
 
 def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiring]:
-    """Return the topics that can delete changes before a run reads them, grouped by the setting.
+    """Return the captured topics that can delete changes before a run reads them, by setting.
 
     Args:
         context: The runs' context.

@@ -50,7 +50,7 @@ next start, so only a database that drops tables all the time has more.
 
 
 def changed(before: Names, now: Names, former: Former) -> Former:
-    """Return, for each name, the types that had this name before, as known after a new look.
+    """Return the types that each name had before, after a new look at a captured source.
 
     Args:
         before: The types by name in the previous look.
@@ -72,7 +72,7 @@ def changed(before: Names, now: Names, former: Former) -> Former:
 
 
 def merged(older: Former, newer: Former) -> Former:
-    """Return the former types of both maps together; for each name, those of ``older`` first."""
+    """Merge the former types of two looks at a captured source; for each name ``older`` first."""
     found = {name: dict(of) for name, of in older.items()}
     for name, of in newer.items():
         kept = found.setdefault(name, {})
@@ -93,7 +93,7 @@ class Mistakes:
     """
 
     def __init__(self, types: Names, former: Former) -> None:
-        self._types, self._former = types, _without_present(types, former)
+        self._types, self._former = types, _without_present_types(types, former)
         self._renamed = {
             one.oid for of in self._former.values() for many in of.values() for one in many
         }
@@ -146,8 +146,8 @@ class Mistakes:
         return [one for one in found if one.oid != oid]
 
 
-def _without_present(types: Names, former: Former) -> Former:
-    """Return each name's former types, without those that have the present type's object id.
+def _without_present_types(types: Names, former: Former) -> Former:
+    """Return a captured source's former types without those that have a present object id.
 
     A former type with the same object id is the present type itself, with its former labels.
     """
@@ -279,7 +279,9 @@ class TypeLooks:
         found = Mistakes(look.types, merged(look.older, look.former))
         suspects = found.suspects
         columns = read.columns_of(suspects) if suspects else ()
-        look = replace(look, suspects=suspects, mistaken=_mistaken(names.source, found, columns))
+        look = replace(
+            look, suspects=suspects, mistaken=_mistaken_columns(names.source, found, columns)
+        )
         if not look.mistaken and not look.doubts:
             return look
         return replace(look, doubts=self._doubts(names, look))
@@ -307,14 +309,14 @@ class TypeLooks:
             columns = {**earlier, **look.mistaken[table]}
             found[table] = TypeDoubt(ends.get(topic, {}).get(0, 0) - 1, columns)
             if columns != earlier:
-                _log.warning("table %s: %s", table, _reason(columns))
+                _log.warning("table %s: %s", table, _reason_for_doubt(columns))
         return found
 
 
-def _mistaken(
+def _mistaken_columns(
     source: str, found: Mistakes, columns: Iterable[TypedColumn]
 ) -> dict[str, dict[str, str]]:
-    """Return, by table, the columns that the connector can misread, with their types' names."""
+    """Return, by table, captured columns that the connector can misread, with types' names."""
     by_table: dict[str, dict[str, str]] = {}
     for one in columns:
         if found.is_mistaken(one.oid, one.table_schema, array=one.array):
@@ -323,13 +325,14 @@ def _mistaken(
     return by_table
 
 
-def _reason(columns: Mapping[str, str]) -> str:
+def _reason_for_doubt(columns: Mapping[str, str]) -> str:
+    """Describe the captured columns whose types the connector can mistake, for a message."""
     found = ", ".join(f"{name!r} ({kind})" for name, kind in columns.items())
     return f"the connector can take the type of columns for another one that had its name: {found}"
 
 
 def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable[Column]) -> None:
-    """Refuse to apply a table's events if the connector may have confused a column's type.
+    """Refuse a captured table if the connector may have confused the type of a used column.
 
     Args:
         look: The newest look at the source's types; None if the source's connector does not look up
@@ -348,8 +351,8 @@ def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable
     if not columns:
         return
     raise SchemaChangeError(
-        f"table {record.table}: {_reason(columns)}. It keeps the first meaning of a name until it"
-        " restarts, and can send NULL or a wrong value; this run has applied no event",
+        f"table {record.table}: {_reason_for_doubt(columns)}. It keeps the first meaning of a name"
+        " until it restarts, and can send NULL or a wrong value; this run has applied no event",
         remedy=f"Run `tributary bootstrap {record.table}`: it restarts the connector, and the new"
         " copy replaces what came wrong.",
         table=record.table,

@@ -103,7 +103,7 @@ def of_unneeded(store: Store, evidence: CaptureEvidence, before: Iterable[TableR
     names, connector = evidence.names, evidence.connector_facts
     if connector is not None and connector.other_owner is not None:
         return NOTHING  # a finding of its own says whose it is, and to leave it
-    sent, needed_before = _sent(evidence), users(before, names)
+    sent, needed_before = _sent_tables(evidence), users(before, names)
     if sent is None:
         return NOTHING
     # The leases are read first: a command that ends between both reads has recorded its tables.
@@ -113,15 +113,15 @@ def of_unneeded(store: Store, evidence: CaptureEvidence, before: Iterable[TableR
         return NOTHING
     needed = users(records, names) | needed_before
     left = sorted(sent - needed)
-    elsewhere = [table for table in left if _is_known(table, records, evidence)]
+    elsewhere = [table for table in left if _is_on_plan(table, records, evidence)]
     lost = tuple(table for table in left if table not in elsewhere)
     return Unneeded(
         _forgotten(evidence, lost, whole=not needed) if lost or not needed else None,
-        _unneeded(evidence, elsewhere) if elsewhere else None,
+        _unneeded_finding(evidence, elsewhere) if elsewhere else None,
     )
 
 
-def _sent(evidence: CaptureEvidence) -> frozenset[TableId] | None:
+def _sent_tables(evidence: CaptureEvidence) -> frozenset[TableId] | None:
     """Return the tables whose changes a capture sends; None if that is not known."""
     connector = evidence.connector_facts
     if connector is not None and connector.listed is not None:
@@ -133,8 +133,10 @@ def _sent(evidence: CaptureEvidence) -> frozenset[TableId] | None:
     return frozenset(evidence.members)
 
 
-def _is_known(table: TableId, records: Collection[TableRecord], evidence: CaptureEvidence) -> bool:
-    """Whether the plan has a table of the capture under another name, or in another capture."""
+def _is_on_plan(
+    table: TableId, records: Collection[TableRecord], evidence: CaptureEvidence
+) -> bool:
+    """Return whether the plan has a captured table, also under another name or elsewhere."""
     members = evidence.members
     sent = None if isinstance(members, TributaryError) else members.get(table)
     for one in records:
@@ -149,7 +151,7 @@ def _is_known(table: TableId, records: Collection[TableRecord], evidence: Captur
 
 
 def _forgotten(evidence: CaptureEvidence, tables: tuple[TableId, ...], *, whole: bool) -> Forgotten:
-    """Return lost tables, or an unneeded capture, with the message and the remedy.
+    """Return a capture's lost tables, or the unneeded capture itself, with message and remedy.
 
     Args:
         evidence: The evidence of the capture.
@@ -177,12 +179,12 @@ def _forgotten(evidence: CaptureEvidence, tables: tuple[TableId, ...], *, whole:
     remedy = (
         "Was the state store restored from a backup, or was a command interrupted? Then run"
         f" `tributary onboard {again}`, which copies {it} again. If nothing is to replicate {it},"
-        f" {_removal(evidence, tables, whole=whole)}"
+        f" {_removal_steps(evidence, tables, whole=whole)}"
     )
     return Forgotten(names, tables, message, remedy)
 
 
-def _removal(evidence: CaptureEvidence, tables: Collection[TableId], *, whole: bool) -> str:
+def _removal_steps(evidence: CaptureEvidence, tables: Collection[TableId], *, whole: bool) -> str:
     """Return the steps that remove unneeded tables from a capture, as the end of a sentence.
 
     If no table needs the capture, the steps also remove its connector and slot.
@@ -198,8 +200,8 @@ def _removal(evidence: CaptureEvidence, tables: Collection[TableId], *, whole: b
     return f"run `tributary onboard --no-bootstrap {names}`, then `tributary offboard {names}`."
 
 
-def _unneeded(evidence: CaptureEvidence, tables: Collection[TableId]) -> Finding:
-    """Return the warning about tables that the plan has under another name or in another tier."""
+def _unneeded_finding(evidence: CaptureEvidence, tables: Collection[TableId]) -> Finding:
+    """Return the finding about captured tables that the plan has by another name or tier."""
     names, members = evidence.names, evidence.members
     if isinstance(members, TributaryError) or not members:
         return Finding(

@@ -97,7 +97,7 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
     Raises:
         StateError: The state store cannot be used.
     """
-    watched = [*map(_watched, captures_of(context.config, records))]
+    watched = [*map(_watched_capture, captures_of(context.config, records))]
     topics = [one.names.heartbeat_topic for one in watched]
     try:
         beats = context.kafka.newest_times_each(topics)
@@ -106,7 +106,7 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
     return list(_Watch(context, beats).silences(watched))
 
 
-def _watched(capture: CapturedTables) -> CapturedTables:
+def _watched_capture(capture: CapturedTables) -> CapturedTables:
     """Return a capture without the followed tables that need a bootstrap, unless all need one.
 
     If all need one, they stay in the result, so that the capture is still watched: the slot of a
@@ -116,12 +116,13 @@ def _watched(capture: CapturedTables) -> CapturedTables:
     return replace(capture, followed=needing or capture.followed)
 
 
-def _unread(capture: CapturedTables) -> bool:
-    """Whether all tables that follow the capture must be copied again to read its changes."""
+def _is_unread(capture: CapturedTables) -> bool:
+    """Return whether all tables that follow a capture must be copied again to read its changes."""
     return all(record.state in UNREAD for record in capture.followed)
 
 
-def _sorted(records: Iterable[TableRecord]) -> tuple[TableId, ...]:
+def _sorted_tables(records: Iterable[TableRecord]) -> tuple[TableId, ...]:
+    """Return the tables of a watched capture's records, in order."""
     return tuple(sorted(record.table for record in records))
 
 
@@ -164,13 +165,13 @@ class _Watch:
             except StateError:
                 raise
             except TributaryError as error:
-                silences = _unknown(capture, error)
+                silences = _unknown_finding(capture, error)
             if silences is not None:
                 finding = one.attributed(silences)
-                tables, moving = _sorted(one.followed), _sorted(one.moving)
+                tables, moving = _sorted_tables(one.followed), _sorted_tables(one.moving)
                 unknown = finding.severity is Severity.UNKNOWN
                 remedy = finding.remedy
-                if one.followed and not unknown and _unread(one):
+                if one.followed and not unknown and _is_unread(one):
                     # `retry` is refused for them: only a copy begins with the changes from now on.
                     names = " ".join(map(str, tables))
                     remedy = f"Run `tributary bootstrap {names}`, which repairs the capture first."
@@ -192,7 +193,7 @@ class _Watch:
         try:
             silences = why_silent(capture, state, self._signs_of_life(capture))
         except KafkaError as error:
-            silences = why_silent(capture, state, None) or _unknown(capture, error)
+            silences = why_silent(capture, state, None) or _unknown_finding(capture, error)
         if state is None or isinstance(state, ConnectError):
             return silences
         failed = self._failure(capture, state)
@@ -274,7 +275,7 @@ class _Watch:
         return any_lately(kafka, topics, bound_s)
 
 
-def _unknown(capture: CaptureNames, error: TributaryError) -> Finding:
+def _unknown_finding(capture: CaptureNames, error: TributaryError) -> Finding:
     """Return the finding that, because of an error, it is unknown if a capture sends changes."""
     name = f"connector {capture.connector}"
     what = f"whether {name} sends changes is not known ({error.message})"

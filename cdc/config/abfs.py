@@ -17,7 +17,7 @@ _KEY = "fs.azure.account.key."
 
 
 def url_problem(url: str) -> str | None:
-    """Return what is wrong with a URL of Azure's file system; None if it is well-formed."""
+    """Return what is wrong with a configured URL of Azure's file system; None if nothing is."""
     if _SCHEME.match(url) and not _PLACE.match(url):
         return (
             "must be abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER; names have small"
@@ -27,7 +27,7 @@ def url_problem(url: str) -> str | None:
 
 
 def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the wrong settings for a lake on Azure's file system, as (key, problem).
+    """Yield wrong configured settings of a lake on Azure's file system, as (key, problem).
 
     Args:
         url: The lake's URL.

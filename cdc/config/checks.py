@@ -33,8 +33,8 @@ CheckName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,49}$")]
 """Name of a check, which is also a label in metrics."""
 
 
-def _cron(text: str) -> str:
-    """Return a cron expression; refuse one that has not five fields, or matches no time."""
+def _valid_cron(text: str) -> str:
+    """Return a configured cron expression; refuse one without five fields, or without a time."""
     try:
         if len(text.split()) != 5:
             raise CronSimError("it must have five fields")  # noqa: TRY301
@@ -51,7 +51,7 @@ def _cron(text: str) -> str:
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return a time zone by its name. UTC needs no database of time zones on the machine.
+    """Return the time zone of a configured name. UTC needs no database of time zones.
 
     Raises:
         KeyError: This machine does not know the zone.
@@ -61,8 +61,8 @@ def zone_of(name: str) -> tzinfo:
     return timezone.utc if name == "UTC" else ZoneInfo(name)
 
 
-def _zone(text: str) -> str:
-    """Return the name of a time zone; refuse one that this machine does not know."""
+def _valid_zone(text: str) -> str:
+    """Return a configured time zone's name; refuse one that this machine does not know."""
     try:
         zone_of(text)
     except (KeyError, ValueError, OSError):
@@ -93,9 +93,9 @@ class CheckSettings(Section):
     policy: Policy = "alarm"
     """What follows from a failure. report: nothing but the result. alarm: status --check, --fail-on
     check_failed and an alarm. pause: also, the table is paused."""
-    cron: Annotated[str, AfterValidator(_cron)] | None = None
+    cron: Annotated[str, AfterValidator(_valid_cron)] | None = None
     """When the check is due: minute, hour, day of month, month and day of week, as in a crontab."""
-    zone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    zone: Annotated[str, AfterValidator(_valid_zone)] = "UTC"
     """The time zone of cron."""
     every_commits: Positive | None = None
     """The check is also due after this many commits of runs since its last result."""
@@ -207,13 +207,14 @@ _METHODS: Mapping[str, frozenset[str]] = {
 
 
 def check_conflicts(checks: Mapping[str, CheckSettings]) -> Iterator[Conflict]:
-    """Yield the settings of a table's checks that cannot work, as (key path, problem)."""
+    """Yield the configured settings of a table's checks that cannot work, as (path, problem)."""
     for name, check in checks.items():
-        for path, reason in _conflicts(check) if check.enabled else ():
+        for path, reason in _conflicts_of_check(check) if check.enabled else ():
             yield ("checks", name, *path), reason
 
 
-def _conflicts(check: CheckSettings) -> Iterator[Conflict]:
+def _conflicts_of_check(check: CheckSettings) -> Iterator[Conflict]:
+    """Yield the configured settings of one check that cannot work, as (path, problem)."""
     required = _REQUIRED[check.kind]
     for key in sorted(required):
         if not getattr(check, key):

@@ -14,8 +14,8 @@ from cdc.config.templates import Conflict
 from cdc.config.value_types import NonEmpty, Section
 
 
-def _zone(name: str) -> str:
-    """Return the name of a time zone; refuse one that this machine does not know."""
+def _valid_zone(name: str) -> str:
+    """Return a configured time zone's name; refuse one that this machine does not know."""
     try:
         datetime.now(timezone.utc if name == "UTC" else ZoneInfo(name))
     except (ValueError, OSError, LookupError):
@@ -27,7 +27,7 @@ def _zone(name: str) -> str:
     return name
 
 
-ZoneName = Annotated[NonEmpty, AfterValidator(_zone)]
+ZoneName = Annotated[NonEmpty, AfterValidator(_valid_zone)]
 """Name of a time zone in the IANA database."""
 
 
@@ -54,14 +54,16 @@ class CompletenessSettings(Section):
     period is also announced again, with a higher revision."""
 
 
-def _section(value: Any) -> Any:
-    """Return the section that the short form ``hour`` or ``day`` stands for."""
+def _completeness_section(value: Any) -> Any:
+    """Return the configured section ``completeness`` in full, from ``hour`` or ``day``."""
     return {"by": value} if isinstance(value, str) and "${" not in value else value
 
 
 Completeness = Annotated[
     CompletenessSettings,
-    BeforeValidator(_section, json_schema_input_type=Literal["hour", "day"] | CompletenessSettings),
+    BeforeValidator(
+        _completeness_section, json_schema_input_type=Literal["hour", "day"] | CompletenessSettings
+    ),
 ]
 """The setting ``completeness``: ``hour``, ``day``, or the section."""
 
@@ -82,7 +84,7 @@ class _Columns(Protocol):
 def completeness_conflicts(
     event_time: EventTime | None, chosen: CompletenessSettings | None, columns: _Columns
 ) -> Iterator[Conflict]:
-    """Yield the settings of event time and completeness that cannot work."""
+    """Yield the configured settings of event time and completeness that cannot work."""
     if event_time is None:
         return
     if chosen is None:

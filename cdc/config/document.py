@@ -87,9 +87,11 @@ def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) 
         ConfigError: As for ``load``.
     """
     try:
-        return _parse(text, name, base or Path.cwd())
+        return _parse_document(text, name, base or Path.cwd())
     except RecursionError:
-        raise _failure(name, [ConfigProblem((), "not valid YAML: nested too deeply")]) from None
+        raise _config_error(
+            name, [ConfigProblem((), "not valid YAML: nested too deeply")]
+        ) from None
 
 
 def dotted(path: _Path) -> str:
@@ -107,7 +109,8 @@ def dotted(path: _Path) -> str:
     return text
 
 
-def _parse(text: str, name: str, base: Path) -> Config:
+def _parse_document(text: str, name: str, base: Path) -> Config:
+    """Read the configuration from a string in YAML; deep nesting raises a RecursionError."""
     try:
         # _StrictLoader is a SafeLoader that also refuses a key given twice or a key that is not
         # text.
@@ -116,27 +119,31 @@ def _parse(text: str, name: str, base: Path) -> Config:
         mark = error.problem_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         # The library's own text quotes the line, which could have a secret in it.
-        raise _failure(
+        raise _config_error(
             name, [ConfigProblem((), f"not valid YAML: {error.problem}{where}")]
         ) from None
     except yaml.YAMLError:
-        raise _failure(name, [ConfigProblem((), "not valid YAML: unreadable characters")]) from None
+        raise _config_error(
+            name, [ConfigProblem((), "not valid YAML: unreadable characters")]
+        ) from None
     if not isinstance(document, dict):
-        raise _failure(name, [ConfigProblem((), "must be a map of sections, as `init` writes it")])
+        raise _config_error(
+            name, [ConfigProblem((), "must be a map of sections, as `init` writes it")]
+        )
     problems: list[ConfigProblem] = []
-    expanded = _expand(document, Config, (), problems)
+    expanded = _expand_references(document, Config, (), problems)
     known = {problem.path for problem in problems}
     try:
         config = Config.model_validate(expanded, context={"base": base})
     except ValidationError as error:
         more = _problems_in(error, expanded)
     else:
-        more = (ConfigProblem(path, reason) for path, reason in _conflicts(config, ()))
-    problems += [found for found in more if not _is_below(found.path, known)]
+        more = (ConfigProblem(path, reason) for path, reason in _section_conflicts(config, ()))
+    problems += [found for found in more if not _is_below_known(found.path, known)]
     if problems:
         # A reason can quote a value, and the value of any key can be a secret. The reference in its
         # place hides the secret, and is also what the reader finds in the file.
-        raise _failure(name, [replace(it, reason=fold(it.reason, text)) for it in problems])
+        raise _config_error(name, [replace(it, reason=fold(it.reason, text)) for it in problems])
     return config
 
 
@@ -163,7 +170,8 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def _failure(name: str, problems: list[ConfigProblem]) -> ConfigError:
+def _config_error(name: str, problems: list[ConfigProblem]) -> ConfigError:
+    """Return the error with all problems of a configuration file."""
     if len(problems) == 1:
         message = f"{name}: {problems[0]}"
     else:
@@ -176,8 +184,8 @@ def _failure(name: str, problems: list[ConfigProblem]) -> ConfigError:
     )
 
 
-def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
-    """Yield the settings that cannot work together, in a section and in all sections inside it.
+def _section_conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
+    """Yield settings that cannot work together in a section of the configuration, or inside it.
 
     Args:
         section: The section.
@@ -194,26 +202,26 @@ def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
     for name in type(section).model_fields:
         value = getattr(section, name)
         if isinstance(value, Section):
-            yield from _conflicts(value, (*path, name))
+            yield from _section_conflicts(value, (*path, name))
         elif isinstance(value, Mapping):
             for key, item in value.items():
                 if isinstance(item, Section):
-                    yield from _conflicts(item, (*path, name, key))
+                    yield from _section_conflicts(item, (*path, name, key))
 
 
 def _problems_in(error: ValidationError, document: Any) -> Iterator[ConfigProblem]:
-    """Convert pydantic's errors to problems, each with the path of its key in the file."""
+    """Convert pydantic's errors to problems of the configuration, each with its key's path."""
     for details in error.errors(include_url=False, include_input=False):
         if details["type"] == "default_factory_not_called":
             continue  # a consequence of another error, which is reported
-        path, section = _place(details["loc"], document)
+        path, section = _place_of_key(details["loc"], document)
         if details["type"] == "source_kind" and isinstance(_value_at(document, path), dict):
             path = (*path, "kind")
-        yield ConfigProblem(path, _reason(details, path, section))
+        yield ConfigProblem(path, _reason_for_key(details, path, section))
 
 
-def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
-    """Return a wrong key's path in the file, and the type of the section that contains the key.
+def _place_of_key(location: _Path, document: Any) -> tuple[_Path, Any]:
+    """Return a wrong configuration key's path in the file, and the type of its section.
 
     Args:
         location: The location in pydantic's error. A location also names members of unions, which
@@ -224,16 +232,16 @@ def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
     section: Any = None
     annotation: Any = Config
     for part in location:
-        if part == "[key]" or part in _variants(annotation):
+        if part == "[key]" or part in _variants_by_tag(annotation):
             continue  # pydantic adds it: the mark of a key's error, or the member of a union
         path = (*path, part)
-        section = _unwrap(annotation, _value_at(document, path[:-1]))[0]
-        annotation = _raw_child(section, part)
+        section = _unwrap_type(annotation, _value_at(document, path[:-1]))[0]
+        annotation = _annotation_of_key(section, part)
     return path, section
 
 
 def _value_at(document: Any, path: _Path) -> Any:
-    """Return the value at a path of the file; None if the file has no such path."""
+    """Return the value at a path of the configuration file; None if it has no such path."""
     for part in path:
         try:
             document = document[part]
@@ -242,11 +250,12 @@ def _value_at(document: Any, path: _Path) -> Any:
     return document
 
 
-def _reason(details: ErrorDetails, path: _Path, section: Any) -> str:
+def _reason_for_key(details: ErrorDetails, path: _Path, section: Any) -> str:
+    """Describe pydantic's error about a configuration key, with the allowed keys if unknown."""
     if details["type"] == "missing":
         return "is required"
     if details["type"] == "extra_forbidden":
-        allowed = list(_fields(section)) if _is_model(section) else []
+        allowed = list(_fields_by_key(section)) if _is_section(section) else []
         close = difflib.get_close_matches(str(path[-1]), allowed, n=1, cutoff=0.6)
         hint = (
             f"did you mean {close[0]!r}?" if close else f"the allowed keys are {', '.join(allowed)}"
@@ -259,8 +268,10 @@ def _reason(details: ErrorDetails, path: _Path, section: Any) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProblem]) -> Any:
-    """Return a value of the file with its references replaced by what they refer to.
+def _expand_references(
+    value: Any, annotation: Any, path: _Path, problems: list[ConfigProblem]
+) -> Any:
+    """Return a value of the configuration with its references replaced by their values.
 
     References to secrets and the references in a ``Verbatim`` setting are not replaced. Problems
     are added to ``problems``.
@@ -271,17 +282,17 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProbl
         result = {}
         for key, item in value.items():
             below = (*path, str(key))
-            child, marks = _child(annotation, key, item)
+            child, marks = _type_of_key(annotation, key, item)
             if RawOptions in marks and isinstance(item, dict):
-                problems += _plain_secrets(item, below, verbatim=Verbatim in marks)
+                problems += _plain_text_secrets(item, below, verbatim=Verbatim in marks)
             keep = Verbatim in marks or child is SecretRef
             if keep and isinstance(item, str) and child is not SecretRef:
                 problems += _url_password(item, below)
-            result[key] = item if keep else _expand(item, child, below, problems)
+            result[key] = item if keep else _expand_references(item, child, below, problems)
         return result
     if isinstance(value, list):
         return [
-            _expand(item, _child(annotation, at, item)[0], (*path, at), problems)
+            _expand_references(item, _type_of_key(annotation, at, item)[0], (*path, at), problems)
             for at, item in enumerate(value)
         ]
     if isinstance(value, str) and "${" in value:
@@ -292,10 +303,10 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProbl
     return value
 
 
-def _plain_secrets(
+def _plain_text_secrets(
     options: Mapping[Any, Any], path: _Path, *, verbatim: bool
 ) -> Iterator[ConfigProblem]:
-    """Yield a problem for each secret in plain text in the settings of another program.
+    """Yield a problem for each plain-text secret in configured settings of another program.
 
     Args:
         options: A map of settings for another program.
@@ -323,59 +334,61 @@ def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
         yield ConfigProblem(path, _PLAIN_TEXT)
 
 
-def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
-    """Return the type of a key's value, and the classes in its `Annotated`, such as `Verbatim`.
+def _type_of_key(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
+    """Return the type of a configuration key's value, and the classes in its `Annotated`.
 
     Args:
         annotation: The type of the map or section that has the key.
         key: The key.
         value: The value. If its type is a tagged union, the value selects the union's member.
     """
-    inner, marks = _unwrap(_raw_child(annotation, key), value)
-    if _is_model(annotation) and (field := _fields(annotation).get(str(key))) is not None:
+    inner, marks = _unwrap_type(_annotation_of_key(annotation, key), value)
+    if _is_section(annotation) and (field := _fields_by_key(annotation).get(str(key))) is not None:
         marks = marks | {type(mark) for mark in field.metadata}
     return inner, marks
 
 
-def _raw_child(annotation: Any, key: object) -> Any:
-    """Return the annotation of a key's value, as declared; None if the key is unknown.
+def _annotation_of_key(annotation: Any, key: object) -> Any:
+    """Return the annotation of a configuration key's value; None if the key is unknown.
 
     Args:
         annotation: The annotation of the section, map or list that has the key.
         key: The key, or the index in a list.
     """
-    if _is_model(annotation):
-        field = _fields(annotation).get(str(key))
+    if _is_section(annotation):
+        field = _fields_by_key(annotation).get(str(key))
         return None if field is None else field.annotation
     if get_origin(annotation) is tuple:
         return get_args(annotation)[0]
     return get_args(annotation)[-1] if get_args(annotation) else None
 
 
-def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
-    """Return a setting's type without ``Annotated`` and ``| None``, and the classes of its markers.
+def _unwrap_type(annotation: Any, value: Any) -> tuple[Any, set[type]]:
+    """Return a configured setting's plain type, and the classes of its type's markers.
+
+    ``Annotated`` and ``| None`` are removed.
 
     If the type is a tagged union, the result has the member that the value's ``kind`` selects.
     """
-    if variants := _variants(annotation):
+    if variants := _variants_by_tag(annotation):
         kind = kind_of(value)
-        return _unwrap(variants.get(str(kind), next(iter(variants.values()))), value)
+        return _unwrap_type(variants.get(str(kind), next(iter(variants.values()))), value)
     if get_origin(annotation) is Annotated:
-        inner, marks = _unwrap(annotation.__origin__, value)
+        inner, marks = _unwrap_type(annotation.__origin__, value)
         return inner, marks | {type(mark) for mark in annotation.__metadata__}
     if get_origin(annotation) in (Union, types.UnionType):
         rest = [item for item in get_args(annotation) if item is not types.NoneType]
-        return _unwrap(rest[0], value)
+        return _unwrap_type(rest[0], value)
     return annotation, set()
 
 
-def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields of a section by their keys in the file, for example `as` for `as_`."""
+def _fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return a configuration section's fields by their keys in the file, as `as` for `as_`."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _variants(annotation: Any) -> dict[Any, Any]:
-    """Return the members of a tagged union of sections, by tag; empty for another annotation."""
+def _variants_by_tag(annotation: Any) -> dict[Any, Any]:
+    """Return the members of a tagged union of configuration sections, by tag, if it is one."""
     marks = getattr(annotation, "__metadata__", ())
     if not any(isinstance(mark, Discriminator) for mark in marks):
         return {}
@@ -387,9 +400,11 @@ def _variants(annotation: Any) -> dict[Any, Any]:
     }
 
 
-def _is_model(annotation: Any) -> bool:
+def _is_section(annotation: Any) -> bool:
+    """Return whether an annotation in the configuration is a section with keys of its own."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _is_below(path: _Path, known: set[_Path]) -> bool:
+def _is_below_known(path: _Path, known: set[_Path]) -> bool:
+    """Return whether a configuration key is a key with a known problem, or is inside one."""
     return any(path[: len(prefix)] == prefix for prefix in known)

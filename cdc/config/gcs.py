@@ -17,12 +17,12 @@ _SWITCHES = (f"{_AUTH}service.account.enable", f"{_AUTH}null.enable", "fs.gs.grp
 
 
 def is_gcs(url: str) -> bool:
-    """Return whether a URL has the scheme of Google Cloud Storage."""
+    """Return whether a configured URL has the scheme of Google Cloud Storage."""
     return url.startswith(f"{SCHEME}://")
 
 
 def url_problem(url: str) -> str | None:
-    """Return what is wrong with a URL of Google Cloud Storage; None if it is well-formed."""
+    """Return what is wrong with a configured URL of Google Cloud Storage; None if nothing is."""
     if is_gcs(url) and not _BUCKET.match(url):
         return (
             "needs the name of a bucket after gs://, of small letters, digits, dots, hyphens and"
@@ -32,7 +32,7 @@ def url_problem(url: str) -> str | None:
 
 
 def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the wrong settings for a lake on Google Cloud Storage, as (key, problem).
+    """Yield wrong configured settings of a lake on Google Cloud Storage, as (key, problem).
 
     Args:
         url: The lake's URL.

@@ -95,9 +95,9 @@ class Security(Section):
             "sasl.mechanism": self.mechanism,
             "sasl.username": self.username,
             "sasl.password": self.password.resolve() if self.password else None,
-            "ssl.ca.location": _path(self.ca_file),
-            "ssl.certificate.location": _path(self.certificate_file),
-            "ssl.key.location": _path(self.key_file),
+            "ssl.ca.location": _path_text(self.ca_file),
+            "ssl.certificate.location": _path_text(self.certificate_file),
+            "ssl.key.location": _path_text(self.key_file),
             "ssl.key.password": self.key_password.resolve() if self.key_password else None,
         }
         return {key: value for key, value in settings.items() if value is not None}
@@ -113,7 +113,7 @@ class Security(Section):
         """
         settings = self._java_properties(SecretRef.resolve)
         if self.key_file is not None and self.certificate_file is not None:
-            key = _pem(self.key_file, "key_file")
+            key = _read_pem(self.key_file, "key_file")
             if reason := _why_java_cannot_read(key):
                 raise ConfigError(
                     f"kafka.security.key_file: {self.key_file} {reason}",
@@ -149,15 +149,15 @@ class Security(Section):
         settings: dict[str, str] = {"security.protocol": self.protocol}
         if self.mechanism is not None and self.username is not None and self.password is not None:
             login = _LOGIN_MODULES[self.mechanism]
-            user, password = _jaas(self.username), _jaas(secret(self.password))
+            user, password = _jaas_text(self.username), _jaas_text(secret(self.password))
             settings["sasl.mechanism"] = self.mechanism
             settings["sasl.jaas.config"] = f"{login} required username={user} password={password};"
         if self.ca_file is not None:
             settings["ssl.truststore.type"] = "PEM"
-            settings["ssl.truststore.certificates"] = _pem(self.ca_file, "ca_file")
+            settings["ssl.truststore.certificates"] = _read_pem(self.ca_file, "ca_file")
         if self.certificate_file is not None and self.key_file is not None:
             settings["ssl.keystore.type"] = "PEM"
-            settings["ssl.keystore.certificate.chain"] = _pem(
+            settings["ssl.keystore.certificate.chain"] = _read_pem(
                 self.certificate_file, "certificate_file"
             )
             if self.key_password is not None:
@@ -289,7 +289,7 @@ class ConnectConfig(Section):
 
 
 def _why_java_cannot_read(key: str) -> str | None:
-    """Return why Kafka's Java client cannot read a private key; None if the client can read it.
+    """Return why Kafka's Java client cannot read a configured private key; None if it can.
 
     Source: https://kafka.apache.org/documentation/#brokerconfigs_ssl.keystore.key
     """
@@ -305,17 +305,19 @@ def _why_java_cannot_read(key: str) -> str | None:
     return "is encrypted by PBES2, which Java's Kafka client cannot read" if _PBES2 in der else None
 
 
-def _path(path: object) -> str | None:
+def _path_text(path: object) -> str | None:
+    """Return a path of the configured security of Kafka as text; None if it is not set."""
     return None if path is None else str(path)
 
 
-def _jaas(text: str) -> str:
-    """Return a string in double quotes, escaped for a JAAS configuration."""
+def _jaas_text(text: str) -> str:
+    """Return a part of Kafka's configured login, quoted and escaped for JAAS."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def _pem(path: FilePath, key: str) -> str:
+def _read_pem(path: FilePath, key: str) -> str:
+    """Read the PEM file that a key of ``kafka.security`` in the configuration names."""
     try:
         return path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:

@@ -87,8 +87,8 @@ class PartitionField(Section):
         return f"{self.by}({shown}){named}"
 
 
-def _section(value: Any) -> Any:
-    """Return the section that a column's name or the compact form of an expression stands for."""
+def _partition_section(value: Any) -> Any:
+    """Return the configured section of a column's name or an expression's compact form."""
     if not isinstance(value, str) or "(" not in value:
         return {"column": value} if isinstance(value, str) else value
     found = _COMPACT.fullmatch(value.strip())
@@ -105,11 +105,12 @@ def _section(value: Any) -> Any:
 
 
 PartitionEntry = Annotated[
-    PartitionField, BeforeValidator(_section, json_schema_input_type=NonEmpty | PartitionField)
+    PartitionField,
+    BeforeValidator(_partition_section, json_schema_input_type=NonEmpty | PartitionField),
 ]
 """One entry of ``partition_by``: a column's name, an expression in compact form, or the section."""
 
 
 def partition_field(text: str) -> PartitionField:
-    """Return the field that a text describes: a column's name, or an expression's compact form."""
-    return PartitionField.model_validate(_section(text))
+    """Return the entry of ``partition_by`` in the configuration that a text describes."""
+    return PartitionField.model_validate(_partition_section(text))

@@ -38,7 +38,7 @@ class Pattern:
         """
         if text == "*":
             return cls(text, TableId("*", "*", "*"))
-        return cls(text, TableId.of_parts(text, _read, default_source="*"))
+        return cls(text, TableId.of_parts(text, _read_part, default_source="*"))
 
     def matches(self, table: TableId) -> bool:
         """Return whether a table's name matches the pattern."""
@@ -60,7 +60,7 @@ class Pattern:
             "schema": self.parts.schema,
             "table": self.parts.name,
         }
-        return {place for place, part in parts.items() if _is_open(part)}
+        return {place for place, part in parts.items() if _is_open_part(part)}
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, int]:
@@ -71,23 +71,23 @@ class Pattern:
         wildcards.
         """
         parts = (self.parts.name, self.parts.schema, self.parts.source)
-        table, schema, source = (not _is_open(part) for part in parts)
+        table, schema, source = (not _is_open_part(part) for part in parts)
         plain = _LITERAL.sub("x", "".join(parts))
         return table, schema, source, sum(letter not in _WILD for letter in plain)
 
 
 def is_wildcard(text: str) -> bool:
-    """Return whether a table name has wildcards. Characters in double quotes are not wildcards."""
+    """Return whether a table name, as patterns are configured, has wildcards outside quotes."""
     return bool(_WILD & set(_QUOTED.sub("", text)))
 
 
 def is_literal(part: str) -> bool:
-    """Return whether a part of `Pattern.parts` has no wildcard character, quoted or not."""
+    """Return whether a part of a configured `Pattern` has no wildcard character, quoted or not."""
     return not _WILD & set(part)
 
 
-def _read(name: str, quoted: bool) -> str:
-    """Return one part of a pattern (source, schema or table) without double quotes.
+def _read_part(name: str, quoted: bool) -> str:
+    """Return one part of a configured table pattern (source, schema or table) without quotes.
 
     In a quoted part, each wildcard character gets brackets, as in ``[*]``, and then matches only
     itself.
@@ -99,13 +99,13 @@ def _read(name: str, quoted: bool) -> str:
     return "".join(f"[{one}]" if one in _WILD else one for one in name) if quoted else name
 
 
-def _is_open(part: str) -> bool:
-    """Return whether a part of `Pattern.parts` has a wildcard that was not in double quotes."""
+def _is_open_part(part: str) -> bool:
+    """Return whether a part of a configured `Pattern` has a wildcard outside double quotes."""
     return bool(_WILD & set(_LITERAL.sub("", part)))
 
 
 def pattern_problem(text: str, sources: Iterable[str]) -> str | None:
-    """Return what is wrong with a key of ``tables``; None if the key is a usable pattern."""
+    """Return what is wrong with a key of ``tables`` in the configuration; None if nothing is."""
     try:
         pattern = Pattern.parse(text)
     except InvalidIdentifierError:
@@ -116,21 +116,22 @@ def pattern_problem(text: str, sources: Iterable[str]) -> str | None:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether a name matches a pattern's part (source, schema or table). Case counts."""
-    return _expression(pattern).fullmatch(name) is not None
+    """Return whether a name matches a part of a configured table pattern. Case counts."""
+    return _expression_of_pattern(pattern).fullmatch(name) is not None
 
 
 @lru_cache(maxsize=4096)
-def _expression(pattern: str) -> re.Pattern[str]:
-    text = "".join(_translated(token) for token in _TOKEN.finditer(pattern))
+def _expression_of_pattern(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression for a part of a configured table pattern."""
+    text = "".join(_translated_token(token) for token in _TOKEN.finditer(pattern))
     try:
         return re.compile(text, re.DOTALL)
     except re.error:  # [z-a]: no character is in that range
         return re.compile("(?!)")
 
 
-def _translated(token: re.Match[str]) -> str:
-    """Return the regular expression for one token of a pattern, for example ``.*`` for ``*``."""
+def _translated_token(token: re.Match[str]) -> str:
+    """Return the regular expression for one token of a configured pattern: ``.*`` for ``*``."""
     if token["plain"] is not None:
         return re.escape(token["plain"])
     if token["set"] is None:

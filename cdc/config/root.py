@@ -350,21 +350,23 @@ class Config(Section):
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of ``tributary.yaml``, for editors and for deployment checks."""
-        schema = _or_reference(cls.model_json_schema())
+        schema = _schema_with_references(cls.model_json_schema())
         return {"$schema": SCHEMA_DIALECT, **schema, "title": "tributary.yaml"}
 
 
-def _or_reference(schema: Any) -> Any:
-    """Return a JSON Schema that also accepts a reference for each number, boolean or enum.
+def _schema_with_references(schema: Any) -> Any:
+    """Return a JSON Schema of the configuration that also accepts references for plain values.
+
+    The plain values are numbers, booleans and enums.
 
     A reference is a string such as ``${PORT}``.
     """
     if isinstance(schema, list):
-        return [_or_reference(item) for item in schema]
+        return [_schema_with_references(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") in ("integer", "boolean") or "enum" in schema:
         about = {key: schema[key] for key in ("default", "description", "title") if key in schema}
         bare = {key: value for key, value in schema.items() if key not in about}
         return {"anyOf": [bare, {"type": "string", "pattern": r"\$\{"}], **about}
-    return {key: _or_reference(value) for key, value in schema.items()}
+    return {key: _schema_with_references(value) for key, value in schema.items()}

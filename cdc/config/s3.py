@@ -21,12 +21,12 @@ _KEY = ("encryption.key", "server-side-encryption.key")
 
 
 def is_s3(url: str) -> bool:
-    """Return whether a URL has the scheme of Hadoop's file system for S3."""
+    """Return whether a configured URL has the scheme of Hadoop's file system for S3."""
     return url.startswith(f"{SCHEME}://")
 
 
 def url_problem(url: str) -> str | None:
-    """Return what is wrong with a URL of S3; None if it is well-formed."""
+    """Return what is wrong with a configured URL of S3; None if nothing is."""
     if former := _FORMER.match(url):
         return f"write s3a:// instead of {former[0]}; Hadoop's file system for S3 has this name"
     if is_s3(url) and not _BUCKET.match(url):
@@ -38,7 +38,7 @@ def url_problem(url: str) -> str | None:
 
 
 def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the wrong settings for a lake on S3, as (key, problem).
+    """Yield wrong configured settings of a lake on S3, as (key, problem).
 
     Args:
         url: The lake's URL.
@@ -60,10 +60,13 @@ def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str
     for name in _SWITCHES:
         if name in given and given[name] not in ("true", "false"):
             yield keys[name], "must be true or false"
-    yield from _encryption(keys, given)
+    yield from _encryption_problems(keys, given)
 
 
-def _encryption(keys: Mapping[str, str], given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _encryption_problems(
+    keys: Mapping[str, str], given: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield wrong configured settings of encryption on S3, as (key, problem)."""
     algorithm = next((name for name in _ALGORITHM if name in given), None)
     if algorithm is None:
         return

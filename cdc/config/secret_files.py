@@ -29,7 +29,7 @@ class SecretFiles:
     """
 
     def __init__(self, paths: Iterable[Path] = ()) -> None:
-        self._read = {path: _digest(path) for path in paths}
+        self._read = {path: _digest_of_secret_file(path) for path in paths}
         self.changed: tuple[str, ...] = ()
         """The files that had other contents at the last look."""
 
@@ -39,7 +39,7 @@ class SecretFiles:
         Processes call this after a failure that a changed secret can explain. A file that cannot be
         read does not count as changed.
         """
-        now = {path: _digest(path) for path in self._read}
+        now = {path: _digest_of_secret_file(path) for path in self._read}
         found = [path for path, digest in now.items() if digest not in (None, self._read[path])]
         if found and not self.changed:
             _log.warning("%s changed since this process has read it", found[0])
@@ -48,14 +48,15 @@ class SecretFiles:
 
 def files_of(*sections: BaseModel) -> list[Path]:
     """Return the files with secrets and certificates that sections of the configuration name."""
-    return sorted({path for section in sections for path in _files(section)})
+    return sorted({path for section in sections for path in _files_of_section(section)})
 
 
-def _files(section: BaseModel) -> Iterator[Path]:
+def _files_of_section(section: BaseModel) -> Iterator[Path]:
+    """Yield the files with secrets and certificates that a section of the configuration names."""
     for name in type(section).model_fields:
         value = getattr(section, name)
         if isinstance(value, BaseModel):
-            yield from _files(value)
+            yield from _files_of_section(value)
         elif isinstance(value, SecretRef) and value.kind == "file":
             yield Path(value.name)
         elif isinstance(value, Path) and name.endswith("_file"):
@@ -64,8 +65,8 @@ def _files(section: BaseModel) -> Iterator[Path]:
             yield from files_in(value)
 
 
-def _digest(path: Path) -> bytes | None:
-    """Return a digest of a file's contents; None if the file cannot be read."""
+def _digest_of_secret_file(path: Path) -> bytes | None:
+    """Return a digest of a configured secret's file; None if the file cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).digest()
     except OSError:

@@ -113,7 +113,7 @@ class SecretRef:
         cls, source: type[Any], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
-            _validate, serialization=core_schema.to_string_ser_schema()
+            _validate_secret, serialization=core_schema.to_string_ser_schema()
         )
 
     @classmethod
@@ -128,7 +128,7 @@ class SecretRef:
 
 
 def expand(text: str, *, secret: bool = False) -> str:
-    """Replace each ``${NAME}`` and ``${file:/path}`` in a string by its value.
+    """Replace each ``${NAME}`` and ``${file:/path}`` in a configured string by its value.
 
     ``$${`` means a literal ``${``.
 
@@ -150,7 +150,7 @@ def expand(text: str, *, secret: bool = False) -> str:
 
 
 def fold(text: str, written: str) -> str:
-    """Replace values in a message by their references, the reverse of ``expand``.
+    """Replace values in a message by the configuration's references, the reverse of ``expand``.
 
     Args:
         text: The message.
@@ -168,23 +168,23 @@ def fold(text: str, written: str) -> str:
 
 
 def files_in(text: str) -> list[Path]:
-    """Return the files to which the references of Tributary in a string point."""
+    """Return the files to which Tributary's references in a configured string point."""
     found = (SecretRef.parse(match[0]) for match in _REFERENCE.finditer(text))
     return [Path(one.name) for one in found if one.kind == "file"]
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a string contains a reference of Tributary or of Kafka Connect."""
+    """Return whether a configured string has a reference of Tributary or of Kafka Connect."""
     return re.search(r"\$\{[^{}]+\}", text) is not None
 
 
 def is_only_references(text: str) -> bool:
-    """Return whether a string consists only of references of Tributary."""
+    """Return whether a configured string consists only of references of Tributary."""
     return not _REFERENCE.sub("", text)
 
 
-def _validate(value: object) -> SecretRef:
-    """Parse the reference to a secret for pydantic. The error does not show the input."""
+def _validate_secret(value: object) -> SecretRef:
+    """Parse a configured reference to a secret for pydantic. The error does not show the input."""
     if isinstance(value, SecretRef):
         return value
     try:
@@ -196,4 +196,5 @@ def _validate(value: object) -> SecretRef:
 
 
 def _message_with_remedy(error: SecretError) -> str:
+    """Return an error about a configured secret as one text, with its remedy."""
     return f"{error.message}. {error.remedy}"

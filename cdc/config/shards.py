@@ -18,12 +18,12 @@ _FOLDER = "_shards"
 
 
 def sharded(tables: Mapping[str, TableSettings]) -> dict[str, TableSettings]:
-    """Return the sections of lake tables that several source tables feed, by name."""
+    """Return the configured sections of lake tables that several source tables feed, by name."""
     return {name: settings for name, settings in tables.items() if settings.from_}
 
 
 def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
-    """Return the name of the lake table that a source table feeds as a shard.
+    """Return the configured lake table that a source table feeds as a shard, by its name.
 
     The result is None if the source table is no shard.
 
@@ -46,7 +46,7 @@ def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
 
 
 def shard_of(table: TableId, name: str, section: TableSettings, lake_url: str) -> Shard:
-    """Describe a source table as a shard of a lake table.
+    """Describe a source table as a shard of a lake table, by the configured section.
 
     Args:
         table: The source table.
@@ -59,24 +59,24 @@ def shard_of(table: TableId, name: str, section: TableSettings, lake_url: str) -
         of=name,
         name=section.shard.format(source=table.source, schema=table.schema, table=table.name),
         column=section.shard_column,
-        base_path=f"{lake_url}/{_path(name, section)}",
+        base_path=f"{lake_url}/{_path_of_shared_table(name, section)}",
     )
 
 
-def _path(name: str, section: TableSettings) -> str:
-    """Return the path of a shared lake table under the lake's URL."""
+def _path_of_shared_table(name: str, section: TableSettings) -> str:
+    """Return the configured path of a shared lake table under the lake's URL."""
     return section.name or name.replace(".", "/")
 
 
 def described(shard: Shard | None) -> str:
-    """Describe a shard in words, for messages; None becomes ``a table of its own``."""
+    """Describe a configured shard for messages; None becomes ``a table of its own``."""
     if shard is None:
         return "a table of its own"
     return f"shard {shard.name} of {shard.of} (column {shard.column}) in {shard.base_path}"
 
 
 def copy_path(shard: Shard) -> str:
-    """Return the folder to which one shard is copied.
+    """Return the folder to which a shard is copied, in its lake table's configured path.
 
     The folder exists until the copied rows are in the shared lake table.
     """
@@ -86,9 +86,12 @@ def copy_path(shard: Shard) -> str:
 def shard_conflicts(
     tables: Mapping[str, TableSettings], sources: Iterable[str]
 ) -> Iterator[Conflict]:
-    """Yield the problems in sections of lake tables that several source tables feed together."""
+    """Yield the problems in configured sections of lake tables that several source tables feed."""
     known = list(sources)
-    paths = {name: _path(name, one).casefold() + "/" for name, one in sharded(tables).items()}
+    paths = {
+        name: _path_of_shared_table(name, one).casefold() + "/"
+        for name, one in sharded(tables).items()
+    }
     for name, other in itertools.permutations(paths, 2):
         if paths[name].startswith(paths[other]):
             yield ("tables", name, "name"), f"would lie in the folder of {other}"

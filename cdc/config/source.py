@@ -211,7 +211,7 @@ class MysqlSourceConfig(Section):
 
 
 def kind_of(section: Any) -> str | None:
-    """Return the ``kind`` of a source's section; ``postgres`` if the section has no ``kind``."""
+    """Return the ``kind`` of a source's section in tributary.yaml; ``postgres`` by default."""
     if isinstance(section, Mapping):
         return str(section.get("kind", "postgres"))
     return getattr(section, "kind", None)

@@ -38,7 +38,7 @@ TierName = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]
 
 
 def is_append_tier(tier: str) -> bool:
-    """Return whether the suffix of a capture's tier shows that its tables are append tables."""
+    """Return whether a tier has the suffix for append tables, which no configured tier has."""
     return tier.endswith(_APPEND)
 
 
@@ -48,7 +48,7 @@ def configured_tier(tier: str) -> str:
 
 
 def capture_tiers(tier: str) -> tuple[str, str]:
-    """Return the tier names of a tier's two captures: for keyed tables, and for append tables."""
+    """Return the tier names of a configured tier's captures: of keyed and of append tables."""
     return tier, f"{tier}{_APPEND}"
 
 
@@ -297,17 +297,20 @@ class TableSettings(Section):
         if self.columns.include and self.columns.exclude:
             found.append((("columns",), "give include or exclude, not both"))
         if lost := {one for one in self.key_columns if not self.columns.selects(one)}:
-            reason = f"key columns must be replicated, but these are left out: {_listed(lost)}"
+            reason = (
+                f"key columns must be replicated, but these are left out: {_listed_columns(lost)}"
+            )
             found.append((("columns",), reason))
         found += self._hiding_conflicts()
         found += completeness_conflicts(self.event_time, self.completeness, self.columns)
         found += self._partition_conflicts()
         if same := [new for new, old in self.columns.renames.items() if new == old]:
-            reason = f"the old name equals the new name: {_listed(same)}"
+            reason = f"the old name equals the new name: {_listed_columns(same)}"
             found.append((("columns", "renames"), reason))
         if read := set(filter(self.columns.is_read_by_key, self.key_columns)):
             reason = (
-                f"string is read by key, so it is not possible for key columns: {_listed(read)}"
+                "string is read by key, so it is not possible for key columns:"
+                f" {_listed_columns(read)}"
             )
             found.append((("columns", "as"), reason))
         if self.buckets is not None and self.index in ("bloom", "simple"):
@@ -320,16 +323,17 @@ class TableSettings(Section):
         rules = self.columns
         hidden = {*rules.hash, *rules.mask}
         if twice := set(rules.hash) & set(rules.mask):
-            yield ("columns", "mask"), f"give hash or mask, not both, for: {_listed(twice)}"
+            yield ("columns", "mask"), f"give hash or mask, not both, for: {_listed_columns(twice)}"
         if away := hidden & set(rules.exclude):
             yield (
                 ("columns", "exclude"),
-                f"excluded columns need no hash or mask: {_listed(away)}",
+                f"excluded columns need no hash or mask: {_listed_columns(away)}",
             )
         for key in ("hash", "mask"):
             if named := set(self.key_columns) & set(getattr(rules, key)):
                 reason = (
-                    f"key columns cannot be hidden, since rows are found by key: {_listed(named)}"
+                    "key columns cannot be hidden, since rows are found by key:"
+                    f" {_listed_columns(named)}"
                 )
                 yield ("columns", key), reason
             if getattr(rules, key) and self.on_bad_message == "quarantine":
@@ -388,12 +392,13 @@ class TierSettings(Section):
     pool_share have the rest together, and at least a twentieth."""
 
 
-def _listed(columns: Iterable[str]) -> str:
+def _listed_columns(columns: Iterable[str]) -> str:
+    """Name the columns in a problem of a table's configured settings, in order."""
     return ", ".join(sorted(columns))
 
 
 def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:
-    """Return settings in which the values of the overrides replace those of ``base``.
+    """Return configured table settings in which values of the overrides replace those of ``base``.
 
     If two overrides have the same setting, the later one wins. Maps are merged key by key.
 
@@ -403,12 +408,12 @@ def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSet
     """
     merged = base.model_dump(exclude_unset=True, by_alias=True)
     for settings in overrides:
-        merged = _merge(merged, settings.model_dump(exclude_unset=True, by_alias=True))
+        merged = _merge_settings(merged, settings.model_dump(exclude_unset=True, by_alias=True))
     return TableSettings.model_validate(merged)
 
 
-def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Return a map of settings in which the values of ``over`` replace those of ``base``.
+def _merge_settings(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Return a map of configured settings in which the values of ``over`` replace ``base``.
 
     If both maps have a map under the same key, these two inner maps are merged in the same way. A
     check is replaced as a whole, since its keys depend on its kind.
@@ -419,5 +424,5 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         if both and key == "checks":
             merged[key] = {**merged[key], **value}
         else:
-            merged[key] = _merge(merged[key], value) if both else value
+            merged[key] = _merge_settings(merged[key], value) if both else value
     return merged

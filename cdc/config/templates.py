@@ -48,50 +48,50 @@ def template_problems(
 
 
 def fill(template: str, table: TableId) -> str:
-    """Return a table's path in the lake, from a name template.
+    """Return a table's path in the lake, from a configured name template.
 
     Each byte that is unsafe in a path becomes ``~`` and two hex digits. The encoding is reversible.
     So different tables never share a folder, and no name leads into another folder.
     """
     return template.format(
-        source=_safe(table.source), schema=_safe(table.schema), table=_safe(table.name)
+        source=encoded(table.source), schema=encoded(table.schema), table=encoded(table.name)
     )
 
 
 def fill_name(template: str, table: TableId) -> str:
-    """Return a table's name in the Hive Metastore, from a name template.
+    """Return a table's name in the Hive Metastore, from a configured name template.
 
     The name has only lower-case letters, digits and ``_``. Any other character of the table's
     source, schema or name becomes ``_x``, the character's code in hex, and ``_``. The encoding is
     reversible, so different tables never share a name.
     """
     return template.format(
-        source=_encoded(table.source), schema=_encoded(table.schema), table=_encoded(table.name)
+        source=_encoded_for_metastore(table.source),
+        schema=_encoded_for_metastore(table.schema),
+        table=_encoded_for_metastore(table.name),
     ).lower()
 
 
-def _encoded(name: str) -> str:
-    """Encode a name for the Hive Metastore, as `fill_name` describes."""
+def _encoded_for_metastore(name: str) -> str:
+    """Encode a part of a name template for the Hive Metastore, as `fill_name` describes."""
     # A text that looks like an encoded character is also encoded.
     return re.sub(r"[^a-z0-9_]|_(?=x[0-9a-f]+_)", lambda match: f"_x{ord(match[0]):x}_", name)
 
 
 def encoded(name: str) -> str:
-    """Encode a name as one folder of a path. Different names give different folders."""
-    return _safe(name)
+    """Encode a name as one folder of a path, as configured name templates need.
 
-
-def _safe(name: str) -> str:
-    """Encode a name as one folder of a path.
-
-    ASCII letters and digits, ``_``, ``-``, and dots after the first character stay as they are. All
-    other characters are encoded as `fill` describes.
+    Different names give different folders. ASCII letters and digits, ``_``, ``-``, and dots after
+    the first character stay as they are. All other characters are encoded as `fill` describes.
     """
     return "".join(
-        character if _is_plain(character) or (character == "." and at) else f"~{ord(character):02x}"
+        character
+        if _is_plain_character(character) or (character == "." and at)
+        else f"~{ord(character):02x}"
         for at, character in enumerate(name.encode().decode("latin-1"))
     )
 
 
-def _is_plain(character: str) -> bool:
+def _is_plain_character(character: str) -> bool:
+    """Return whether a character needs no encoding in a name template's path."""
     return character.isascii() and (character.isalnum() or character in "_-")

@@ -71,7 +71,7 @@ _NAMED_ON_KUBERNETES = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret
 
 
 def is_sensitive(key: str) -> bool:
-    """Return whether the name of another program's setting shows that its value is a secret.
+    """Return whether a setting of another program, by its configured name, is a secret.
 
     If in doubt, the result is True. The value of such a setting must be a reference, and no message
     shows the value.
@@ -79,8 +79,8 @@ def is_sensitive(key: str) -> bool:
     return _SENSITIVE.search(key) is not None and not _NAMED_ON_KUBERNETES.match(key)
 
 
-def _text(value: object) -> object:
-    """Return a number or boolean of a setting as a string, for example True as ``true``.
+def _option_text(value: object) -> object:
+    """Return a configured number or boolean as a string, for example True as ``true``.
 
     Any other value is returned unchanged.
     """
@@ -89,8 +89,8 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, (int, float)) else value
 
 
-def _absolute(path: Path, info: ValidationInfo) -> Path:
-    """Return an absolute path. A relative path starts at the folder of ``tributary.yaml``."""
+def _absolute_path(path: Path, info: ValidationInfo) -> Path:
+    """Return a configured path as absolute; a relative one starts at tributary.yaml's folder."""
     base = (info.context or {}).get("base") or Path.cwd()
     return Path(base, path.expanduser()).absolute()
 
@@ -103,8 +103,8 @@ _CONTAINER = re.compile(r"(?:abfss?|wasbs?)://[^/?#:@]*@(?![^/?#]*@)", re.IGNORE
 _LOGIN = re.compile(r"[^/]*//(?:[^/?#]*@|[^/:@]+:(?!\d+(?:/|$))[^@]*@)")
 
 
-def _without_login(url: str) -> str:
-    """Return the URL; refuse it if it contains a login."""
+def _url_without_login(url: str) -> str:
+    """Return a configured URL; refuse it if it contains a login."""
     if _LOGIN.match(url) and not _CONTAINER.match(url):
         raise PydanticCustomError(
             "url_login", "the URL contains a login; use the keys username and password instead"
@@ -112,8 +112,8 @@ def _without_login(url: str) -> str:
     return url
 
 
-def _servers(text: str) -> str:
-    """Return the list of brokers; refuse it if it contains a login."""
+def _servers_without_login(text: str) -> str:
+    """Return the configured list of brokers; refuse it if it contains a login."""
     if "@" in text:
         raise PydanticCustomError(
             "servers_login", "it contains a login; use kafka.security instead"
@@ -121,8 +121,8 @@ def _servers(text: str) -> str:
     return text
 
 
-def _http(url: str) -> str:
-    """Return the URL without slashes at its end.
+def _http_url(url: str) -> str:
+    """Return a configured URL of HTTP without slashes at its end.
 
     A URL is refused if it does not begin with ``http://`` or ``https://``, or if it has parameters.
     """
@@ -136,7 +136,7 @@ def _http(url: str) -> str:
 
 
 def defaults() -> Any:
-    """Return an empty map, the default of a section that the file lacks.
+    """Return an empty map, the default of a section that tributary.yaml lacks.
 
     pydantic validates this map like a section of the file, and fills in the defaults.
     """
@@ -144,12 +144,12 @@ def defaults() -> Any:
 
 
 NonEmpty = Annotated[str, Field(min_length=1)]
-FilePath = Annotated[Path, AfterValidator(_absolute)]
-HttpUrl = Annotated[str, AfterValidator(_without_login), AfterValidator(_http)]
-Servers = Annotated[str, Field(min_length=1), AfterValidator(_servers)]
-LoginFreeUrl = Annotated[str, Field(min_length=1), AfterValidator(_without_login)]
+FilePath = Annotated[Path, AfterValidator(_absolute_path)]
+HttpUrl = Annotated[str, AfterValidator(_url_without_login), AfterValidator(_http_url)]
+Servers = Annotated[str, Field(min_length=1), AfterValidator(_servers_without_login)]
+LoginFreeUrl = Annotated[str, Field(min_length=1), AfterValidator(_url_without_login)]
 OptionText = Annotated[
-    str, BeforeValidator(_text), WithJsonSchema({"type": ["string", "number", "boolean"]})
+    str, BeforeValidator(_option_text), WithJsonSchema({"type": ["string", "number", "boolean"]})
 ]
 Options = Annotated[Mapping[str, OptionText], RawOptions(), Field(repr=False)]
 Port = Annotated[int, Field(ge=1, le=65535)]

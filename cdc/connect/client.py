@@ -455,7 +455,7 @@ class ConnectClient:
         def other() -> str:
             nonlocal status
             status = self.status(name)
-            return "" if ready(status) else _describe(status)
+            return "" if ready(status) else _describe_states(status)
 
         with shown_as(f"wait for connector {name} {what}", progress) as task:
             seen = wait_while(other, timeout_s=bound, poll_s=_POLL_S, task=task)
@@ -490,7 +490,8 @@ class ConnectClient:
         )
 
 
-def _describe(status: ConnectorStatus | None) -> str:
+def _describe_states(status: ConnectorStatus | None) -> str:
+    """Describe the states of a connector and its tasks in Kafka Connect, for a message."""
     if status is None:
         return "the connector does not exist yet"
     tasks = ", ".join(f"task {task.id} {task.state}" for task in status.tasks) or "no tasks"

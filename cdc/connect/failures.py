@@ -195,16 +195,16 @@ _OUTAGE = re.compile(
 
 
 def explain(trace: str) -> str:
-    """Summarize a stack trace of Connect in one line: the outermost message and the root cause."""
+    """Summarize a stack trace of Kafka Connect in one line: outermost message and root cause."""
     parts = [part for part in _CAUSE.split(trace.strip()) if part]
     if not parts:
         return "no reason was given"
-    outer, root = _headline(parts[0]), _headline(parts[-1])
+    outer, root = _headline_of_exception(parts[0]), _headline_of_exception(parts[-1])
     return outer if outer == root or root in outer else f"{outer} (cause: {root})"
 
 
 def remedy(trace: str, default: str) -> str:
-    """Return the remedy for a connector's failure.
+    """Return the remedy for a connector's failure, by its stack trace in Kafka Connect.
 
     Args:
         trace: The stack trace.
@@ -217,7 +217,7 @@ def remedy(trace: str, default: str) -> str:
 
 
 def is_outage(trace: str) -> bool:
-    """Return whether a connector failed because it has no connection to its source.
+    """Return whether a stack trace of Kafka Connect shows that the source is unreachable.
 
     The result is False if waiting does not help, for example after a wrong password.
     """
@@ -227,8 +227,8 @@ def is_outage(trace: str) -> bool:
     return first is None or first == _UNREACHABLE
 
 
-def _headline(text: str) -> str:
-    """Return an exception's message from a stack trace, in one line, without dumps of objects."""
+def _headline_of_exception(text: str) -> str:
+    """Return an exception's message from Kafka Connect's trace, in one line, without dumps."""
     lines = []
     for line in text.splitlines():
         if line.lstrip().startswith("at "):
@@ -242,7 +242,7 @@ def _headline(text: str) -> str:
 
 
 def _exception_name(match: re.Match[str]) -> str:
-    """Return the replacement for a Java exception's class name in a message.
+    """Return the replacement for a Java exception's class name in a message of Kafka Connect.
 
     The replacement is the class name without its package, or an empty string if the name says
     nothing about the failure, for example ``ConnectException``.

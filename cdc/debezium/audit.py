@@ -51,14 +51,16 @@ def audit(
         if effective.get(name) != value
     ]
     findings += kind.missing_tables(effective)
-    findings += _forbidden(effective, kind.rules)
-    findings += _converters(effective)
-    findings += _plain_secrets(effective)
+    findings += _forbidden_properties(effective, kind.rules)
+    findings += _wrong_converters(effective)
+    findings += _plain_text_secrets(effective)
     return sorted(findings, key=lambda finding: finding.property)
 
 
-def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[SettingFinding]:
-    """Yield the properties that a connector's configuration has, but must not have."""
+def _forbidden_properties(
+    effective: Mapping[str, str], rules: AuditRules
+) -> Iterator[SettingFinding]:
+    """Yield the properties that a Debezium connector's configuration has, but must not have."""
     for name, value in effective.items():
         if value in rules.harmless.get(name, ()):
             continue
@@ -70,7 +72,7 @@ def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[Sett
 
 
 def keeps_nulls(effective: Mapping[str, str]) -> bool:
-    """Return whether a connector sends NULL as NULL even if a column has a default.
+    """Return whether a Debezium connector sends NULL as NULL even if a column has a default.
 
     Other connectors send the default in place of NULL.
 
@@ -83,7 +85,7 @@ def keeps_nulls(effective: Mapping[str, str]) -> bool:
     )
 
 
-def _converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
+def _wrong_converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
     """Yield the wrong settings of a Debezium connector's converters.
 
     Keys and values must be Avro with the writer's schema id, in Confluent's format.
@@ -110,8 +112,8 @@ def _converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
                 yield SettingFinding(setting, found, NOT_SET, _ALTERED)
 
 
-def _plain_secrets(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-    """Yield the properties that have a secret in plain text."""
+def _plain_text_secrets(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
+    """Yield the properties of a Debezium connector that have a secret in plain text."""
     for name, value in effective.items():
         if is_sensitive(name) and not _REFERENCE.search(value):
             yield SettingFinding(

@@ -52,7 +52,7 @@ def connector_class(kind: SourceKind) -> str:
 
 
 def settings_changed_while_running(capture: CaptureNames) -> tuple[str, ...]:
-    """Return the names of the settings that onboarding may change on a connector in use."""
+    """Return the Debezium settings that onboarding may change on a connector in use."""
     return KINDS[capture.kind].settings_changed_while_running
 
 
@@ -76,7 +76,7 @@ def include_settings(capture: CaptureNames, tables: Collection[TableId]) -> dict
 
 
 def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list[TableId] | None:
-    """Return the tables in a connector's include list, without Tributary's own tables.
+    """Return the tables in Debezium's include list, without Tributary's own tables.
 
     Args:
         effective: The configuration as Connect returns it.
@@ -90,12 +90,12 @@ def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list
 
 
 def silence_remedy(capture: CaptureNames) -> str:
-    """Return the remedy for a connector that runs but sends no heartbeat."""
+    """Return the remedy for a Debezium connector that runs but sends no heartbeat."""
     return KINDS[capture.kind].silence_remedy(capture)
 
 
 def lost_after_s(capture: CaptureNames, interval_ms: int) -> float | None:
-    """Return how long a running connector may send nothing before it counts as disconnected.
+    """Return how long a Debezium connector may send nothing before it counts as disconnected.
 
     Args:
         capture: The connector's names.
@@ -109,7 +109,7 @@ def lost_after_s(capture: CaptureNames, interval_ms: int) -> float | None:
 
 
 def read_server(settings: Mapping[str, str]) -> str | None:
-    """Return the server from which a connector reads, as ``host:port`` or ``host:port/database``.
+    """Return the server that Debezium reads, as ``host:port`` or ``host:port/database``.
 
     Args:
         settings: The connector's configuration.
@@ -125,7 +125,7 @@ def read_server(settings: Mapping[str, str]) -> str | None:
 
 
 def stored_position(connect: ConnectClient, capture: CaptureNames) -> LogPosition | None:
-    """Return a connector's stored position, up to which Kafka has every change.
+    """Return a Debezium connector's stored position, up to which Kafka has every change.
 
     Args:
         connect: Kafka Connect.
@@ -190,7 +190,7 @@ def connector_config(
         "producer.override.compression.type": "lz4",
         "producer.override.max.request.size": str(largest),
         "producer.override.buffer.memory": str(max(_PRODUCER_BUFFER, 2 * largest)),
-        **_converters(kafka, connect),
+        **_converter_settings(kafka, connect),
     }
     if connect.exactly_once:
         config["exactly.once.support"] = "required"
@@ -198,8 +198,8 @@ def connector_config(
     return {**config, **connect.secrets, **connect.connector}
 
 
-def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
-    """Return the settings of the Avro converters, including their access to the registry."""
+def _converter_settings(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
+    """Return the settings of Debezium's Avro converters, with their access to the registry."""
     registry = kafka.registry
     url = connect.registry_url or registry.url
     user, password = registry.username, _secret_reference(registry.password)
@@ -232,7 +232,7 @@ def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
 
 
 def apicurio_url(url: str) -> str:
-    """Return the URL of Apicurio's own API.
+    """Return the URL of Apicurio's own API, which Debezium's converters need.
 
     Args:
         url: The URL of Apicurio's Confluent-compatible API.
@@ -242,4 +242,5 @@ def apicurio_url(url: str) -> str:
 
 
 def _secret_reference(secret: SecretRef | None) -> str | None:
+    """Return the reference to a secret for a Debezium connector's settings, if there is one."""
     return None if secret is None else secret.connect_reference()

@@ -101,7 +101,7 @@ def definition_changes(
     start: int | None = None,
     end: int | None = None,
 ) -> Iterator[DefinitionChange]:
-    """Yield the changes that a connector has reported in its topic of DDL statements, in order.
+    """Yield the changes that Debezium has reported in its topic of DDL statements, in order.
 
     Args:
         kafka: The cluster.
@@ -118,7 +118,7 @@ def definition_changes(
     topic = capture.schema_change_topic
     first = kafka.start_offsets(topic)[0] if start is None else start
     last = kafka.stable_offsets(topic)[0] if end is None else end
-    yield from _read(kafka, EventReader(registry), capture, first, last)
+    yield from _read_changes(kafka, EventReader(registry), capture, first, last)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Definitions:
             while known.end < end:
                 # Each part has its own time limit. Parts that were read are not read again.
                 upto = min(known.end + _PART, end)
-                more = _read(self._kafka, self._events, capture, known.end, upto)
+                more = _read_changes(self._kafka, self._events, capture, known.end, upto)
                 known = replace(known, end=upto, changes=(*known.changes, *more))
                 self._read[capture] = known
             if known.first != first:
@@ -245,7 +245,7 @@ def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
 
 
 def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
-    """Return an offset for each time that the connector started without a stored position.
+    """Return an offset for each time that Debezium started without a stored position.
 
     This is the offset of the first record that the topic of DDL statements got after the start.
     More than one such start means that the connector's stored position was deleted. In that case,
@@ -265,7 +265,7 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
 
 
 def _readable_end(kafka: KafkaAdmin, topic: str) -> int:
-    """Return the end of a topic of DDL statements, after its open Kafka transactions have ended.
+    """Return the end of Debezium's topic of DDL statements, after its transactions have ended.
 
     Consumers cannot read a statement while its Kafka transaction is open. The connector's stored
     position can already be after such a statement.
@@ -294,16 +294,17 @@ def _readable_end(kafka: KafkaAdmin, topic: str) -> int:
     return end
 
 
-def _read(
+def _read_changes(
     kafka: KafkaAdmin, events: EventReader, capture: CaptureNames, start: int, end: int
 ) -> Iterator[DefinitionChange]:
+    """Yield the changes in a range of Debezium's topic of DDL statements."""
     for record in kafka.read(capture.schema_change_topic, 0, start, end):
-        take = partial(_definition_changes, source=capture.source, offset=record.offset)
+        take = partial(_changes_in_record, source=capture.source, offset=record.offset)
         yield from events.read(record, "a changed definition", take)
 
 
-def _definition_changes(event: Any, source: str, offset: int) -> list[DefinitionChange]:
-    """Return the changes that a record reports, one for each table that the record names.
+def _changes_in_record(event: Any, source: str, offset: int) -> list[DefinitionChange]:
+    """Return the changes that a record of Debezium reports, one for each table that it names.
 
     For a record that names no table, the result has one change, whose ``table`` is None.
 
@@ -320,7 +321,7 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
     snapshot = origin["snapshot"] not in (None, "false")
     if not event["tableChanges"]:
         # If the record names no table, its database is the session's.
-        beside = _beside(unreported_table(statement), source, event.get("databaseName") or "")
+        beside = _table_beside(unreported_table(statement), source, event.get("databaseName") or "")
         found.append(
             DefinitionChange(None, None, statement, gtid, snapshot, offset, place, beside=beside)
         )
@@ -330,7 +331,7 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
         columns = tuple(known_columns(change["table"])) if change["table"] else ()
         # If the record names a table, its database is the table's, and not the session's.
         session = table.schema if swapped is not None and swapped.beside else ""
-        beside = _beside(swapped, source, session)
+        beside = _table_beside(swapped, source, session)
         found.append(
             DefinitionChange(
                 change["type"], table, statement, gtid, snapshot, offset, place, columns, beside
@@ -339,8 +340,8 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
     return found
 
 
-def _beside(named: NamedTable | None, source: str, session: str) -> TableId | None:
-    """Return the table for `DefinitionChange.beside`; None if there is no such table.
+def _table_beside(named: NamedTable | None, source: str, session: str) -> TableId | None:
+    """Return the table for `DefinitionChange.beside`, which Debezium's record does not name.
 
     Args:
         named: The table as the statement names it; None if there is no such table.

@@ -34,7 +34,9 @@ _BACKLOG_S = 6 * 3600.0
 
 
 def silence_bound_s(interval_ms: int) -> float:
-    """Return the age of the newest heartbeat, in seconds, above which a connector counts as stuck.
+    """Return the age of Debezium's newest heartbeat row above which its connector is stuck.
+
+    The age is in seconds.
 
     Args:
         interval_ms: Interval between two heartbeats, in milliseconds.
@@ -43,7 +45,7 @@ def silence_bound_s(interval_ms: int) -> float:
 
 
 def came_lately(sent: datetime | None, bound_s: float) -> bool:
-    """Return whether a record was sent at most ``bound_s`` seconds ago.
+    """Return whether Debezium sent a record at most ``bound_s`` seconds ago.
 
     A record whose time is more than ``bound_s`` seconds ahead of this machine's clock does not
     count. Without this rule, the record would count as recent until that time has passed.
@@ -88,7 +90,7 @@ def latest_heartbeat(
     *,
     timeout_s: float = 30.0,
 ) -> Heartbeat | None:
-    """Return the newest committed heartbeat of a connector; None if the topic has no heartbeat.
+    """Return the newest committed heartbeat row that Debezium sent; None if there is none.
 
     Raises:
         KafkaError: The heartbeat topic does not exist or cannot be read in time.
@@ -108,7 +110,7 @@ def wait_for_heartbeat(
     progress: Progress | None = None,
     require_running: Callable[[], object] | None = None,
 ) -> None:
-    """Wait until a heartbeat that the connector wrote to the database is in Kafka.
+    """Wait until a heartbeat row that Debezium wrote to the database is in Kafka.
 
     Only a heartbeat shows that changes flow. Connect also reports a connector as RUNNING while it
     retries forever after one of these failures:
@@ -152,7 +154,7 @@ def wait_for_heartbeat(
 def wait_while_sending(
     kafka: KafkaAdmin, topics: Collection[str], wait: Callable[[], None]
 ) -> None:
-    """Wait for a heartbeat, and repeat the wait as long as the connector sends changes.
+    """Wait for a heartbeat row, and repeat the wait as long as Debezium sends changes.
 
     A connector that sends a large transaction or a backlog sends its heartbeats only after these
     changes.
@@ -181,7 +183,7 @@ def wait_while_sending(
 
 
 def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceKind) -> Heartbeat:
-    """Decode one record of the heartbeat topic.
+    """Decode one heartbeat row that Debezium has sent.
 
     Args:
         record: The record.
@@ -198,7 +200,7 @@ def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceK
 def parse_heartbeats(
     records: Iterable[KafkaRecord], registry: SchemaRegistry, kind: SourceKind
 ) -> list[Heartbeat]:
-    """Decode records of the heartbeat topic; each writer's schema is fetched once.
+    """Decode heartbeat rows that Debezium has sent; each writer's schema is fetched once.
 
     Args:
         records: The records.
@@ -210,10 +212,12 @@ def parse_heartbeats(
         DecodeError: A record is not a heartbeat.
     """
     events = EventReader(registry)
-    return [_heartbeat(one, events, kind) for one in records]
+    return [_decode_heartbeat(one, events, kind) for one in records]
 
 
-def _heartbeat(record: KafkaRecord, events: EventReader, kind: SourceKind) -> Heartbeat:
+def _decode_heartbeat(record: KafkaRecord, events: EventReader, kind: SourceKind) -> Heartbeat:
+    """Decode the heartbeat row in a record that Debezium has sent."""
+
     def heartbeat(event: Any) -> Heartbeat:
         row = event["after"]
         beat = KINDS[kind].beat(row)
@@ -221,7 +225,7 @@ def _heartbeat(record: KafkaRecord, events: EventReader, kind: SourceKind) -> He
             owner=row["source"],
             system_identifier=beat.system_identifier,
             timeline=beat.timeline,
-            beat_at=_instant(row[field_name("beat_at")]),
+            beat_at=_time_of_beat(row[field_name("beat_at")]),
             beats=beat.beats,
             topic_offset=record.offset,
             task=task_of(record),
@@ -230,5 +234,6 @@ def _heartbeat(record: KafkaRecord, events: EventReader, kind: SourceKind) -> He
     return events.read(record, "a heartbeat", heartbeat)
 
 
-def _instant(text: str) -> datetime:
+def _time_of_beat(text: str) -> datetime:
+    """Parse the time in a heartbeat row as Debezium sends it."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)

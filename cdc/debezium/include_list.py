@@ -29,7 +29,7 @@ def entry(database: str, table: str) -> str:
     in a name does not split the list, a blank at the end of a name is not trimmed, and each
     character matches only itself.
     """
-    return rf"{_quoted(database)}\.{_quoted(table)}"
+    return rf"{_quoted_name(database)}\.{_quoted_name(table)}"
 
 
 def include_list(tables: Iterable[TableId]) -> str:
@@ -47,12 +47,14 @@ def listed(text: str) -> set[tuple[str, str]]:
     An entry that `entry` could not have created is left out.
     """
     matches = (_ENTRY.fullmatch(part) for part in text.split(","))
-    return {(_unquoted(match[1]), _unquoted(match[2])) for match in matches if match}
+    return {(_unquoted_name(match[1]), _unquoted_name(match[2])) for match in matches if match}
 
 
-def _quoted(name: str) -> str:
+def _quoted_name(name: str) -> str:
+    """Escape a name for an entry of Debezium's include list."""
     return "".join(char if char in _PLAIN else f"\\x{{{ord(char):x}}}" for char in name)
 
 
-def _unquoted(text: str) -> str:
+def _unquoted_name(text: str) -> str:
+    """Return the name that an escaped part of Debezium's include list means."""
     return _CODE.sub(lambda match: chr(int(match[1], 16)), text)

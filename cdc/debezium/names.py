@@ -174,7 +174,7 @@ class CaptureNames:
 
 
 def names(source_name: str, source: SourceConfig, tier: str = "default") -> CaptureNames:
-    """Return the names of the capture for a source and tier, from the source's name templates.
+    """Return the names of Debezium's capture of a source and tier, from the source's templates.
 
     Raises:
         ConfigError: A name is too long for PostgreSQL, which would silently truncate it.
@@ -221,7 +221,7 @@ def topic_for(prefix: str, schema: str, table: str) -> str:
 
 
 def topic_collisions(prefix: str, tables: Iterable[TableId]) -> dict[str, list[TableId]]:
-    """Return the topics that several tables would share, each with its tables in order.
+    """Return the topics of Debezium that several tables would share, each with its tables.
 
     Kafka refuses a topic whose name differs from another topic's only in dots and underscores. So
     two such topics count as one. The heartbeat and marker tables also count as tables.

@@ -233,7 +233,7 @@ class Postgres:
 
 
 def after_truncate(offset: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an offset from which a connector can start after a TRUNCATE of several tables.
+    """Return an offset from which Debezium can start after a TRUNCATE of several tables.
 
     Such a TRUNCATE is one record of the WAL, with one event for each table. If a task ends after it
     has sent the last of these events, and before it has stored a later position, Debezium 3.7.0

@@ -55,7 +55,7 @@ class LearnedDefinition:
 
 
 def learned_definitions(records: Iterable[KafkaRecord], source: str) -> Iterator[LearnedDefinition]:
-    """Yield the definitions in the records of a schema history.
+    """Yield the definitions in the records of Debezium's schema history.
 
     A definition that repeats the previous one of its table is left out, except in a snapshot.
 
@@ -68,7 +68,7 @@ def learned_definitions(records: Iterable[KafkaRecord], source: str) -> Iterator
     """
     known: dict[TableId, tuple[KnownColumn, ...]] = {}
     for record in records:
-        for one in _read(record, source):
+        for one in _read_definitions(record, source):
             if one.snapshot or known.get(one.table) != one.columns:
                 yield one
             known[one.table] = one.columns
@@ -77,7 +77,7 @@ def learned_definitions(records: Iterable[KafkaRecord], source: str) -> Iterator
 def later_definition(
     change: SentChange, table: TableId, learned: Iterable[LearnedDefinition], since: datetime
 ) -> LearnedDefinition | None:
-    """Return a later definition by which a connector without GTIDs has decoded a change.
+    """Return a later definition by which Debezium, without GTIDs, has decoded a change.
 
     The DDL statement of the later definition follows the change in the binlog. But the definition
     was in the schema history before the connector decoded the change. A task reads a statement only
@@ -110,7 +110,7 @@ def later_definition(
 def skipped_definition(
     learned: Sequence[LearnedDefinition], stored: MariadbGtidSet, tables: Collection[TableId]
 ) -> LearnedDefinition | None:
-    """Return the first definition that MariaDB's connector skips if it starts at a position.
+    """Return the first definition that Debezium skips if it reads MariaDB from a position.
 
     Args:
         learned: The definitions in the schema history. Those from before the last snapshot are
@@ -137,7 +137,8 @@ def skipped_definition(
     return None
 
 
-def _read(record: KafkaRecord, source: str) -> Iterator[LearnedDefinition]:
+def _read_definitions(record: KafkaRecord, source: str) -> Iterator[LearnedDefinition]:
+    """Yield the definitions in one record of Debezium's schema history."""
     try:
         event: Mapping[str, Any] = json.loads(record.value or b"{}")
         position = event.get("position") or {}

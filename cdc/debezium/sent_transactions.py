@@ -21,7 +21,7 @@ _FIRST, _GROWTH, _LAST = 512, 8, 262_144
 def sent_since(
     kafka: KafkaAdmin, registry: SchemaRegistry, capture: CaptureNames, file: str
 ) -> list[SentTransaction]:
-    """Return the transactions that wrote heartbeats and markers after a binlog file began.
+    """Return the transactions of heartbeats and markers that Debezium sent after a file began.
 
     The result can also have transactions of earlier files, but none from before the last reset of
     their server's binlog. At most the last 262,144 records of each topic are read.
@@ -44,7 +44,7 @@ def sent_since(
         end = max(kafka.stable_offsets(topic).values(), default=0)
         sent: list[SentTransaction] = []
         for first in tails(start, end):
-            sent = since_last_reset(_sent(events, kafka.read(topic, 0, first, end)))
+            sent = since_last_reset(_sent_transactions(events, kafka.read(topic, 0, first, end)))
             if sent and BinlogPosition(sent[0].file, 0).number <= number:
                 break
         found += sent
@@ -52,7 +52,9 @@ def sent_since(
 
 
 def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
-    """Return the transactions since the last reset of each server's binlog, without duplicates.
+    """Return the transactions that Debezium sent since the last reset of each server's binlog.
+
+    Duplicates are left out.
 
     A server writes files with the same names again after its binlog was reset, or after the server
     was restored to an earlier state. Then the file of a transaction has a lower number than the
@@ -83,7 +85,7 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 
 
 def tails(start: int, end: int) -> Iterator[int]:
-    """Yield offsets at which to begin to read a topic, in descending order.
+    """Yield offsets from which to read Debezium's heartbeats and markers, in descending order.
 
     The last one is the topic's first offset, or ``end`` minus 262,144 if the topic has more offsets
     than that.
@@ -100,17 +102,20 @@ def tails(start: int, end: int) -> Iterator[int]:
         length *= _GROWTH
 
 
-def _sent(events: EventReader, records: Iterator[KafkaRecord]) -> Iterator[SentTransaction]:
+def _sent_transactions(
+    events: EventReader, records: Iterator[KafkaRecord]
+) -> Iterator[SentTransaction]:
+    """Yield the transactions of heartbeats and markers in records that Debezium sent."""
     for record in records:
         if record.value is None:
             continue
-        found = events.read(record, "a heartbeat or marker", _transaction)
+        found = events.read(record, "a heartbeat or marker", _transaction_of_event)
         if found is not None:
             yield found
 
 
-def _transaction(event: Any) -> SentTransaction | None:
-    """Return the transaction of an event; None if the event has no row or no GTID."""
+def _transaction_of_event(event: Any) -> SentTransaction | None:
+    """Return the transaction of a Debezium event; None if it has no row or no GTID."""
     row, place = event["after"], event["source"]
     if row is None or not (gtid := place["gtid"]):
         return None

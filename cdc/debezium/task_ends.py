@@ -77,18 +77,21 @@ class SentChange:
 
 
 def task_of(record: KafkaRecord) -> str | None:
-    """Return the name of the task that sent a record; None if the record names no task."""
+    """Return the name of the Debezium task that sent a record; None if the record names none."""
     name = dict(record.headers).get(_TASK)
     return None if name is None else name.decode()
 
 
 def moves_key(record: KafkaRecord) -> bool:
-    """Return whether a record is the delete for an UPDATE of a key, or this delete's tombstone."""
+    """Return whether Debezium sent a record as the delete of a moved key, or as its tombstone.
+
+    An UPDATE of a key is sent as a delete of the former key and an insert.
+    """
     return _NEW_KEY in dict(record.headers)
 
 
 def takes_key(record: KafkaRecord) -> bool:
-    """Return whether a record is the insert for an UPDATE of a key."""
+    """Return whether Debezium sent a record as the insert for an UPDATE of a key."""
     return _OLD_KEY in dict(record.headers)
 
 
@@ -178,7 +181,7 @@ class TaskEnds:
         """
         what = "an event of the connector"
         key = {} if record.key is None else self._key(record)
-        return self._events.read(record, what, lambda event: _change(event, key))
+        return self._events.read(record, what, lambda event: _sent_change(event, key))
 
     def before(self, record: KafkaRecord) -> KafkaRecord | None:
         """Return the nearest record before ``record`` that has a value and is from the same task.
@@ -282,9 +285,9 @@ class TaskEnds:
         first = max(start, last.offset + 1 - offsets)
         events = self._read(last.topic, first, last.offset + 1)
         earlier = [self.change(one) for one in events if one.value is not None]
-        if any((one.transaction, one.position) == _place(after) for one in earlier):
+        if any((one.transaction, one.position) == _place_in_log(after) for one in earlier):
             return True
-        complete = first == start or any(_ends_before(one, after) for one in earlier)
+        complete = first == start or any(_is_after_commit(one, after) for one in earlier)
         return False if complete else None
 
     def _within(self, low: KafkaRecord, high: KafkaRecord) -> Iterator[TaskEnd]:
@@ -325,7 +328,7 @@ class TaskEnds:
 
 
 def repeats(change: SentChange, after: SentChange) -> bool | None:
-    """Return whether ``after`` is ``change``, or a change that the connector sends before it.
+    """Return whether ``after`` is ``change``, or a change that Debezium sends before it.
 
     Rows that COPY inserted by one log record have the same position. So their numbers in the
     transaction are compared. A task that continues from a stored position continues these numbers.
@@ -345,12 +348,12 @@ def repeats(change: SentChange, after: SentChange) -> bool | None:
             return after.order[1] < change.order[1]
         return after.number <= change.number
     if after.order[0] == 0:
-        return False if _ends_before(change, after) else None
+        return False if _is_after_commit(change, after) else None
     return after.order < change.order
 
 
-def _ends_before(change: SentChange, after: SentChange) -> bool:
-    """Return whether ``after`` has a higher LSN than the last commit that precedes ``change``.
+def _is_after_commit(change: SentChange, after: SentChange) -> bool:
+    """Return whether Debezium's ``after`` has a higher LSN than ``change``'s preceding commit.
 
     If so, ``after`` is in no transaction that was sent earlier than the transaction of ``change``.
     """
@@ -359,18 +362,19 @@ def _ends_before(change: SentChange, after: SentChange) -> bool:
     return 0 < change.order[0] < after.order[1]
 
 
-def _place(change: SentChange) -> tuple[int | None, str]:
-    """Return a change's transaction and position, which identify its record in PostgreSQL's log."""
+def _place_in_log(change: SentChange) -> tuple[int | None, str]:
+    """Return the transaction and position of Debezium's change, which identify its log record."""
     return change.transaction, change.position
 
 
-def _change(event: Any, key: Mapping[str, Any]) -> SentChange:
+def _sent_change(event: Any, key: Mapping[str, Any]) -> SentChange:
+    """Return the change that a Debezium event describes, with its place among others."""
     source, numbered, ms = event["source"], event.get("transaction"), event.get("ts_ms")
     if "pos" in source:
         file, row = str(source["file"]), (int(source["pos"]), int(source["row"]))
-        position, order = f"{file}:{row[0]}:{row[1]}", _after_file(file, row)
+        position, order = f"{file}:{row[0]}:{row[1]}", _order_in_binlog(file, row)
     else:
-        position, order = str(source["lsn"]), _order(source["sequence"])
+        position, order = str(source["lsn"]), _order_in_wal(source["sequence"])
     return SentChange(
         op=str(event["op"]),
         position=position,
@@ -384,8 +388,8 @@ def _change(event: Any, key: Mapping[str, Any]) -> SentChange:
     )
 
 
-def _after_file(file: str, row: tuple[int, int]) -> tuple[int, ...] | None:
-    """Return a key that sorts rows as the binlog does; None if the file name has no number.
+def _order_in_binlog(file: str, row: tuple[int, int]) -> tuple[int, ...] | None:
+    """Return a key that sorts Debezium's rows as the binlog does; None without a file number.
 
     Args:
         file: The name of the binlog file.
@@ -395,8 +399,8 @@ def _after_file(file: str, row: tuple[int, int]) -> tuple[int, ...] | None:
     return (int(number), *row) if number.isdecimal() else None
 
 
-def _order(sequence: str | None) -> tuple[int, ...] | None:
-    """Return a key that sorts changes as PostgreSQL's connector sends them.
+def _order_in_wal(sequence: str | None) -> tuple[int, ...] | None:
+    """Return a key that sorts changes as Debezium's connector of PostgreSQL sends them.
 
     The key consists of the LSN of the last commit before the change and the LSN of the change. The
     LSN of the change is not enough: the connector sends transactions in the order of their commits,

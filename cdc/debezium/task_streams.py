@@ -37,7 +37,7 @@ class TaskStream:
 
 
 def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterator[TaskStream]:
-    """Yield what tasks have sent to a topic, for each task that began before a position.
+    """Yield what a Debezium connector's tasks sent to a topic, if they began before a position.
 
     Only the newest tasks of the topic are examined, at most `_TASKS`.
 
@@ -58,16 +58,20 @@ def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterato
         begin = one.last.offset + 1
     for begin, last in ranges[-_TASKS:]:
         change = ends.first_change(topic, begin, last.offset + 1)
-        order = _order(ends, last)
+        order = _order_of_event(ends, last)
         if change is None or change.order is None or order is None:
             continue
         first = change.order[0]
         if first < position:
-            yield TaskStream(first, _later(ends, (begin, last), first, position), max(order))
+            yield TaskStream(
+                first, _later_commit_lsn(ends, (begin, last), first, position), max(order)
+            )
 
 
-def _later(ends: TaskEnds, sent: tuple[int, KafkaRecord], first: int, position: int) -> int:
-    """Return the `TaskStream.later` of a task for a position.
+def _later_commit_lsn(
+    ends: TaskEnds, sent: tuple[int, KafkaRecord], first: int, position: int
+) -> int:
+    """Return the `TaskStream.later` of a connector's task for a position.
 
     A task sends its events in the order of their commit LSNs, so this is a binary search.
 
@@ -83,7 +87,7 @@ def _later(ends: TaskEnds, sent: tuple[int, KafkaRecord], first: int, position: 
         middle = (low + high) // 2
         record = ends.last(last.topic, middle + 1)
         is_sent = record is not None and record.offset > low and task_of(record) == task_of(last)
-        order = _order(ends, record) if record is not None and is_sent else None
+        order = _order_of_event(ends, record) if record is not None and is_sent else None
         if record is None or order is None:
             low = middle
         elif order[0] <= position:
@@ -93,8 +97,8 @@ def _later(ends: TaskEnds, sent: tuple[int, KafkaRecord], first: int, position: 
     return found
 
 
-def _order(ends: TaskEnds, record: KafkaRecord) -> tuple[int, ...] | None:
-    """Return the order of a record's change (`SentChange.order`).
+def _order_of_event(ends: TaskEnds, record: KafkaRecord) -> tuple[int, ...] | None:
+    """Return the order of the event in a record of Debezium (`SentChange.order`).
 
     For a tombstone, this is the order of the change before it, from the same task. The result is
     None if there is no such change, or if the change has no order.

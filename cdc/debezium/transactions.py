@@ -62,7 +62,9 @@ class TransactionReader:
         """
         found: set[int] = set()
         for record in self._records(topic, start, end, timeout_s):
-            xid, ended_at = self._events.read(record, "the beginning or end of a transaction", _end)
+            xid, ended_at = self._events.read(
+                record, "the beginning or end of a transaction", _transaction_end
+            )
             if ended_at is None:
                 continue
             if ended_at > split:
@@ -83,7 +85,7 @@ class TransactionReader:
             RegistryError: The registry does not know the record's schema.
             DecodeError: The record is not a change event.
         """
-        return self._events.read(record, _CHANGE, _transaction)
+        return self._events.read(record, _CHANGE, _transaction_id)
 
     def truncates(self, record: KafkaRecord) -> int | None:
         """Return the id of the transaction if a record is a TRUNCATE, else None.
@@ -95,7 +97,7 @@ class TransactionReader:
         if record.key is not None or record.value is None:
             return None
         return self._events.read(
-            record, _CHANGE, lambda event: _transaction(event) if event["op"] == "t" else None
+            record, _CHANGE, lambda event: _transaction_id(event) if event["op"] == "t" else None
         )
 
     def gtid(self, record: KafkaRecord) -> str:
@@ -105,7 +107,7 @@ class TransactionReader:
             RegistryError: The registry does not know the record's schema.
             DecodeError: The record is not a change event from a binlog, or it has no GTID.
         """
-        return self._events.read(record, "a change event with a GTID", _gtid)
+        return self._events.read(record, "a change event with a GTID", _gtid_of_event)
 
     def _records(
         self, topic: str, start: Mapping[int, int], end: Mapping[int, int], timeout_s: float
@@ -115,8 +117,8 @@ class TransactionReader:
             yield from self._kafka.read(topic, partition, first, last, timeout_s=timeout_s)
 
 
-def _end(event: Any) -> tuple[int, Lsn | None]:
-    """Return the id of an event's transaction, and the position at which the transaction ended.
+def _transaction_end(event: Any) -> tuple[int, Lsn | None]:
+    """Return a transaction's id and end position from an event of a connector's transaction topic.
 
     The position is None if the event reports the beginning of the transaction.
     """
@@ -124,12 +126,13 @@ def _end(event: Any) -> tuple[int, Lsn | None]:
     return int(xid), Lsn(int(position)) if event["status"] == "END" else None
 
 
-def _transaction(event: Any) -> int:
+def _transaction_id(event: Any) -> int:
+    """Return the id of the transaction of a change event from Debezium's PostgreSQL connector."""
     return int(event["source"]["txId"])
 
 
-def _gtid(event: Any) -> str:
-    """Return the GTID of a change event's transaction.
+def _gtid_of_event(event: Any) -> str:
+    """Return the GTID of the transaction of a change event from Debezium.
 
     Raises:
         ValueError: The event has no GTID.

@@ -317,7 +317,7 @@ class KafkaAdmin:
             described, ck_admin.OffsetSpec.max_timestamp(), uncommitted
         ):
             if result.timestamp >= 0:
-                sent = _sent(result.timestamp)
+                sent = _kafka_record_time(result.timestamp)
                 found[place.topic] = max(sent, found.get(place.topic, sent))
         return found
 
@@ -328,7 +328,7 @@ class KafkaAdmin:
             KafkaError: Several topics were requested, and none of them can be read.
         """
         found, failed = topic_looks.newest(self._client, self._admin, topics)
-        return {**{topic: _sent(ms) for topic, ms in found.items()}, **failed}
+        return {**{topic: _kafka_record_time(ms) for topic, ms in found.items()}, **failed}
 
     def since(self, times: Mapping[str, datetime]) -> dict[str, dict[int, Since]]:
         """Return the offset of the first record at or after a time, by topic and partition.
@@ -495,6 +495,6 @@ class KafkaAdmin:
         return found[topic]
 
 
-def _sent(milliseconds: int) -> datetime:
+def _kafka_record_time(milliseconds: int) -> datetime:
     """Return Kafka's timestamp of a record as a time in UTC."""
     return _EPOCH + timedelta(milliseconds=min(milliseconds, _LATEST_MS))

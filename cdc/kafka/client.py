@@ -95,7 +95,7 @@ class KafkaClient:
         Raises:
             KafkaError: A key has no answer. The error names the key's topic.
         """
-        answers, failed = self._call(what, request, ignored, _always, context)
+        answers, failed = self._call(what, request, ignored, _repeat_always, context)
         for refused in failed.values():
             raise refused
         return answers
@@ -122,7 +122,9 @@ class KafkaClient:
                 error is still transient after all repetitions. Or a request gets no reply in time.
         """
         patient = not others_answer
-        answers, failed = self._call(what, request, ignored, _none if patient else _never, {})
+        answers, failed = self._call(
+            what, request, ignored, _repeat_without_answers if patient else _repeat_never, {}
+        )
         if patient and len(failed) > 1 and not answers:
             raise next(iter(failed.values()))
         return answers, failed
@@ -162,7 +164,7 @@ class KafkaClient:
             lasting = [reason for reason in failed.values() if reason.code() not in TRANSIENT]
             if failed and not lasting and retried(answers):
                 key, reason = next(iter(failed.items()))
-                first.update(_topic_of(key))
+                first.update(_topic_of_request_key(key))
                 raise ck.KafkaException(reason)
             return answers, failed
 
@@ -177,7 +179,7 @@ class KafkaClient:
                 **context,
             ) from error
         return answers, {
-            key: self.refused(what, reason, **{**_topic_of(key), **context})
+            key: self.refused(what, reason, **{**_topic_of_request_key(key), **context})
             for key, reason in failed.items()
         }
 
@@ -220,20 +222,23 @@ class KafkaClient:
         )
 
 
-def _always(_answers: Mapping[_Key, _Value]) -> bool:
+def _repeat_always(_answers: Mapping[_Key, _Value]) -> bool:
+    """Decide to repeat a failed request to Kafka, whatever was answered."""
     return True
 
 
-def _none(answers: Mapping[_Key, _Value]) -> bool:
+def _repeat_without_answers(answers: Mapping[_Key, _Value]) -> bool:
+    """Decide to repeat a failed request to Kafka only if nothing was answered."""
     return not answers
 
 
-def _never(_answers: Mapping[_Key, _Value]) -> bool:
+def _repeat_never(_answers: Mapping[_Key, _Value]) -> bool:
+    """Decide not to repeat a failed request to Kafka, whatever was answered."""
     return False
 
 
-def _topic_of(key: object) -> dict[str, str]:
-    """Return the topic that a key names, as context for an error; empty if it names none."""
+def _topic_of_request_key(key: object) -> dict[str, str]:
+    """Return the topic that a key of Kafka's answers names, for an error; empty if it has none."""
     if isinstance(key, ck.TopicPartition):
         return {"topic": key.topic}
     name = key.name if isinstance(key, ConfigResource) else key
@@ -241,12 +246,12 @@ def _topic_of(key: object) -> dict[str, str]:
 
 
 def is_transient(error: Exception) -> bool:
-    """Return whether a request that failed with this error can succeed a moment later."""
+    """Return whether a request to Kafka that failed with this error can succeed a moment later."""
     return isinstance(error, ck.KafkaException) and error.args[0].code() in TRANSIENT
 
 
 def missing(topic: str) -> KafkaError:
-    """Return the error for a topic that does not exist."""
+    """Return the error for a Kafka topic that does not exist."""
     return KafkaError(
         f"topic {topic} does not exist",
         remedy="Run `tributary onboard` for its table, which creates the topic; if it was deleted,"

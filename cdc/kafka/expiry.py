@@ -32,24 +32,24 @@ class Expiry:
 
 
 def kept_for(settings: Mapping[str, str]) -> str:
-    """Return for how long a topic retains records, in words such as ``for 24.0 h``.
+    """Return for how long a Kafka topic's settings keep records, in words such as ``for 24.0 h``.
 
     Args:
         settings: The topic's effective settings.
     """
-    kept = _kept_ms(settings)
+    kept = _kafka_retention_ms(settings)
     return "for ever" if kept < 0 else f"for {kept / _HOUR_MS:.1f} h"
 
 
 def expiries(settings: Mapping[str, str], wanted_ms: int) -> Iterator[Expiry]:
-    """Yield the settings by which a topic deletes records too early.
+    """Yield the settings by which a Kafka topic deletes records too early.
 
     Args:
         settings: The topic's effective settings.
         wanted_ms: For how long the topic must retain records, in milliseconds; less than 0 means
             forever.
     """
-    kept = _kept_ms(settings)
+    kept = _kafka_retention_ms(settings)
     if kept >= 0 and (wanted_ms < 0 or kept < wanted_ms):
         bound = "less than kafka.topic.retention_ms" if wanted_ms >= 0 else "and must not expire"
         what = f"changes are kept {kept_for(settings)}, {bound}"
@@ -60,6 +60,6 @@ def expiries(settings: Mapping[str, str], wanted_ms: int) -> Iterator[Expiry]:
         yield Expiry("retention.bytes", "-1", what)
 
 
-def _kept_ms(settings: Mapping[str, str]) -> int:
-    """Return for how long a topic retains records, in milliseconds; -1 means forever."""
+def _kafka_retention_ms(settings: Mapping[str, str]) -> int:
+    """Return for how long a Kafka topic retains records, in milliseconds; -1 means forever."""
     return int(settings.get("retention.ms", "-1"))

@@ -47,20 +47,20 @@ def replaced(
     wanted = {ck.TopicPartition(one.topic, one.partition): one for one in known}
     found: Answers = dict.fromkeys(wanted.values())
     try:
-        first, failed = _offsets(
+        first, failed = _partition_offsets(
             client,
             admin,
             {at: ck_admin.OffsetSpec.for_timestamp(one.sent_ms) for at, one in wanted.items()},
         )
         unclear = [at for at, look in first.items() if not shows(look, wanted[at])]
-        earliest, unread = _offsets(
+        earliest, unread = _partition_offsets(
             client, admin, dict.fromkeys(unclear, ck_admin.OffsetSpec.earliest())
         )
     except KafkaError as error:
         return dict.fromkeys(found, error)
     found.update((wanted[at], error) for at, error in {**failed, **unread}.items())
     there = [wanted[at] for at, look in earliest.items() if look.offset <= wanted[at].offset]
-    return {**found, **_read(client, there, deadline)}
+    return {**found, **_read_known_records(client, there, deadline)}
 
 
 def shows(first: ck_admin.ListOffsetsResultInfo, known: KnownRecord) -> bool:
@@ -76,7 +76,7 @@ def shows(first: ck_admin.ListOffsetsResultInfo, known: KnownRecord) -> bool:
     return first.offset == known.offset and first.timestamp == known.sent_ms
 
 
-def _offsets(
+def _partition_offsets(
     client: KafkaClient,
     admin: ck_admin.AdminClient,
     asked: Mapping[ck.TopicPartition, ck_admin.OffsetSpec],
@@ -91,7 +91,9 @@ def _offsets(
     )
 
 
-def _read(client: KafkaClient, known: Iterable[KnownRecord], deadline: float) -> Answers:
+def _read_known_records(
+    client: KafkaClient, known: Iterable[KnownRecord], deadline: float
+) -> Answers:
     """Read the record at each known offset, and return how it differs from the known record."""
     found: Answers = {}
     left = list(known)
@@ -117,7 +119,7 @@ def _read(client: KafkaClient, known: Iterable[KnownRecord], deadline: float) ->
 
 
 def difference(known: KnownRecord, now: datetime | None) -> str | None:
-    """Return what a partition has in place of a known record; None if it has the record.
+    """Return what a Kafka partition has in place of a known record; None if it has the record.
 
     Args:
         known: The record that the partition had.

@@ -66,10 +66,10 @@ def read(
     """
     if start < end:
         first = ck.TopicPartition(topic, partition, start)
-        yield from _read(client, {}, first, end, deadline=deadline)
+        yield from _read_by_new_consumer(client, {}, first, end, deadline=deadline)
 
 
-def _read(
+def _read_by_new_consumer(
     client: KafkaClient,
     settings: Mapping[str, Any],
     first: ck.TopicPartition,
@@ -180,16 +180,16 @@ def newest_few(
             first: int, end: int = end, partition: int = partition
         ) -> Iterator[KafkaRecord]:
             place = ck.TopicPartition(topic, partition, first)
-            return _read(client, AT_END, place, end, deadline=deadline)
+            return _read_by_new_consumer(client, AT_END, place, end, deadline=deadline)
 
         found += last_few_of(records, starts[partition], end, most=TAIL)
-    return sorted(found, key=_age_key)
+    return sorted(found, key=_record_age_key)
 
 
 def last_of(
     records: Callable[[int], Iterable[KafkaRecord]], start: int, end: int
 ) -> KafkaRecord | None:
-    """Return the last record of a range of offsets; None if there is none.
+    """Return the last Kafka record of a range of offsets; None if there is none.
 
     Args:
         records: Takes an offset; returns the records from there to the end of the range.
@@ -203,7 +203,7 @@ def last_of(
 def last_few_of(
     records: Callable[[int], Iterable[KafkaRecord]], start: int, end: int, *, most: int
 ) -> list[KafkaRecord]:
-    """Return the last records of a range of offsets; empty if there are none.
+    """Return the last Kafka records of a range of offsets; empty if there are none.
 
     Args:
         records: Takes an offset; returns the records from there to the end of the range.
@@ -307,17 +307,20 @@ def record_of(topic: str, partition: int, offset: int, message: ck.Message) -> K
         topic=topic,
         partition=partition,
         offset=offset,
-        key=_bytes(message.key()),
-        value=_bytes(message.value()),
+        key=_record_bytes(message.key()),
+        value=_record_bytes(message.value()),
         timestamp=datetime.fromtimestamp(millis / 1000, tz=timezone.utc) if known else None,
-        headers=tuple((str(header[0]), _bytes(header[1])) for header in message.headers() or ()),
+        headers=tuple(
+            (str(header[0]), _record_bytes(header[1])) for header in message.headers() or ()
+        ),
     )
 
 
-def _bytes(value: str | bytes | None) -> bytes | None:
+def _record_bytes(value: str | bytes | None) -> bytes | None:
+    """Return a key, a value or a header's value of a Kafka message as bytes."""
     return value.encode() if isinstance(value, str) else value
 
 
-def _age_key(record: KafkaRecord) -> float:
-    """Return a sort key by which newer records come after older ones."""
+def _record_age_key(record: KafkaRecord) -> float:
+    """Return a sort key by which newer Kafka records come after older ones."""
     return record.timestamp.timestamp() if record.timestamp is not None else 0.0

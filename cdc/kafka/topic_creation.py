@@ -50,7 +50,7 @@ def ensure(
     replication_factor: int,
     progress: Progress | None = None,
 ) -> dict[str, TopicInfo]:
-    """Create the topics that are missing, and check that existing ones are suitable.
+    """Create the Kafka topics that are missing, and check that existing ones are suitable.
 
     An existing topic is never altered. If an existing topic is not suitable, no topic is created.
 
@@ -71,16 +71,20 @@ def ensure(
             compaction, or with a retention that is too short.
     """
     existing = kafka.topics(wanted)
-    _check(kafka, {name: wanted[name] for name in wanted if name in existing}, existing)
+    _check_existing_topics(
+        kafka, {name: wanted[name] for name in wanted if name in existing}, existing
+    )
     new = {name: settings for name, settings in wanted.items() if name not in existing}
-    for part in _parts(new):
+    for part in _topics_per_request(new):
         _create_all(client, admin, part, replication_factor, progress)
-    made = _wait_for(kafka, new, client.timeout_s)
-    _check(kafka, new, made)  # another program could have created one of them meanwhile
+    made = _wait_for_new_topics(kafka, new, client.timeout_s)
+    # Another program could have created one of them meanwhile.
+    _check_existing_topics(kafka, new, made)
     return {name: (existing | made)[name] for name in wanted}
 
 
-def _parts(wanted: Settings) -> Iterator[Settings]:
+def _topics_per_request(wanted: Settings) -> Iterator[Settings]:
+    """Yield the topics to create, in parts of one request to Kafka each."""
     left = iter(wanted.items())
     while part := dict(islice(left, _AT_ONCE)):
         yield part
@@ -103,13 +107,13 @@ def _create_all(
         ThrottledError: No further topic was created for two minutes.
         KafkaError: A topic cannot be created, and no quota is the reason.
     """
-    left = _create(client, admin, wanted, replication_factor)
+    left = _create_once(client, admin, wanted, replication_factor)
     if not left:
         return
 
     def refused() -> str:
         nonlocal left
-        left = _create(client, admin, left, replication_factor)
+        left = _create_once(client, admin, left, replication_factor)
         return f"{len(left):,} topics are left" if left else ""
 
     with shown_as("wait for the cluster's quota for changes of topics", progress) as task:
@@ -129,7 +133,7 @@ def _create_all(
                 )
 
 
-def _create(
+def _create_once(
     client: KafkaClient,
     admin: ck_admin.AdminClient,
     wanted: Settings,
@@ -160,16 +164,19 @@ def _create(
         request,
         ignored=frozenset({ck.KafkaError.TOPIC_ALREADY_EXISTS, _THROTTLED}),
     )
-    return {name: wanted[name] for name, answer in answers.items() if _is_throttled(answer)}
+    return {name: wanted[name] for name, answer in answers.items() if _is_topic_throttled(answer)}
 
 
-def _is_throttled(answer: Future[None]) -> bool:
+def _is_topic_throttled(answer: Future[None]) -> bool:
+    """Return whether a quota of the Kafka cluster has refused to create a topic."""
     error = answer.exception()
     return isinstance(error, ck.KafkaException) and error.args[0].code() == _THROTTLED
 
 
-def _wait_for(kafka: KafkaAdmin, new: Settings, timeout_s: float) -> dict[str, TopicInfo]:
-    """Wait until all brokers know the new topics, and return their descriptions.
+def _wait_for_new_topics(
+    kafka: KafkaAdmin, new: Settings, timeout_s: float
+) -> dict[str, TopicInfo]:
+    """Wait until all brokers of Kafka know the new topics, and return their descriptions.
 
     The controller acknowledges the creation of a topic before all brokers know the topic.
     """
@@ -188,8 +195,10 @@ def _wait_for(kafka: KafkaAdmin, new: Settings, timeout_s: float) -> dict[str, T
     return found
 
 
-def _check(kafka: KafkaAdmin, wanted: Settings, topics: Mapping[str, TopicInfo]) -> None:
-    """Refuse a topic with several partitions, with compaction, or with too short a retention."""
+def _check_existing_topics(
+    kafka: KafkaAdmin, wanted: Settings, topics: Mapping[str, TopicInfo]
+) -> None:
+    """Refuse a Kafka topic with several partitions, with compaction, or too short a retention."""
     settings = kafka.topic_configs(wanted) if wanted else {}
     for name, asked in wanted.items():
         if topics[name].partitions != PARTITIONS:
@@ -202,11 +211,11 @@ def _check(kafka: KafkaAdmin, wanted: Settings, topics: Mapping[str, TopicInfo])
             )
         if name not in settings:
             raise missing(name)
-        _check_settings(name, asked, settings[name])
+        _check_topic_settings(name, asked, settings[name])
 
 
-def _check_settings(name: str, wanted: Mapping[str, str], actual: Mapping[str, str]) -> None:
-    """Refuse a topic that is compacted or whose retention is too short.
+def _check_topic_settings(name: str, wanted: Mapping[str, str], actual: Mapping[str, str]) -> None:
+    """Refuse an existing Kafka topic that is compacted or whose retention is too short.
 
     Args:
         name: The topic.

@@ -35,7 +35,7 @@ def looks(
     Raises:
         KafkaError: Several topics were requested, and none of them can be read.
     """
-    infos, failed = _led(client, admin, list(dict.fromkeys(names)))
+    infos, failed = _topics_with_leaders(client, admin, list(dict.fromkeys(names)))
 
     def listed(
         topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
@@ -71,7 +71,7 @@ def looks(
     there = {name: info for name, info in there.items() if name not in failed}
     earliest = listed(there, ck_admin.OffsetSpec.earliest(), uncommitted)
     found = {
-        name: TopicLook(info, _offsets(earliest[name]), ends[name], _offsets(high[name]))
+        name: TopicLook(info, _end_offsets(earliest[name]), ends[name], _end_offsets(high[name]))
         for name, info in there.items()
         if name not in failed
     }
@@ -80,7 +80,8 @@ def looks(
     return {**found, **failed}
 
 
-def _offsets(ends: Mapping[int, End]) -> dict[int, int]:
+def _end_offsets(ends: Mapping[int, End]) -> dict[int, int]:
+    """Return the offset of each partition of a Kafka topic, without the leaders' epochs."""
     return {partition: end.offset for partition, end in ends.items()}
 
 
@@ -96,8 +97,10 @@ def ends_now(
         committed: Whether the last stable offsets are wanted, and not the high watermarks.
     """
     level = ck.IsolationLevel.READ_COMMITTED if committed else ck.IsolationLevel.READ_UNCOMMITTED
-    infos, failed = _described(client, admin, list(dict.fromkeys(names)))
-    failed |= {name: _leaderless_error(name) for name, info in infos.items() if info.leaderless}
+    infos, failed = _described_topics(client, admin, list(dict.fromkeys(names)))
+    failed |= {
+        name: _leaderless_topic_error(name) for name, info in infos.items() if info.leaderless
+    }
     led = {name: info for name, info in infos.items() if not info.leaderless}
     ends: dict[str, dict[int, int]] = {name: {} for name in led}
     if asked := places(led, ck_admin.OffsetSpec.latest()):
@@ -133,7 +136,7 @@ def newest(
     Raises:
         KafkaError: Several topics were requested, and none of them can be read.
     """
-    infos, failed = _led(client, admin, list(dict.fromkeys(names)))
+    infos, failed = _topics_with_leaders(client, admin, list(dict.fromkeys(names)))
     sent: dict[str, int] = {}
     if infos:
         asked = places(infos, ck_admin.OffsetSpec.max_timestamp())
@@ -176,7 +179,7 @@ def since(
         )
         return {place: result.offset for place, result in found.items()}
 
-    infos, _ = _described(client, admin, [*times])
+    infos, _ = _described_topics(client, admin, [*times])
     wanted = {
         ck.TopicPartition(name, partition): ck_admin.OffsetSpec.for_timestamp(
             int(times[name].timestamp() * 1000)
@@ -196,7 +199,7 @@ def since(
     return seen
 
 
-def _led(
+def _topics_with_leaders(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
     """Return the topics whose partitions all have leaders, and the errors of the other topics."""
@@ -206,7 +209,7 @@ def _led(
 
     def leaderless() -> Sequence[str]:
         nonlocal left
-        seen, refused = _described(client, admin, left)
+        seen, refused = _described_topics(client, admin, left)
         failed.update(refused)
         infos.update((name, info) for name, info in seen.items() if not info.leaderless)
         left = [name for name, info in seen.items() if info.leaderless]
@@ -215,11 +218,12 @@ def _led(
     if leaderless():
         bound = _ELECTION_S if infos else client.timeout_s
         wait_while(leaderless, timeout_s=bound, poll_s=_POLL_S)
-    failed.update((name, _leaderless_error(name)) for name in left)
+    failed.update((name, _leaderless_topic_error(name)) for name in left)
     return infos, failed
 
 
-def _leaderless_error(name: str) -> KafkaError:
+def _leaderless_topic_error(name: str) -> KafkaError:
+    """Return the error for a Kafka topic that has a partition without a leader."""
     return KafkaError(
         f"topic {name} has a partition without a leader",
         remedy="Check that every partition has a leader, then run the command again.",
@@ -227,7 +231,7 @@ def _leaderless_error(name: str) -> KafkaError:
     )
 
 
-def _described(
+def _described_topics(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
     """Return the descriptions and the errors by topic; topics that do not exist are left out."""
@@ -244,7 +248,7 @@ def _described(
 
 
 def described(name: str, topic: Any) -> TopicInfo:
-    """Convert the client library's description of a topic to a `TopicInfo`."""
+    """Convert the description of a topic from Kafka's client library to a `TopicInfo`."""
     return TopicInfo(
         name,
         str(topic.topic_id),

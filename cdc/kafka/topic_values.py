@@ -10,7 +10,7 @@ NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.
 
 
 def never_compacted(settings: Mapping[str, str]) -> bool:
-    """Return whether a topic's compaction lag is so long that compaction never removes a record.
+    """Return whether a Kafka topic's compaction lag is so long that compaction removes no record.
 
     Args:
         settings: The topic's effective settings.
@@ -121,5 +121,5 @@ class KnownRecord:
 
 
 def leader_epochs(ends: Mapping[int, End]) -> dict[int, int]:
-    """Return the leader's epoch by partition, without the partitions whose epoch is unknown."""
+    """Return the leader's epoch by partition of a Kafka topic, without epochs that are unknown."""
     return {partition: end.epoch for partition, end in ends.items() if end.epoch is not None}

@@ -68,7 +68,7 @@ def reach(spark: SparkSession, metastore: str) -> int:
     Raises:
         LakeError: The metastore cannot be reached, or refuses the request.
     """
-    with _client(spark, metastore, "the databases could not be listed") as client:
+    with _metastore_client(spark, metastore, "the databases could not be listed") as client:
         return int(client.getAllDatabases().size())
 
 
@@ -90,18 +90,18 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
         LakeError: The metastore cannot be reached or refuses the request, or the name belongs to
             another table.
     """
-    with _client(spark, metastore, _not_kept(entry), entry.path) as client:
-        _finish_move(spark, client, entry)
-        at = _location(spark, client, entry, entry.name)
-        if at is None or at == _plain(spark, entry.path):
-            _register(spark, metastore, entry, entry.name)
+    with _metastore_client(spark, metastore, _entry_not_updated(entry), entry.path) as client:
+        _finish_name_move(spark, client, entry)
+        at = _entry_location(spark, client, entry, entry.name)
+        if at is None or at == _metastore_path(spark, entry.path):
+            _register_entry(spark, metastore, entry, entry.name)
         else:
-            _drop(client, entry, _NEXT)
-            _register(spark, metastore, entry, entry.name + _NEXT)
+            _drop_entry(client, entry, _NEXT)
+            _register_entry(spark, metastore, entry, entry.name + _NEXT)
             crash("catalog.before_move")
             _move_name(spark, client, entry)
         for left in (_NEXT, _FORMER):
-            _drop(client, entry, left)
+            _drop_entry(client, entry, left)
 
 
 def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
@@ -111,24 +111,24 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
         OtherTableError: The name belongs to another table, which keeps the name.
         LakeError: The metastore cannot be reached, or refuses the request.
     """
-    with _client(spark, metastore, _not_kept(entry), entry.path) as client:
+    with _metastore_client(spark, metastore, _entry_not_updated(entry), entry.path) as client:
         for suffix in ("", _NEXT, _FORMER):
-            if _location(spark, client, entry, entry.name + suffix) is not None:
-                _drop(client, entry, suffix)
+            if _entry_location(spark, client, entry, entry.name + suffix) is not None:
+                _drop_entry(client, entry, suffix)
 
 
-def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Restore a name that is missing because a process was killed between the renames of `show`."""
+def _finish_name_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
+    """Restore a name that the metastore lacks since a process died between renames of `show`."""
     if client.tableExists(entry.database, entry.name):
         return
     for suffix in (_NEXT, _FORMER):
-        if _location(spark, client, entry, entry.name + suffix) is not None:
-            _rename(client, entry, suffix, "")
+        if _entry_location(spark, client, entry, entry.name + suffix) is not None:
+            _rename_entry(client, entry, suffix, "")
             return
 
 
 def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Replace the entry of a name by the new entry, as `show` describes."""
+    """Replace the entry of a name in the metastore by the new entry, as `show` describes."""
     if not entry.partition_by:
         # Without partitions, one object of the metastore describes the whole table.
         table = client.getTable(entry.database, entry.name + _NEXT)
@@ -140,20 +140,20 @@ def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
             _log.info(what, entry, error.java_exception)
         else:
             return
-    _drop(client, entry, _FORMER)
-    _rename(client, entry, "", _FORMER)
+    _drop_entry(client, entry, _FORMER)
+    _rename_entry(client, entry, "", _FORMER)
     crash("catalog.between_renames")
-    _rename(client, entry, _NEXT, "")
+    _rename_entry(client, entry, _NEXT, "")
 
 
-def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
+def _rename_entry(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
     """Rename an entry of the metastore: suffix ``to`` replaces suffix ``of`` in its name."""
     table = client.getTable(entry.database, entry.name + of)
     table.setTableName(entry.name + to)
     client.alter_table(entry.database, entry.name + of, table)
 
 
-def _drop(client: Any, entry: CatalogEntry, suffix: str) -> None:
+def _drop_entry(client: Any, entry: CatalogEntry, suffix: str) -> None:
     """Remove an entry from the metastore, but not the table's data.
 
     The entry's name is the name of ``entry`` with the suffix.
@@ -161,7 +161,7 @@ def _drop(client: Any, entry: CatalogEntry, suffix: str) -> None:
     client.dropTable(entry.database, entry.name + suffix, False, True)
 
 
-def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) -> str | None:
+def _entry_location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) -> str | None:
     """Return the location to which a name refers; None if the metastore does not have the name.
 
     Raises:
@@ -171,7 +171,7 @@ def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) 
     if not client.tableExists(entry.database, name):
         return None
     at = str(client.getTable(entry.database, name).getSd().getLocation())
-    base = _plain(spark, entry.table_base)
+    base = _metastore_path(spark, entry.table_base)
     if not at.startswith(base + "/"):
         raise OtherTableError(
             f"the name {entry.database}.{name} points to {at}, which is not in {base}",
@@ -183,7 +183,7 @@ def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) 
     return at
 
 
-def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: str) -> None:
+def _register_entry(spark: SparkSession, metastore: str, entry: CatalogEntry, name: str) -> None:
     """Run Hudi's tool, which creates the name, or updates its columns and partitions."""
     properties = java_class(spark, "java.util.Properties")()
     kind = "MultiPartKeysValueExtractor" if entry.partition_by else "NonPartitionedExtractor"
@@ -209,13 +209,13 @@ def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: st
         syncing.close()
 
 
-def _not_kept(entry: CatalogEntry) -> str:
-    """Return the beginning of the message for an entry that could not be updated."""
+def _entry_not_updated(entry: CatalogEntry) -> str:
+    """Return the beginning of the message for a metastore's entry that could not be updated."""
     return f"the name {entry} could not be updated"
 
 
 @contextmanager
-def _client(
+def _metastore_client(
     spark: SparkSession, metastore: str, failure: str, path: str | None = None
 ) -> Iterator[Any]:
     """Open a client of the metastore, and convert the errors of Java to LakeError.
@@ -249,6 +249,7 @@ def _client(
 
 
 def _hive_conf(spark: SparkSession, metastore: str) -> Any:
+    """Return Hive's configuration for a client of the metastore, with bounds of its requests."""
     conf = java_class(spark, "org.apache.hadoop.hive.conf.HiveConf")(
         spark.sparkContext._jsc.hadoopConfiguration(),
         java_class(spark, "java.lang.Class").forName("org.apache.hadoop.hive.conf.HiveConf"),
@@ -260,7 +261,7 @@ def _hive_conf(spark: SparkSession, metastore: str) -> Any:
     return conf
 
 
-def _plain(spark: SparkSession, path: str) -> str:
+def _metastore_path(spark: SparkSession, path: str) -> str:
     """Return a path with its scheme, for example ``file:/lake/t``, as the metastore stores it."""
     hadoop = java_class(spark, "org.apache.hadoop.fs.Path")(path)
     conf = spark.sparkContext._jsc.hadoopConfiguration()

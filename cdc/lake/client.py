@@ -89,12 +89,12 @@ def guarded_client(
     name = options["hoodie.table.name"]
     option = java_class(spark, "org.apache.hudi.common.util.Option")
     resolver = java_class(spark, "org.apache.hudi.common.table.TableSchemaResolver")
-    conversion = _module(spark, "org.apache.hudi.HoodieSchemaConversionUtils$")
+    conversion = _hudi_object(spark, "org.apache.hudi.HoodieSchemaConversionUtils$")
     properties = java_class(spark, "org.apache.hudi.common.config.TypedProperties")()
     for key, value in options.items():
         properties.setProperty(key, value)
     # Hudi's writer uses the same schema when it creates the client itself.
-    schema = _module(spark, "org.apache.hudi.HoodieSchemaUtils$").deduceWriterSchema(
+    schema = _hudi_object(spark, "org.apache.hudi.HoodieSchemaUtils$").deduceWriterSchema(
         conversion.convertStructTypeToHoodieSchema(
             rows._jdf.schema(), f"{name}_record", f"hoodie.{name}"
         ),
@@ -109,7 +109,7 @@ def guarded_client(
     )
     context = java_class(spark, "org.apache.hudi.client.common.HoodieSparkEngineContext")
     gateway: Any = spark.sparkContext._gateway
-    (constructor,) = _compiled(gateway).getConstructors()
+    (constructor,) = _compiled_hudi_client(gateway).getConstructors()
     arguments = gateway.new_array(java_class(spark, "java.lang.Object"), 4)
     arguments[0] = context(spark.sparkContext._jsc)
     arguments[1] = config
@@ -120,7 +120,7 @@ def guarded_client(
 
 
 @lru_cache(maxsize=1)
-def _compiled(gateway: Any) -> Any:
+def _compiled_hudi_client(gateway: Any) -> Any:
     """Compile Hudi's guarded client, once per JVM, and return its Java class."""
     jvm = gateway.jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
@@ -130,6 +130,6 @@ def _compiled(gateway: Any) -> Any:
     return compiler.getClassLoader().loadClass(_CLASS)
 
 
-def _module(spark: SparkSession, name: str) -> Any:
-    """Return a singleton object of Scala by the name of its class."""
+def _hudi_object(spark: SparkSession, name: str) -> Any:
+    """Return a singleton object of Hudi's Scala code by the name of its class."""
     return getattr(java_class(spark, name), "MODULE$")

@@ -32,13 +32,15 @@ INDEX_KEY = COMMIT_PREFIX + "index"
 
 
 def _tool_version() -> str:
+    """Return the version of Tributary, which each commit to the lake records."""
     try:
         return metadata.version("tributary-cdc")
     except metadata.PackageNotFoundError:
         return "unknown"
 
 
-def _user() -> str:
+def _committing_user() -> str:
+    """Return the name of the user who commits to the lake, which each commit records."""
     try:
         # A name from the environment can have bytes that are not UTF-8. A JSON document cannot.
         return getpass.getuser().encode("utf-8", "backslashreplace").decode()
@@ -77,13 +79,13 @@ class ShardAccount(Part):
 _ACCOUNTS = TypeAdapter(dict[str, ShardAccount])
 
 
-def _packed(accounts: Mapping[str, ShardAccount]) -> str:
-    """Return the accounts of shards as JSON, compressed and encoded in base64."""
+def _packed_accounts(accounts: Mapping[str, ShardAccount]) -> str:
+    """Return the accounts of shards for a lake commit as JSON, compressed and encoded in base64."""
     return base64.b64encode(zlib.compress(_ACCOUNTS.dump_json(dict(accounts)))).decode()
 
 
-def _unpacked(text: Any) -> dict[str, ShardAccount]:
-    """Return the accounts of shards from the output of `_packed`."""
+def _unpacked_accounts(text: Any) -> dict[str, ShardAccount]:
+    """Return the accounts of shards in a lake commit from the output of `_packed_accounts`."""
     try:
         return _ACCOUNTS.validate_json(zlib.decompress(base64.b64decode(text)))
     except (ValueError, TypeError, zlib.error) as error:
@@ -102,7 +104,9 @@ class SharedState(Part):
 
     types: Mapping[str, str]
     accounts: Annotated[
-        Mapping[str, ShardAccount], PlainSerializer(_packed), PlainValidator(_unpacked)
+        Mapping[str, ShardAccount],
+        PlainSerializer(_packed_accounts),
+        PlainValidator(_unpacked_accounts),
     ]
 
 
@@ -180,7 +184,7 @@ class CommitRecord(Part):
     run_id: str | None = None
     tool_version: str = field(default_factory=_tool_version)
     host: str = field(default_factory=socket.gethostname)
-    user: str = field(default_factory=_user)
+    user: str = field(default_factory=_committing_user)
     format: Literal[1] = 1
 
     def __post_init__(self) -> None:

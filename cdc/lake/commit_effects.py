@@ -30,7 +30,7 @@ here."""
 
 
 def effects_of(timeline: Timeline) -> list[CommitEffect]:
-    """Return what the newest commits of changes did, newest first; empty commits are left out.
+    """Return what the newest Hudi commits of changes did, newest first, without empty commits.
 
     Args:
         timeline: The table's commits. Up to `READ_COMMITS` of them are read from storage.
@@ -39,10 +39,11 @@ def effects_of(timeline: Timeline) -> list[CommitEffect]:
         Py4JJavaError: A commit's metadata cannot be read.
     """
     newest = sorted(timeline.completed_instants(), reverse=True)[:READ_COMMITS]
-    return list(islice(_effects(timeline, newest), READ_COMMITS))
+    return list(islice(_commit_effects(timeline, newest), READ_COMMITS))
 
 
-def _effects(timeline: Timeline, instants: list[str]) -> Iterator[CommitEffect]:
+def _commit_effects(timeline: Timeline, instants: list[str]) -> Iterator[CommitEffect]:
+    """Yield what the Hudi commits with these instants did, if they are changes and wrote files."""
     for instant in instants:
         document = json.loads(timeline.metadata_of(instant).toJsonString())
         stats = [one for listed in document["partitionToWriteStats"].values() for one in listed]
@@ -65,7 +66,7 @@ def effect_of(stats: list[dict[str, Any]]) -> CommitEffect:
 
 
 def has_outgrown(timeline: Timeline, committed: Committed, index: IndexLayout) -> bool:
-    """Return whether a table has outgrown its buckets.
+    """Return whether a Hudi table has outgrown its buckets.
 
     The growth of the table is judged only before every fifth commit, since this judgment reads the
     effects of up to `READ_COMMITS` commits.
@@ -116,7 +117,9 @@ def plan_clustering(spark: SparkSession, client: Any, timeline: Timeline, plan: 
         executor.getPartitions(strategy, service)
     )
     proposed = strategy.generateClusteringPlan(executor, partitions)
-    if not proposed.isPresent() or not _narrow(spark, timeline.path, proposed.get(), plan):
+    if not proposed.isPresent() or not _narrow_clustering(
+        spark, timeline.path, proposed.get(), plan
+    ):
         return ""
     meta = table.getMetaClient()
     requested = java_class(spark, f"{_TIMELINE}.HoodieInstant$State").REQUESTED
@@ -132,7 +135,7 @@ def plan_clustering(spark: SparkSession, client: Any, timeline: Timeline, plan: 
     return instant
 
 
-def _narrow(spark: SparkSession, path: str, proposed: Any, plan: FilePlan) -> bool:
+def _narrow_clustering(spark: SparkSession, path: str, proposed: Any, plan: FilePlan) -> bool:
     """Remove from a proposed clustering all files that a plan does not take.
 
     Groups with too few files are removed, too. The remaining groups have at most `AT_ONCE_BYTES` in
@@ -157,7 +160,7 @@ def _narrow(spark: SparkSession, path: str, proposed: Any, plan: FilePlan) -> bo
         for at in reversed(range(len(slices))):
             if not plan.takes(str(slices[at].getFileId())):
                 del slices[at]
-        total = sum(_size(spark, files, path, one) for one in slices)
+        total = sum(_clustered_file_bytes(spark, files, path, one) for one in slices)
         if len(slices) < plan.fewest or (total > left and left < AT_ONCE_BYTES):
             del groups[place]
             continue
@@ -166,7 +169,7 @@ def _narrow(spark: SparkSession, path: str, proposed: Any, plan: FilePlan) -> bo
     return len(groups) > 0
 
 
-def _size(spark: SparkSession, files: Any, path: str, planned: Any) -> int:
+def _clustered_file_bytes(spark: SparkSession, files: Any, path: str, planned: Any) -> int:
     """Return the size of a planned clustering's file, in bytes."""
     name = str(planned.getDataFilePath()).rpartition("/")[2]
     folder = "/".join(filter(None, (path, str(planned.getPartitionPath() or ""))))

@@ -56,7 +56,7 @@ _cache = _Cache()
 
 
 def paths_of(timeline: Timeline, instant: str) -> frozenset[str]:
-    """Return the paths of the files that a completed commit names, relative to the table's path.
+    """Return the paths of files that a completed Hudi commit names, relative to the table's path.
 
     Args:
         timeline: The table's commits.
@@ -80,13 +80,13 @@ def stats_of(metadata: Any) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def file_system(spark: SparkSession, path: str) -> Any:
-    """Return Hadoop's file system of a path."""
+    """Return Hadoop's file system of a path in the lake."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     return java_class(spark, "org.apache.hadoop.fs.Path")(path).getFileSystem(hadoop)
 
 
 def files_of(spark: SparkSession, files: Any, folders: str, instants: Iterable[str]) -> list[Any]:
-    """Return the paths of the data files whose names have one of the instants.
+    """Return the paths of a lake table's data files whose names have one of the instants.
 
     Args:
         spark: The session.
@@ -112,10 +112,10 @@ def all_files(spark: SparkSession, path: str) -> list[str]:
 
 
 def literal(folder: str) -> str:
-    """Return a pattern of Hadoop that matches only this folder."""
+    """Return a pattern of Hadoop that matches only this folder of a lake table."""
     return _SPECIAL.sub(r"\\\g<0>", folder)
 
 
 def instant_of(file: str) -> str:
-    """Return the instant in a data file's name, ``<file id>_<write token>_<instant>.parquet``."""
+    """Return the instant in a Hudi file's name, ``<file id>_<write token>_<instant>.parquet``."""
     return file.rpartition("_")[2].partition(".")[0]

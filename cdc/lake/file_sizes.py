@@ -118,7 +118,7 @@ class FilePlan:
 
 
 def judge(effects: Sequence[CommitEffect]) -> FilePlan:
-    """Decide which files of a table are merged or split, and up to which size.
+    """Decide which files of a lake table are merged or split, and up to which size.
 
     Args:
         effects: What the last commits did, newest first.
@@ -130,14 +130,14 @@ def judge(effects: Sequence[CommitEffect]) -> FilePlan:
     share = sum(bool(effect.updated) for effect in effects) / max(1, len(effects))
     if len(effects) >= LEAST_COMMITS and share <= RARELY:
         return FilePlan(LARGE_FILE_BYTES, frozenset(updated))
-    target = _updated_target([file for effect in effects for file in effect.updated.values()])
+    target = _updated_file_target([file for effect in effects for file in effect.updated.values()])
     large = {file for file, done in updated.items() if done.bytes >= SPLIT_FACTOR * target}
     splits = len(effects) >= LEAST_COMMITS and share >= OFTEN
     return FilePlan(target, frozenset(updated), frozenset(large if splits else ()))
 
 
-def _updated_target(files: Collection[UpdatedFile]) -> int:
-    """Return the target for files that commits update, in bytes.
+def _updated_file_target(files: Collection[UpdatedFile]) -> int:
+    """Return the target size of those files of a lake table that commits update, in bytes.
 
     Args:
         files: The files that the last commits have updated; each file once per commit.
@@ -152,7 +152,7 @@ def _updated_target(files: Collection[UpdatedFile]) -> int:
 
 
 def grows(effects: Sequence[CommitEffect]) -> bool:
-    """Return whether a table with buckets grows so fast that `GROWTH_COMMITS` commits double it.
+    """Return whether `GROWTH_COMMITS` commits at this pace double a lake table with buckets.
 
     Args:
         effects: What the last commits did, newest first. Each bucket is one file, so a commit to

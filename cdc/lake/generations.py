@@ -67,7 +67,7 @@ def generations(
     records: Iterable[TableRecord],
     is_other: Callable[[str], bool] = lambda _: False,
 ) -> list[Generation]:
-    """Return the folders of a lake table: first the published ones, newest first, then the rest.
+    """Return a lake table's folders as generations: published ones, newest first, then the rest.
 
     Args:
         folders: Size of each attempt's folder in bytes, by the attempt's UUID. The caller must list
@@ -111,7 +111,7 @@ def generations(
 def superfluous(
     found: Sequence[Generation], retain: int, *, keep: timedelta, now: datetime
 ) -> list[Generation]:
-    """Return the folders to delete: old former generations and abandoned attempts.
+    """Return the folders of a lake table to delete: old former generations and abandoned attempts.
 
     Args:
         found: The table's folders in the order of :func:`generations`.
@@ -130,7 +130,7 @@ def superfluous(
 
 
 def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list[Generation]]:
-    """Return, for each name that a user has entered, the generations that the name can mean.
+    """Return the folders of a lake table that each name can mean, a number or a UUID's beginning.
 
     Args:
         found: The generations.

@@ -194,7 +194,7 @@ class Handoff(Part):
 
         def recorded(value: _Value | None, what: str) -> _Value:
             if value is None:
-                raise _not_recorded(schema.table, attempt, what)
+                raise _incomplete_handoff_error(schema.table, attempt, what)
             return value
 
         return cls(
@@ -340,14 +340,14 @@ class Handoff(Part):
 
 
 def renames(changes: Iterable[Change]) -> Iterator[RenameColumn]:
-    """Yield the renames for which the lake moves the column's values to the new name."""
+    """Yield the renames by which a lake table's columns keep their values under new names."""
     for change in changes:
         if isinstance(change, RenameColumn) and change.verdict is Verdict.FILL:
             yield change
 
 
 def hash_key_of(columns: Iterable[Column], config: LakeConfig) -> str | None:
-    """Return a digest that identifies the secret hash key; None if no column is hashed.
+    """Return a digest of the secret hash key for the lake's commits; None if no column is hashed.
 
     Raises:
         SecretError: The key cannot be read.
@@ -355,7 +355,8 @@ def hash_key_of(columns: Iterable[Column], config: LakeConfig) -> str | None:
     return key_check(config) if any(one.hide == "hash" for one in columns) else None
 
 
-def _not_recorded(table: TableId, attempt: Attempt, what: str) -> StateError:
+def _incomplete_handoff_error(table: TableId, attempt: Attempt, what: str) -> StateError:
+    """Return the error for an attempt that lacks a value of the lake's handoff document."""
     return StateError(
         f"attempt {attempt.id} of table {table} has not recorded {what}, and cannot hand it off",
         remedy=f"The state store was altered: copy the table again, `tributary bootstrap {table}`.",

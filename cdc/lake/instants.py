@@ -14,7 +14,7 @@ _TOLD_FROM = timedelta(seconds=5)
 
 
 def time_of(instant: str) -> datetime:
-    """Return the time of an instant. An instant is ``yyyyMMddHHmmssSSS`` in UTC."""
+    """Return the time of a Hudi instant, which is ``yyyyMMddHHmmssSSS`` in UTC."""
     # `strptime` takes ten times as long, and a scrape of metrics calls this once per table.
     year, month, day = int(instant[:4]), int(instant[4:6]), int(instant[6:8])
     hour, minute, second = int(instant[8:10]), int(instant[10:12]), int(instant[12:14])
@@ -23,7 +23,7 @@ def time_of(instant: str) -> datetime:
 
 
 def ahead_of_clock(newest: str | None) -> timedelta:
-    """Return how far an instant is ahead of this machine's clock; zero if it is not ahead.
+    """Return how far a Hudi instant is ahead of this machine's clock; zero if it is not ahead.
 
     Args:
         newest: The newest instant of a table; None if the table has no commit.
@@ -35,7 +35,7 @@ def ahead_of_clock(newest: str | None) -> timedelta:
 
 
 def clock_warnings(table: TableId, newest: str) -> tuple[str, ...]:
-    """Return a warning if the newest commit's time is later than now, else nothing.
+    """Return a warning if a lake table's newest commit is of a later time than now, else nothing.
 
     Args:
         table: The table.

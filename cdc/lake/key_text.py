@@ -64,18 +64,19 @@ def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
 
 
 def key_text(key: Iterable[Column]) -> SparkColumn:
-    """Return a Spark column with the record key of each row.
+    """Return a Spark column with Hudi's record key of each row.
 
     The key is never empty, and never ``__empty__``, which for Hudi means an empty key.
     """
     parts = (
-        _text(F.col(quoted(column.name)).cast(column.lake_type), column.lake_type) for column in key
+        _key_value_text(F.col(quoted(column.name)).cast(column.lake_type), column.lake_type)
+        for column in key
     )
     return F.concat(F.lit("="), F.concat_ws("|", *parts))
 
 
-def _text(value: SparkColumn, kind: str) -> SparkColumn:
-    """Return one value of a key as a string.
+def _key_value_text(value: SparkColumn, kind: str) -> SparkColumn:
+    """Return one value of a Hudi record key as a string.
 
     Special characters are escaped, and NULL becomes a string that no value has.
 

@@ -44,7 +44,7 @@ def may_come_late(spark: SparkSession) -> bool:
 
 
 def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_columns: int) -> None:
-    """Delete the late files of commits that were rolled back.
+    """Delete the late files of Hudi commits that were rolled back.
 
     Only rolled back commits after the first completed commit of the active timeline are checked. If
     there are any, each partition is listed once.
@@ -65,11 +65,11 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
         files = file_system(spark, timeline.path)
         folders = literal(timeline.path) + "/*" * partition_columns
         found = files_of(spark, files, folders, undone)
-        _delete(files, found, "after its commit was rolled back")
+        _delete_lake_files(files, found, "after its commit was rolled back")
 
 
 def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
-    """Delete the late files of completed commits.
+    """Delete the late files of completed Hudi commits.
 
     These files have the instant of a completed commit that does not name them. To find these
     files, each partition to which a completed commit of the timeline has written is listed once.
@@ -90,7 +90,7 @@ def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
     try:
         for instant in sorted(completed):
             paths = paths_of(timeline, instant)
-            named[instant] = _names(paths)
+            named[instant] = _file_names(paths)
             for partition in {path.rpartition("/")[0] for path in paths}:
                 wrote.setdefault(partition, []).append(instant)
         files = file_system(spark, timeline.path)
@@ -99,7 +99,7 @@ def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
             for path in files_of(spark, files, literal(folder), its_instants):
                 file = str(path.getName())
                 if file not in named[instant_of(file)]:
-                    _delete(files, [path], "after its commit completed")
+                    _delete_lake_files(files, [path], "after its commit completed")
     except Py4JJavaError as error:
         what = f"late files of the lake table at {timeline.path} cannot be looked for"
         raise storage_error(what, java_reason(error), path=timeline.path) from error
@@ -124,7 +124,7 @@ def require_named(
     completed = timeline.completed_instants()
     try:
         files = {one: instant_of(one) for one in merged()}
-        named = {one: _names(paths_of(timeline, one)) for one in completed & {*files.values()}}
+        named = {one: _file_names(paths_of(timeline, one)) for one in completed & {*files.values()}}
         late = [
             file
             for file, instant in files.items()
@@ -134,7 +134,7 @@ def require_named(
             return
         path = java_class(spark, "org.apache.hadoop.fs.Path")
         paths = [path(f"{timeline.path}/{one}") for one in late]
-        _delete(file_system(spark, timeline.path), paths, "after its commit completed")
+        _delete_lake_files(file_system(spark, timeline.path), paths, "after its commit completed")
     except Py4JJavaError as error:
         what = f"the files that a commit to the lake table at {timeline.path} merges are not known"
         raise storage_error(what, java_reason(error), path=timeline.path) from error
@@ -147,7 +147,7 @@ def require_named(
 
 
 def merged_files(metadata: Any) -> list[str]:
-    """Return the existing files that a commit merges with new rows, relative to the table's path.
+    """Return the existing files that a Hudi commit merges with rows, relative to the table's path.
 
     Args:
         metadata: Hudi's metadata of the commit.
@@ -178,16 +178,18 @@ def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]
     path = java_class(spark, "org.apache.hadoop.fs.Path")
     late = [path(timeline.path, one) for one in written if instant_of(one) not in known]
     if late:
-        _delete(file_system(spark, timeline.path), late, "after its commit was rolled back")
+        _delete_lake_files(
+            file_system(spark, timeline.path), late, "after its commit was rolled back"
+        )
 
 
-def _names(paths: Iterable[str]) -> frozenset[str]:
-    """Return the file names of paths. A file name occurs only once in a table."""
+def _file_names(paths: Iterable[str]) -> frozenset[str]:
+    """Return the file names of paths in a lake table, which are unique within the table."""
     return frozenset(path.rpartition("/")[2] for path in paths)
 
 
-def _delete(files: Any, paths: Iterable[Any], why: str) -> None:
-    """Delete files, and log each one that existed.
+def _delete_lake_files(files: Any, paths: Iterable[Any], why: str) -> None:
+    """Delete late files of a lake table, and log each one that existed.
 
     Args:
         files: Hadoop's file system.

@@ -54,12 +54,14 @@ class LakeLayout:
         for column in self.schema.columns:
             folded = column.name.lower()
             if is_reserved(folded):
-                raise _bad_column(self.schema, column.name, "its prefix is reserved in the lake")
+                raise _unwritable_column_error(
+                    self.schema, column.name, "its prefix is reserved in the lake"
+                )
             if not LAKE_NAME.fullmatch(column.name):
                 reason = "Hudi's schema takes letters, digits and _ only"
-                raise _bad_column(self.schema, column.name, reason)
+                raise _unwritable_column_error(self.schema, column.name, reason)
             if folded in seen:
-                raise _bad_column(
+                raise _unwritable_column_error(
                     self.schema,
                     column.name,
                     f"Spark does not distinguish it from {seen[folded]!r}",
@@ -178,7 +180,7 @@ class LakeLayout:
             elif name == DELETED:
                 selected.append((column(OP) == F.lit("d")).alias(name))
             elif name.lower() not in have:
-                raise _bad_column(self.schema, name, "the rows to write lack it")
+                raise _unwritable_column_error(self.schema, name, "the rows to write lack it")
             else:
                 selected.append(self._cell(name, lake_type).alias(name))
         projected = rows.select(*selected)
@@ -186,7 +188,7 @@ class LakeLayout:
         # and a delete has only its key.
         return projected.select(
             *(
-                column(name) if projected.schema[name].nullable else _nullable(name)
+                column(name) if projected.schema[name].nullable else _nullable_column(name)
                 for name, _ in self.columns
             )
         )
@@ -212,16 +214,17 @@ class LakeLayout:
 
 
 def column(name: str) -> SparkColumn:
-    """Return the Spark column with exactly this name, which can contain dots and backquotes."""
+    """Return the Spark column of lake rows with exactly this name, whatever its characters."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def _nullable(name: str) -> SparkColumn:
-    """Return a column as a Spark column that allows NULL."""
+def _nullable_column(name: str) -> SparkColumn:
+    """Return a column of lake rows as a Spark column that allows NULL."""
     return F.when(F.lit(True), column(name)).alias(name)
 
 
-def _bad_column(schema: TableSchema, name: str, reason: str) -> SchemaError:
+def _unwritable_column_error(schema: TableSchema, name: str, reason: str) -> SchemaError:
+    """Return the error for a column of a table that cannot be written to the lake."""
     return SchemaError(
         f"column {name!r} of table {schema.table} cannot be written to the lake: {reason}",
         remedy=f"Leave it out with columns.exclude: [{name}], or rename it on the source.",

@@ -219,7 +219,7 @@ def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
 
 
 def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str, str]:
-    """Check a table's ``hudi`` settings, and return them with each value as a string.
+    """Refuse ``hudi`` settings that a lake table cannot have, and return the settings as strings.
 
     Raises:
         ConfigError: A setting would break the lake's guarantees, is not a setting of Hudi, has a

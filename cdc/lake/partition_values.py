@@ -30,7 +30,7 @@ other years; it counts as the first or the last one."""
 
 
 def value_of(field: PartitionField, cell: SparkColumn, lake_type: str) -> SparkColumn:
-    """Return a Spark column with the values of an expression; NULL if the cell is NULL.
+    """Return a Spark column with a lake partition by an expression; NULL if the cell is NULL.
 
     Args:
         field: The expression.
@@ -41,32 +41,34 @@ def value_of(field: PartitionField, cell: SparkColumn, lake_type: str) -> SparkC
         data = cell if lake_type == "binary" else cell.cast("string").cast("binary")
         return (F.crc32(data) % F.lit(field.buckets)).cast("int")
     if lake_type == "date":
-        return _named(field, cell)
-    seconds, offset = _local_seconds(cell, lake_type, field.zone)
+        return _partition_of_day(field, cell)
+    seconds, offset = _local_time_of_cell(cell, lake_type, field.zone)
     seconds = F.when(seconds < _FIRST, F.lit(_FIRST)).otherwise(seconds)
     seconds = F.when(seconds > _LAST, F.lit(_LAST)).otherwise(seconds)
     day = F.date_from_unix_date(F.floor(seconds / _DAY).cast("int"))
     if field.by != "hour":
-        return _named(field, day)
+        return _partition_of_day(field, day)
     hours = F.floor(seconds / _HOUR)
     hour = F.lpad(F.pmod(hours, F.lit(24)).cast("string"), 2, "0")
     named = F.concat(day.cast("string"), F.lit("T"), hour)
     if not (twice := repeated_hours(field.zone)):
         return named
-    return F.when(hours.isin(*sorted(twice)), F.concat(named, _offset_text(offset))).otherwise(
+    return F.when(hours.isin(*sorted(twice)), F.concat(named, _utc_offset_text(offset))).otherwise(
         named
     )
 
 
-def _named(field: PartitionField, day: SparkColumn) -> SparkColumn:
-    """Return a date's day, month or year, as the expression asks."""
+def _partition_of_day(field: PartitionField, day: SparkColumn) -> SparkColumn:
+    """Return a date's day, month or year as a lake partition, as the expression asks."""
     if field.by == "day":
         return day
     return F.substring(day.cast("string"), 1, 7 if field.by == "month" else 4)
 
 
-def _local_seconds(cell: SparkColumn, lake_type: str, zone: str) -> tuple[SparkColumn, SparkColumn]:
-    """Return the local time, in seconds since 1970, and its offset from UTC, in seconds."""
+def _local_time_of_cell(
+    cell: SparkColumn, lake_type: str, zone: str
+) -> tuple[SparkColumn, SparkColumn]:
+    """Return a partitioned cell's local time since 1970 and its UTC offset, both in seconds."""
     if lake_type == "timestamp":
         moment = cell
     else:
@@ -84,8 +86,8 @@ def _local_seconds(cell: SparkColumn, lake_type: str, zone: str) -> tuple[SparkC
     return local, local - utc
 
 
-def _offset_text(seconds: SparkColumn) -> SparkColumn:
-    """Return an offset from UTC as text, in the form of marker files' names: for example +0200."""
+def _utc_offset_text(seconds: SparkColumn) -> SparkColumn:
+    """Return an offset from UTC for a lake partition, written as in marker files' names: +0200."""
     size = F.abs(seconds)
     hours, minutes = F.floor(size / _HOUR), F.floor(F.pmod(size, F.lit(_HOUR)) / 60)
     digits = (F.lpad(one.cast("string"), 2, "0") for one in (hours, minutes))
@@ -93,7 +95,7 @@ def _offset_text(seconds: SparkColumn) -> SparkColumn:
 
 
 def require_zones(spark: SparkSession, table: object, fields: Iterable[PartitionField]) -> None:
-    """Refuse a time zone that Java does not know, before a row is read.
+    """Refuse a lake partition's time zone that Java does not know, before a row is read.
 
     Raises:
         ConfigError: The time zone database of Spark's Java lacks one of the zones.

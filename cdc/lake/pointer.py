@@ -145,7 +145,7 @@ def moved(pointer: Pointer | None, to: Published) -> Pointer:
 
 
 def local_folder(url: str) -> Path | None:
-    """Return the local folder of the lake's URL or path; None for a URL of another file system.
+    """Return the local folder of a lake table's URL or path; None for another file system's URL.
 
     The text after ``file:`` is a literal path without escapes, as in Hadoop.
     """
@@ -155,7 +155,7 @@ def local_folder(url: str) -> Path | None:
 
 
 def read_local(folder: Path) -> Pointer | None:
-    """Return the pointer in a table's local folder; None if the table has no published generation.
+    """Return the pointer in a lake table's local folder; None if no generation is published.
 
     Raises:
         LakeError: The file cannot be read.
@@ -174,7 +174,7 @@ def read_local(folder: Path) -> Pointer | None:
 
 
 def replace_local(folder: Path, text: str, *, name: str = POINTER) -> None:
-    """Replace the pointer, or another small file, in a local folder in one step.
+    """Replace the pointer, or another small file, in a local folder of the lake in one step.
 
     If the machine loses power, the folder has the old file or the new one.
 

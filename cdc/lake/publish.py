@@ -51,7 +51,7 @@ def write_pointer(
     check: Callable[[], None] | None = None,
     replaces: Callable[[Pointer | None], None] = lambda _: None,
 ) -> Pointer:
-    """Publish a generation in one step, and return the new pointer.
+    """Publish a generation in the lake in one step, and return the new pointer.
 
     Before this step, readers see the former pointer; after it, they see the new one.
 
@@ -76,18 +76,18 @@ def write_pointer(
     former = read_pointer(spark, table_base)
     replaces(former)
     pointer = moved(former, shown)
-    with _files(spark, table_base) as (files, folder):
+    with _lake_folder(spark, table_base) as (files, folder):
         # The pointer drops former generations whose folders were removed.
-        there = [one for one in pointer.former if files.exists(_path(spark, one.path))]
+        there = [one for one in pointer.former if files.exists(_hadoop_path(spark, one.path))]
         pointer = replace(pointer, former=tuple(there))
         check()
-        _replace(spark, files, folder, POINTER, pointer.to_json())
+        _replace_lake_file(spark, files, folder, POINTER, pointer.to_json())
         check()
     return pointer
 
 
 def read_pointer(spark: SparkSession, table_base: str) -> Pointer | None:
-    """Return the pointer of a table; None if the table has no published generation.
+    """Return the pointer of a lake table; None if the table has no published generation.
 
     Raises:
         LakeError: The file cannot be read.
@@ -102,8 +102,8 @@ def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
     Raises:
         LakeError: The file cannot be read.
     """
-    with _files(spark, folder_path) as (files, folder):
-        target = _child(spark, folder, name)
+    with _lake_folder(spark, folder_path) as (files, folder):
+        target = _hadoop_child_path(spark, folder, name)
         try:
             stream = files.open(target)
             try:
@@ -124,8 +124,8 @@ def write_file(spark: SparkSession, folder_path: str, name: str, text: str) -> N
     Raises:
         LakeError: The file cannot be written.
     """
-    with _files(spark, folder_path) as (files, folder):
-        _replace(spark, files, folder, name, text)
+    with _lake_folder(spark, folder_path) as (files, folder):
+        _replace_lake_file(spark, files, folder, name, text)
 
 
 def folder_exists(spark: SparkSession, path: str) -> bool:
@@ -136,7 +136,7 @@ def folder_exists(spark: SparkSession, path: str) -> bool:
     Raises:
         LakeError: The path cannot be accessed.
     """
-    with _files(spark, path) as (files, folder):
+    with _lake_folder(spark, path) as (files, folder):
         return bool(files.exists(folder))
 
 
@@ -153,7 +153,7 @@ def list_files(spark: SparkSession, path: str, *, recursive: bool) -> Iterator[t
     Raises:
         LakeError: The folder cannot be read.
     """
-    with _files(spark, path) as (files, folder):
+    with _lake_folder(spark, path) as (files, folder):
         if not files.exists(folder):
             return
         base = str(files.makeQualified(folder).toString())
@@ -190,35 +190,37 @@ def current_path(table_base: str, spark: SparkSession | None = None) -> str | No
 
 
 def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
-    """Return the size of each attempt's folder in bytes, by the attempt's UUID.
+    """Return the size of each attempt's folder in the lake, in bytes, by the attempt's UUID.
 
     Raises:
         LakeError: The table's folder cannot be read.
     """
     found = {}
-    with _files(spark, table_base) as (files, _):
+    with _lake_folder(spark, table_base) as (files, _):
         for attempt in attempt_names(spark, table_base):
-            summary = files.getContentSummary(_path(spark, attempt_path(table_base, attempt)))
+            summary = files.getContentSummary(
+                _hadoop_path(spark, attempt_path(table_base, attempt))
+            )
             found[attempt] = int(summary.getLength())
     return found
 
 
 def attempt_names(spark: SparkSession, table_base: str) -> list[str]:
-    """Return the UUIDs of all attempts that have a folder.
+    """Return the UUIDs of all attempts that have a folder in the lake.
 
     Raises:
         LakeError: The table's folder cannot be read.
     """
-    folders = (name for name, is_file in _entries(spark, table_base) if not is_file)
+    folders = (name for name, is_file in _folder_entries(spark, table_base) if not is_file)
     return [name.removeprefix(ATTEMPT) for name in folders if name.startswith(ATTEMPT)]
 
 
-def _entries(spark: SparkSession, path: str) -> list[tuple[str, bool]]:
-    """Return the name of each entry of a folder, and whether it is a file.
+def _folder_entries(spark: SparkSession, path: str) -> list[tuple[str, bool]]:
+    """Return the name of each entry of a lake folder, and whether it is a file.
 
     The result is empty if there is no such folder.
     """
-    with _files(spark, path) as (files, folder):
+    with _lake_folder(spark, path) as (files, folder):
         if not files.exists(folder):
             return []
         return [
@@ -228,16 +230,18 @@ def _entries(spark: SparkSession, path: str) -> list[tuple[str, bool]]:
 
 
 def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> list[str]:
-    """Return the attempts whose folder exists.
+    """Return the attempts whose folder exists in the lake.
 
     Only the folders of ``attempts`` are looked up; the table's folder is not listed.
 
     Raises:
         LakeError: The lake cannot be accessed.
     """
-    with _files(spark, table_base) as (files, _):
+    with _lake_folder(spark, table_base) as (files, _):
         return [
-            one for one in attempts if files.exists(_path(spark, attempt_path(table_base, one)))
+            one
+            for one in attempts
+            if files.exists(_hadoop_path(spark, attempt_path(table_base, one)))
         ]
 
 
@@ -264,7 +268,7 @@ def delete_path(spark: SparkSession, path: str) -> bool:
     Raises:
         LakeError: The folder cannot be deleted, or is the root of a file system.
     """
-    with _files(spark, path) as (files, folder):
+    with _lake_folder(spark, path) as (files, folder):
         if folder.isRoot() or folder.getParent() is None:
             raise LakeError(
                 f"{path} is the root of a file system, and is not deleted",
@@ -277,7 +281,7 @@ def delete_path(spark: SparkSession, path: str) -> bool:
 def delete_table(
     spark: SparkSession, table_base: str, owner: Ownership, *, besides: Collection[str] = ()
 ) -> list[str]:
-    """Delete an installation's pointer and attempts of a table, then the table's folder if empty.
+    """Delete an installation's pointer and attempts of a lake table, and the folder if it is empty.
 
     The caller holds the table's lease.
 
@@ -301,7 +305,9 @@ def delete_table(
     attempts = attempt_names(spark, table_base)
     delete_attempts(spark, table_base, [one for one in attempts if not owner.is_other(one)])
     # A hidden file is a pointer that a killed process has not put in its place.
-    entries = [one for one in _entries(spark, table_base) if not (one[1] and one[0][0] == ".")]
+    entries = [
+        one for one in _folder_entries(spark, table_base) if not (one[1] and one[0][0] == ".")
+    ]
     left = [name for name, _ in entries if name not in besides]
     if not left:
         delete_path(spark, table_base)
@@ -317,11 +323,14 @@ def has_commit(spark: SparkSession, path: str, instant: str) -> bool:
     Raises:
         LakeError: The table's folder cannot be read.
     """
-    with _files(spark, path) as (files, folder):
+    with _lake_folder(spark, path) as (files, folder):
         actions = (".commit", ".replacecommit")
-        if any(files.exists(_child(spark, folder, f".hoodie/{instant}{end}")) for end in actions):
+        if any(
+            files.exists(_hadoop_child_path(spark, folder, f".hoodie/{instant}{end}"))
+            for end in actions
+        ):
             return True
-        timeline = _child(spark, folder, ".hoodie")
+        timeline = _hadoop_child_path(spark, folder, ".hoodie")
         if not files.exists(timeline):
             return False
         names = (str(entry.getPath().getName()) for entry in files.listStatus(timeline))
@@ -335,36 +344,38 @@ def probe(spark: SparkSession, url: str) -> None:
     Raises:
         LakeError: The file cannot be written or removed.
     """
-    with _files(spark, url) as (files, folder):
-        file = _child(spark, folder, f".tributary-check-{uuid.uuid4().hex}")
-        _write(files, file, "")
+    with _lake_folder(spark, url) as (files, folder):
+        file = _hadoop_child_path(spark, folder, f".tributary-check-{uuid.uuid4().hex}")
+        _write_lake_file(files, file, "")
         files.delete(file, False)
 
 
 @contextmanager
-def _files(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
-    """Yield Hadoop's FileSystem and Path objects for ``path``.
+def _lake_folder(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
+    """Yield Hadoop's FileSystem and Path objects for a path of the lake.
 
     An error of Java in the ``with`` block is raised as a LakeError.
     """
     try:
-        folder = _path(spark, path)
+        folder = _hadoop_path(spark, path)
         yield folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), folder
     except (Py4JError, PySparkException) as error:
         reason = java_reason(error)
         raise storage_error(f"{path} cannot be accessed", reason, path=path) from error
 
 
-def _path(spark: SparkSession, path: str) -> Any:
+def _hadoop_path(spark: SparkSession, path: str) -> Any:
+    """Return Hadoop's Path object for a path of the lake."""
     return java_class(spark, "org.apache.hadoop.fs.Path")(path)
 
 
-def _child(spark: SparkSession, folder: Any, name: str) -> Any:
+def _hadoop_child_path(spark: SparkSession, folder: Any, name: str) -> Any:
+    """Return Hadoop's Path object for an entry of a lake folder."""
     return java_class(spark, "org.apache.hadoop.fs.Path")(folder, name)
 
 
-def _replace(spark: SparkSession, files: Any, folder: Any, name: str, text: str) -> None:
-    """Replace the pointer or another small file in one step, so that no reader misses the file.
+def _replace_lake_file(spark: SparkSession, files: Any, folder: Any, name: str, text: str) -> None:
+    """Replace the pointer or another small lake file in one step, so that no reader misses it.
 
     - On a local disk, the operating system renames a new file over the old one.
     - On HDFS, Hadoop renames a new file over the old one in one step.
@@ -376,12 +387,12 @@ def _replace(spark: SparkSession, files: Any, folder: Any, name: str, text: str)
     if scheme == "file":
         replace_local(Path(str(folder.toUri().getPath())), text, name=name)
         return
-    target = _child(spark, folder, name)
+    target = _hadoop_child_path(spark, folder, name)
     if scheme not in _RENAMES:
-        _write(files, target, text)
+        _write_lake_file(files, target, text)
         return
-    staged = _child(spark, folder, f".{name}.{uuid.uuid4().hex}")
-    _write(files, staged, text)
+    staged = _hadoop_child_path(spark, folder, f".{name}.{uuid.uuid4().hex}")
+    _write_lake_file(files, staged, text)
     context = java_class(spark, "org.apache.hadoop.fs.FileContext").getFileContext(
         folder.toUri(), spark.sparkContext._jsc.hadoopConfiguration()
     )
@@ -392,7 +403,8 @@ def _replace(spark: SparkSession, files: Any, folder: Any, name: str, text: str)
     context.rename(staged, target, overwrite)
 
 
-def _write(files: Any, target: Any, text: str) -> None:
+def _write_lake_file(files: Any, target: Any, text: str) -> None:
+    """Write a text into a lake file through Hadoop, in place of the file's former content."""
     stream = files.create(target, True)
     try:
         stream.write(bytearray(text.encode()))

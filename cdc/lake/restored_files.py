@@ -90,7 +90,7 @@ class WholeCommits:
 
 
 def newest_difference(spark: SparkSession, timeline: Timeline) -> str | None:
-    """Return a message that names a missing file of the newest commit or clustering.
+    """Return a message that names a missing file of a lake table's newest commit or clustering.
 
     The message is the end of a sentence. Each partition with a file of the commit is listed once.
 
@@ -120,8 +120,8 @@ def newest_difference(spark: SparkSession, timeline: Timeline) -> str | None:
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="whole") as pool:
             found = set[str]().union(*pool.map(there, partitions))
     except Py4JJavaError as error:
-        raise _unread(timeline, error) from error
-    return _missing(newest, min(named - found)) if named - found else None
+        raise _not_compared_error(timeline, error) from error
+    return _missing_file_message(newest, min(named - found)) if named - found else None
 
 
 def any_difference(spark: SparkSession, timeline: Timeline) -> str | None:
@@ -156,10 +156,10 @@ def any_difference(spark: SparkSession, timeline: Timeline) -> str | None:
                 for stat in stats:
                     newest[partition, str(stat["fileId"])] = instant, str(stat["path"])
     except Py4JJavaError as error:
-        raise _unread(timeline, error) from error
+        raise _not_compared_error(timeline, error) from error
     for instant, path in sorted(newest.values()):
         if path not in there:
-            return _missing(instant, path)
+            return _missing_file_message(instant, path)
     first = min(completed, default="")
     unknown = [one for one in sorted(there) if first < (at := instant_of(one)) and at not in known]
     if unknown:
@@ -167,10 +167,12 @@ def any_difference(spark: SparkSession, timeline: Timeline) -> str | None:
     return None
 
 
-def _missing(instant: str, path: str) -> str:
+def _missing_file_message(instant: str, path: str) -> str:
+    """Return the message that a commit's file is not in the lake."""
     return f"commit {instant} names {path}, which is not there"
 
 
-def _unread(timeline: Timeline, error: Py4JJavaError) -> Exception:
+def _not_compared_error(timeline: Timeline, error: Py4JJavaError) -> Exception:
+    """Return the error for a lake table whose files cannot be compared with its commits."""
     what = f"the files of the lake table at {timeline.path} cannot be compared with its commits"
     return storage_error(what, java_reason(error), path=timeline.path)

@@ -50,7 +50,7 @@ _cache = _Cache()
 
 
 def undone_by(spark: SparkSession, path: str, client: Any) -> frozenset[str]:
-    """Return the instants of the commits that were, or are being, rolled back.
+    """Return the instants of the Hudi commits that were, or are being, rolled back.
 
     Args:
         spark: The session whose JVM is used.
@@ -64,25 +64,25 @@ def undone_by(spark: SparkSession, path: str, client: Any) -> frozenset[str]:
     undone: set[str] = set()
     for rollback in timeline.getRollbackTimeline().getInstants():
         if not rollback.isCompleted():
-            undone.add(_planned(spark, client, rollback))
+            undone.add(_read_rollback_plan(spark, client, rollback))
             continue
         at = str(rollback.requestedTime())
         known = _cache.get(path, at)
         if known is None:
-            known = _read(timeline, rollback)
+            known = _read_rollback(timeline, rollback)
             _cache.put(path, at, known)
         undone |= known
     return frozenset(undone)
 
 
-def _read(timeline: Any, rollback: Any) -> frozenset[str]:
-    """Return the instants that a completed rollback names, from the lake's storage."""
+def _read_rollback(timeline: Any, rollback: Any) -> frozenset[str]:
+    """Return the instants that a completed rollback of Hudi names, from the lake's storage."""
     named = timeline.readRollbackMetadata(rollback).getCommitsRollback()
     return frozenset(str(one) for one in named)
 
 
-def _planned(spark: SparkSession, client: Any, rollback: Any) -> str:
-    """Return the instant that a rollback in progress undoes, from the rollback's stored plan."""
+def _read_rollback_plan(spark: SparkSession, client: Any, rollback: Any) -> str:
+    """Return the instant that a rollback of Hudi in progress undoes, from its stored plan."""
     plans = java_class(spark, "org.apache.hudi.table.action.rollback.RollbackUtils")
     plan = plans.getRollbackPlan(client, rollback)
     return str(plan.getInstantToRollback().getCommitTime())

@@ -95,7 +95,7 @@ def record_of(
     first = wanted[0]
     return CommitRecord(
         kind="run",
-        table=_table(first.shard),
+        table=_shared_table_id(first.shard),
         attempt=first.commit.attempt if first.commit is not None else "",
         run_id=first.commit.run_id if first.commit is not None else None,
         shared=SharedState(dict(types), shards),
@@ -207,8 +207,8 @@ def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount
 
 
 def schema_before(account: ShardAccount, shard: Shard) -> TableSchema:
-    """Return a shard's columns as of the shard's last commit."""
-    return account.record.require_handoff().lake_schema(_table(shard))
+    """Return a shard's columns as of the shard's last commit to the lake."""
+    return account.record.require_handoff().lake_schema(_shared_table_id(shard))
 
 
 def schema_of(wanted: ShardWrite, types: Mapping[str, str]) -> TableSchema:
@@ -216,13 +216,14 @@ def schema_of(wanted: ShardWrite, types: Mapping[str, str]) -> TableSchema:
     shard = wanted.shard
     columns = (Column(name, kind, kind) for name, kind in types.items())
     return TableSchema(
-        _table(shard),
+        _shared_table_id(shard),
         (Column(shard.column, "text", "string", nullable=False), *columns),
         (shard.column, *wanted.schema.key),
     )
 
 
-def _table(shard: Shard) -> TableId:
+def _shared_table_id(shard: Shard) -> TableId:
+    """Return the table id of a shard's shared lake table, for its commits and its schema."""
     schema, _, name = shard.of.rpartition(".")
     return TableId("lake", schema or "shared", name)
 

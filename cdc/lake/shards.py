@@ -210,7 +210,7 @@ class SharedTable:
                 finally:
                     for one in together:
                         if not one.done:  # an interrupt ends this thread
-                            one.error = _ended_batch_error(self.path)
+                            one.error = _ended_lake_commit_error(self.path)
 
     def remove(
         self, shard: Shard, settings: TableSettings, guard: Guard, *, known: str | None = None
@@ -298,7 +298,7 @@ class SharedTable:
                 lease.check()
                 newest = now.latest()
                 if (newest and newest.instant) != (latest and latest.instant):
-                    raise _moved_on(self.path)
+                    raise _lake_moved_on_error(self.path)
 
             def guard(now: Timeline) -> None:
                 only_ours(now)
@@ -310,7 +310,7 @@ class SharedTable:
                 # come from these files are read first, since the rewrite can clean the files up.
                 for one in wanted:
                     if one.rows is not None:
-                        one.rows = held.enter_context(_read(one.rows))
+                        one.rows = held.enter_context(_persisted_shard_rows(one.rows))
                 alone = replace(
                     record_of(wanted, entries, types), shared=SharedState(types, entries)
                 )
@@ -335,7 +335,7 @@ class SharedTable:
 
         Return the commit's instant.
         """
-        frames = [_framed(one, lake) for one in wanted if one.rows is not None]
+        frames = [_shared_table_rows(one, lake) for one in wanted if one.rows is not None]
         if not frames:
             return lake.empty_commit(commit, guard)
         rows = reduce(lambda one, other: one.unionByName(other), frames)
@@ -449,14 +449,13 @@ class ShardTable:
         replaces: bool = False,
     ) -> str:
         schema, settings = self.layout.schema, self._settings
-        return self._commit(
-            ShardWrite(self._shard, schema, settings, rows, commit, guard, replaces=replaces)
-        )
+        write = ShardWrite(self._shard, schema, settings, rows, commit, guard, replaces=replaces)
+        return self._commit(write)
 
 
 @contextmanager
-def _read(rows: DataFrame) -> Iterator[DataFrame]:
-    """Compute a shard's rows, and keep them persisted until the end of the ``with`` block."""
+def _persisted_shard_rows(rows: DataFrame) -> Iterator[DataFrame]:
+    """Compute a shard's rows before a lake commit; keep them persisted in the ``with`` block."""
     kept = rows.persist()
     try:
         kept.count()
@@ -465,7 +464,7 @@ def _read(rows: DataFrame) -> Iterator[DataFrame]:
         kept.unpersist()
 
 
-def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
+def _shared_table_rows(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
     """Return the rows of a shard's request, with all input columns of the shared table."""
     if wanted.rows is None:
         raise AssertionError("a write without rows has no frame")
@@ -484,7 +483,8 @@ def _filled(rows: DataFrame, lake: LakeTable) -> DataFrame:
     )
 
 
-def _moved_on(path: str) -> FencedError:
+def _lake_moved_on_error(path: str) -> FencedError:
+    """Return the error for a commit to a shared lake table that was committed to meanwhile."""
     return FencedError(
         f"the lake table at {path} was committed to by another process meanwhile",
         remedy="Nothing was committed. Run again; it starts from the newest commit.",
@@ -492,7 +492,7 @@ def _moved_on(path: str) -> FencedError:
     )
 
 
-def _ended_batch_error(path: str) -> LakeError:
+def _ended_lake_commit_error(path: str) -> LakeError:
     return LakeError(
         f"the process was ended while it committed to the lake table at {path}",
         remedy="Run again; it starts from the newest commit.",

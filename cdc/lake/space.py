@@ -28,14 +28,14 @@ def measure(spark: SparkSession, table_base: str, attempt: str) -> LakeSize:
     Raises:
         LakeError: The lake cannot be read.
     """
-    image = _image_bytes(spark, attempt_path(table_base, attempt))
+    image = _newest_image_bytes(spark, attempt_path(table_base, attempt))
     folders = attempt_folders(spark, table_base)
     own = folders.pop(attempt, 0)
     return LakeSize(image, max(0, own - image), sum(folders.values()), datetime.now(timezone.utc))
 
 
-def _image_bytes(spark: SparkSession, path: str) -> int:
-    """Return the size of the files that a reader of the newest commit opens, in bytes."""
+def _newest_image_bytes(spark: SparkSession, path: str) -> int:
+    """Return the size of the files of a Hudi table's newest image, in bytes."""
     timeline = Timeline(spark, path)
     if not timeline.exists:
         return 0

@@ -119,7 +119,7 @@ class Timeline:
 
     def reload(self) -> None:
         """Read Hudi's timeline again from storage."""
-        self._meta = _open(self._spark, self.path)
+        self._meta = _open_meta_client(self._spark, self.path)
         self._instants: Any = None
         self._read: dict[str, Committed | None] = {}
         self._last: tuple[str, Any] | None = None
@@ -167,7 +167,7 @@ class Timeline:
         for committed in self._newest_first():
             if committed.record.offsets:
                 if above is not None:
-                    raise _copied_twice(self.path, above)
+                    raise _copied_twice_error(self.path, above)
                 return self._whole(committed)
             if committed.record.kind == "chunk":
                 above = committed
@@ -326,7 +326,7 @@ class Timeline:
             # Hudi reads an empty file as a commit without operation, files and replaced files.
             operation = str(metadata.getOperationType())
             if operation != "CLUSTER":
-                raise _unknown_commit(self.path, f"{time}.{instant.getAction()}", operation)
+                raise _unknown_commit_error(self.path, f"{time}.{instant.getAction()}", operation)
             return None
         index = metadata.getMetadata(INDEX_KEY)
         return Committed(
@@ -391,8 +391,8 @@ class Timeline:
         return committed
 
 
-def _unknown_commit(path: str, file: str, operation: str) -> LakeError:
-    """Return the error for a completed commit that is neither of Tributary nor a clustering.
+def _unknown_commit_error(path: str, file: str, operation: str) -> LakeError:
+    """Return the error for a Hudi commit that is neither of Tributary nor a clustering.
 
     Args:
         path: Base path of the Hudi table.
@@ -415,8 +415,8 @@ def _unknown_commit(path: str, file: str, operation: str) -> LakeError:
     )
 
 
-def _copied_twice(path: str, chunk: Committed) -> LostHistoryError:
-    """Return the error for a chunk that a suspended process committed after the end of the copy."""
+def _copied_twice_error(path: str, chunk: Committed) -> LostHistoryError:
+    """Return the error for a chunk that was committed to the lake after the end of the copy."""
     return LostHistoryError(
         f"commit {chunk.instant} has copied rows into the lake table at {path} after its copy was"
         " complete; these rows are there twice",
@@ -427,7 +427,7 @@ def _copied_twice(path: str, chunk: Committed) -> LostHistoryError:
     )
 
 
-def _open(spark: SparkSession, path: str) -> Any:
+def _open_meta_client(spark: SparkSession, path: str) -> Any:
     """Return Hudi's meta client of the table at ``path``; None if there is no table."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     try:

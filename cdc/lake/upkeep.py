@@ -78,7 +78,7 @@ class Upkeep:
             LakeError: The lake cannot be read or written.
             Py4JError, PySparkException: Hudi failed.
         """
-        with _client(self._spark, self._path, self._options) as client:
+        with _write_client(self._spark, self._path, self._options) as client:
             for step in (
                 client.clean,
                 self._delete_late_files,
@@ -117,7 +117,7 @@ class Upkeep:
             return
         plan = judge(effects_of(timeline)) if self._merging == "judged" else None
         options = self._options if plan is None else {**self._options, **plan.options()}
-        with _client(self._spark, self._path, options) as client:
+        with _write_client(self._spark, self._path, options) as client:
             self._cluster_by(client, plan, timeline)
 
     def _cluster_by(self, client: Any, plan: FilePlan | None, timeline: Timeline) -> None:
@@ -187,7 +187,7 @@ def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[s
     if not pending:
         return
     try:
-        with _client(spark, timeline.path, options) as client:
+        with _write_client(spark, timeline.path, options) as client:
             for instant in pending:
                 _log.info("clustering %s of %s was cut short and is undone", instant, timeline.path)
                 # The purge finds clusterings that have begun. The others are only planned and are
@@ -205,7 +205,7 @@ def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[s
 
 
 @contextmanager
-def _client(spark: SparkSession, path: str, options: Mapping[str, str]) -> Iterator[Any]:
+def _write_client(spark: SparkSession, path: str, options: Mapping[str, str]) -> Iterator[Any]:
     """Yield Hudi's write client for a table, and close it after the block."""
     tools: Any = getattr(java_class(spark, "org.apache.hudi.HoodieCLIUtils$"), "MODULE$")
     maps = java_class(spark, "org.apache.spark.api.python.PythonUtils")

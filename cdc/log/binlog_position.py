@@ -34,7 +34,7 @@ class BinlogPosition:
 
     def __post_init__(self) -> None:
         if not _FILE.fullmatch(self.file) or self.offset < 0:
-            raise _unreadable(f"{self.file}:{self.offset}")
+            raise _unreadable_binlog_position(f"{self.file}:{self.offset}")
 
     @classmethod
     def parse(cls, text: str) -> BinlogPosition:
@@ -45,7 +45,7 @@ class BinlogPosition:
         """
         match = _PLACE.fullmatch(text)
         if match is None:
-            raise _unreadable(text)
+            raise _unreadable_binlog_position(text)
         return cls(match[1], int(match[2]))
 
     @property
@@ -155,7 +155,7 @@ class StoredPosition:
 
 
 def read_position(text: str) -> MysqlGtidSet | BinlogPosition:
-    """Parse a position of a MySQL server, which is a place in a binlog or a GTID set.
+    """Parse a position in a MySQL server's log, which is a place in a binlog or a GTID set.
 
     Raises:
         StateError: ``text`` is neither a place nor a GTID set.
@@ -163,7 +163,8 @@ def read_position(text: str) -> MysqlGtidSet | BinlogPosition:
     return BinlogPosition.parse(text) if _PLACE.fullmatch(text) else MysqlGtidSet.parse(text)
 
 
-def _unreadable(text: str) -> StateError:
+def _unreadable_binlog_position(text: str) -> StateError:
+    """Return the error for a text that is not a position in a binlog."""
     return StateError(
         f"{text!r} is not a position in a binlog",
         remedy="Positions are written as file and offset, as in binlog.000012:4567.",

@@ -62,39 +62,39 @@ class MysqlGtidSet:
         for part in filter(None, (part.strip() for part in text.split(","))):
             source, *rest = (piece.strip() for piece in part.split(":"))
             if not _SOURCE.fullmatch(source) or not rest:
-                raise _unreadable(text)
+                raise _unreadable_gtids(text)
             owner = source.lower()
             for piece in rest:
                 if numbers := _NUMBERS.fullmatch(piece):
                     first, last = int(numbers[1]), int(numbers[2] or numbers[1])
                     if last < first:
-                        raise _unreadable(text)
+                        raise _unreadable_gtids(text)
                     found.setdefault(owner, []).append((first, last))
                 elif _TAG.fullmatch(piece):
                     owner = f"{source}:{piece}".lower()
                 else:
-                    raise _unreadable(text)
-        return cls({owner: _joined(ranges) for owner, ranges in sorted(found.items())})
+                    raise _unreadable_gtids(text)
+        return cls({owner: _joined_ranges(ranges) for owner, ranges in sorted(found.items())})
 
     def reaches(self, other: MysqlGtidSet) -> bool:
         """Return whether this set contains every transaction of the other set."""
-        return not _same_kind(self, other).without(self)
+        return not _gtids_of_same_kind(self, other).without(self)
 
     def joined(self, other: MysqlGtidSet) -> MysqlGtidSet:
         """Return the union of both sets."""
-        theirs = _same_kind(self, other).intervals
+        theirs = _gtids_of_same_kind(self, other).intervals
         return MysqlGtidSet(
             {
-                owner: _joined((*self.intervals.get(owner, ()), *theirs.get(owner, ())))
+                owner: _joined_ranges((*self.intervals.get(owner, ()), *theirs.get(owner, ())))
                 for owner in sorted({*self.intervals, *theirs})
             }
         )
 
     def without(self, other: MysqlGtidSet) -> MysqlGtidSet:
         """Return the transactions of this set that the other set lacks."""
-        theirs = _same_kind(self, other).intervals
+        theirs = _gtids_of_same_kind(self, other).intervals
         left = {
-            owner: _difference(ranges, theirs.get(owner, ()))
+            owner: _difference_of_ranges(ranges, theirs.get(owner, ()))
             for owner, ranges in self.intervals.items()
         }
         return MysqlGtidSet({owner: ranges for owner, ranges in left.items() if ranges})
@@ -146,11 +146,11 @@ class MariadbGtidSet:
 
     def reaches(self, other: MariadbGtidSet) -> bool:
         """Return whether this set contains every transaction of the other set."""
-        return not _same_kind(self, other).without(self)
+        return not _gtids_of_same_kind(self, other).without(self)
 
     def joined(self, other: MariadbGtidSet) -> MariadbGtidSet:
         """Return the later of the two positions in each domain."""
-        ahead = _same_kind(self, other).without(self)
+        ahead = _gtids_of_same_kind(self, other).without(self)
         return MariadbGtidSet(dict(sorted({**self.last, **ahead.last}.items())))
 
     def without(self, other: MariadbGtidSet) -> MariadbGtidSet:
@@ -158,7 +158,7 @@ class MariadbGtidSet:
 
         The other position is also behind in a domain of which it has no GTID.
         """
-        theirs = _same_kind(self, other).last
+        theirs = _gtids_of_same_kind(self, other).last
         return MariadbGtidSet(
             {
                 domain: (server, number)
@@ -189,14 +189,14 @@ def mariadb_numbers(text: str) -> list[tuple[int, int, int]]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _MARIADB.fullmatch(part)
         if match is None:
-            raise _unreadable(text)
+            raise _unreadable_gtids(text)
         domain, server, number = (int(piece) for piece in match.groups())
         found.append((domain, server, number))
     return found
 
 
-def _joined(ranges: Iterable[Interval]) -> tuple[Interval, ...]:
-    """Return the numbers of all ranges, in ascending ranges that neither overlap nor adjoin."""
+def _joined_ranges(ranges: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Return GTIDs' numbers in ascending ranges that neither overlap nor adjoin."""
     result: list[Interval] = []
     for first, last in sorted(ranges):
         if result and first <= result[-1][1] + 1:
@@ -206,8 +206,10 @@ def _joined(ranges: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(result)
 
 
-def _difference(ranges: Iterable[Interval], removed: Iterable[Interval]) -> tuple[Interval, ...]:
-    """Return the numbers in ``ranges`` that are in no range of the ascending ``removed``."""
+def _difference_of_ranges(
+    ranges: Iterable[Interval], removed: Iterable[Interval]
+) -> tuple[Interval, ...]:
+    """Return GTIDs' numbers in ``ranges`` that are in no range of the ascending ``removed``."""
     result = []
     for first, last in ranges:
         at = first
@@ -222,14 +224,15 @@ def _difference(ranges: Iterable[Interval], removed: Iterable[Interval]) -> tupl
     return tuple(result)
 
 
-def _same_kind(mine: _Set, other: object) -> _Set:
-    """Return ``other`` if it is of the same class as ``mine``, else raise PositionError."""
+def _gtids_of_same_kind(mine: _Set, other: object) -> _Set:
+    """Return ``other`` if it is a GTID set of the class of ``mine``, else raise PositionError."""
     if not isinstance(other, type(mine)):
         raise PositionError.of_kinds(mine, other)
     return other
 
 
-def _unreadable(text: str) -> StateError:
+def _unreadable_gtids(text: str) -> StateError:
+    """Return the error for a text that is not a set of GTIDs."""
     return StateError(
         f"{text!r} is not a set of GTIDs",
         remedy="MySQL writes them as uuid:1-5:7, MariaDB as domain-server-number; read it again.",

@@ -32,7 +32,7 @@ class LogPosition(Protocol):
 
 
 def shortfall(seen: _Position | None, upto: _Position) -> str:
-    """Return a message if the capture has not reached a position, else an empty string.
+    """Return a message if a source's log position does not reach another, else an empty string.
 
     Args:
         seen: The captured position; None if nothing is captured.

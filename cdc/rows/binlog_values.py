@@ -47,16 +47,16 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
     Raises:
         SchemaChangeError: A field's type in an event's schema does not convert to the lake's type.
     """
-    own = _own(raw, field, column.lake_type, column.source_type)
+    own = _own_binlog_value(raw, field, column.lake_type, column.source_type)
     if own is not None:
         return own
     if bits := _unsigned_bits(field, column.source_type):
-        return _unsigned(raw, bits, field, column, table)
+        return _unsigned_value(raw, bits, field, column, table)
     return lake_value(raw, field, column, table)
 
 
-def _written_as(field: DebeziumField, source_type: str) -> list[str]:
-    """Return the words of a column's type in lower case, for example ``int`` and ``unsigned``.
+def _words_of_event_type(field: DebeziumField, source_type: str) -> list[str]:
+    """Return the words of a binlog event's type in lower case, such as ``int`` and ``unsigned``.
 
     This is the type by which the connector read the column's value.
 
@@ -69,20 +69,20 @@ def _written_as(field: DebeziumField, source_type: str) -> list[str]:
 
 
 def _unsigned_bits(field: DebeziumField, source_type: str) -> int:
-    """Return the number of bits of an unsigned integer type; 0 for any other type.
+    """Return the number of bits of an unsigned integer type in binlog events; 0 for any other type.
 
-    The arguments are those of `_written_as`.
+    The arguments are those of `_words_of_event_type`.
     """
-    words = _written_as(field, source_type)
+    words = _words_of_event_type(field, source_type)
     if field.avro_type not in ("int", "long") or field.connect_name or not words:
         return 0
     return _BITS.get(words[0], 0) if _NO_SIGN & set(words) else 0
 
 
-def _unsigned(
+def _unsigned_value(
     raw: str, bits: int, field: DebeziumField, column: Column, table: TableId
 ) -> LakeValue:
-    """Return Spark SQL that converts an unsigned integer.
+    """Return Spark SQL that converts an unsigned integer of a binlog event to the lake's value.
 
     The connectors send large values of some unsigned columns as negative numbers. Both connectors
     do so for ``bigint``. MariaDB's connector also does so for columns that a DDL statement declares
@@ -110,7 +110,9 @@ def _unsigned(
     return lake_value(whole, read, column, table)
 
 
-def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
+def _own_binlog_value(
+    raw: str, field: DebeziumField, lake: str, source_type: str
+) -> LakeValue | None:
     """Return Spark SQL that converts a value that PostgreSQL's connector would encode differently.
 
     Args:
@@ -138,12 +140,12 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
     if kind == "string" and lake == "string" and source_type == _JSON:
         return LakeValue(json_text.in_spark(raw))
     if kind == "record" and lake == "binary" and "data.geometry." in name:
-        return _ewkb(raw)
+        return _geometry_as_ewkb(raw)
     return None
 
 
 def is_declared_boolean(field: DebeziumField, lake: str) -> bool:
-    """Whether a DDL statement declared an integer column as BOOL or BOOLEAN.
+    """Whether a binlog event's field is of an integer column that DDL declared as BOOL or BOOLEAN.
 
     The server's type of such a column is ``tinyint``. The connector sends true for each number
     other than 0.
@@ -156,7 +158,7 @@ def is_declared_boolean(field: DebeziumField, lake: str) -> bool:
     return field.avro_type == "boolean" and declared and lake in _INTEGERS
 
 
-def _ewkb(raw: str) -> LakeValue:
+def _geometry_as_ewkb(raw: str) -> LakeValue:
     """Return Spark SQL that converts an event's geometry to WKB, or to EWKB if there is an SRID.
 
     Args:
@@ -196,7 +198,7 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
 
 
 def zero_date_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true if the source's value could be a zero date.
+    """Return Spark SQL that is true if a binlog event's value could be a zero date in the source.
 
     A zero date, such as 0000-00-00, is in no calendar. For a zero date in a NOT NULL column, the
     connectors of MySQL and MariaDB send the start of 1970 or the column's default. MariaDB's
@@ -261,7 +263,7 @@ def is_tagged(source: str, schema: DebeziumSchema) -> str:
         source: Spark SQL of the event's ``source``, a struct.
         schema: The schema with which the event was written.
     """
-    return f"coalesce({source}.gtid LIKE '%:%:%', FALSE)" if _has_gtid(schema) else "FALSE"
+    return f"coalesce({source}.gtid LIKE '%:%:%', FALSE)" if _events_have_gtid(schema) else "FALSE"
 
 
 def transaction_number(source: str, schema: DebeziumSchema) -> str:
@@ -275,10 +277,11 @@ def transaction_number(source: str, schema: DebeziumSchema) -> str:
     """
     if not schema.from_binlog:
         return f"{source}.txId"
-    return f"xxhash64({source}.gtid)" if _has_gtid(schema) else "0"
+    return f"xxhash64({source}.gtid)" if _events_have_gtid(schema) else "0"
 
 
-def _has_gtid(schema: DebeziumSchema) -> bool:
+def _events_have_gtid(schema: DebeziumSchema) -> bool:
+    """Return whether the decoded events of a schema have a GTID."""
     return any(field.name == "gtid" for field in schema.source)
 
 

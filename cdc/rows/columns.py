@@ -110,7 +110,7 @@ another row."""
 
 
 def scratch(name: str) -> str:
-    """Return the name of a Spark column that exists only within one function."""
+    """Return the name of a ``_cdc_`` column that exists only within one function."""
     return f"{PREFIX}scratch_{name}"
 
 

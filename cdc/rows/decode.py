@@ -88,9 +88,9 @@ def decode(
         DecodeError: A schema is not the schema of a change event.
         SchemaChangeError: A field's type in an event's schema does not convert to the lake's type.
     """
-    events = _events(records, schemas)
+    events = _events_by_schema(records, schemas)
     for schema_id, schema in schemas.items():
-        marked = events.schema[_event(schema_id)].dataType
+        marked = events.schema[_event_column(schema_id)].dataType
         if not (isinstance(marked, StructType) and schema.is_envelope):
             raise DecodeError(
                 f"schema id {schema_id} of table {table.table} is not a change event",
@@ -99,14 +99,14 @@ def decode(
                 schema_id=schema_id,
             )
     plans = {
-        schema_id: event_plan(_event(schema_id), schema, table, rules)
+        schema_id: event_plan(_event_column(schema_id), schema, table, rules)
         for schema_id, schema in schemas.items()
     }
     normal = _in_lake_columns(events, plans, table, ingested_at)
     return split(normal, table) if rules.own_key else normal.drop(FORMER)
 
 
-def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFrame:
+def _events_by_schema(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFrame:
     """Return the Kafka records as Spark rows with one column for each schema.
 
     A record's decoded body is in the column of the record's schema.
@@ -140,24 +140,24 @@ def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFr
         .alias(_FRAME),
         *(
             F.when(
-                readable & (F.col(_SCHEMA) == _hex(schema_id)),
+                readable & (F.col(_SCHEMA) == _schema_hex(schema_id)),
                 from_avro(
                     body,
                     schema.marked_writer_json,
                     {"mode": "PERMISSIVE", "avroSchema": schema.marked_reader_json},
                 ),
-            ).alias(_event(schema_id))
+            ).alias(_event_column(schema_id))
             for schema_id, schema in schemas.items()
         ),
     )
 
 
-def _event(schema_id: int) -> str:
+def _event_column(schema_id: int) -> str:
     """Return the name of the Spark column with the decoded events of one schema."""
     return f"_event_{schema_id}"
 
 
-def _hex(schema_id: int) -> str:
+def _schema_hex(schema_id: int) -> str:
     """Return a schema id in hexadecimal, as Spark reads it from a record's bytes.
 
     The generated SQL compares ids as strings. Number literals would be part of the Java code that
@@ -176,8 +176,8 @@ def _in_lake_columns(
         for place, column in enumerate(table.columns)
         if any(column.name in plan.given for plan in plans.values())
     }
-    flat = _flat(events, plans, table, checked)
-    judged = flat.select("*", F.expr(_problem(plans, table, checked)).alias(PROBLEM))
+    flat = _event_values(events, plans, table, checked)
+    judged = flat.select("*", F.expr(_problem_of_record(plans, table, checked)).alias(PROBLEM))
     operation = (
         f"CASE WHEN {_FRAME} = '{TOMBSTONE}' THEN {_FRAME} WHEN {PROBLEM} IS NULL THEN {_OP} END"
     )
@@ -200,7 +200,7 @@ def _in_lake_columns(
     )
 
 
-def _flat(
+def _event_values(
     events: DataFrame,
     plans: Mapping[int, EventPlan],
     table: TableSchema,
@@ -209,7 +209,7 @@ def _flat(
     """Return the values of each decoded event, read by the expressions for the event's schema.
 
     Args:
-        events: The decoded events, as `_events` returns them.
+        events: The decoded events, as `_events_by_schema` returns them.
         plans: The expressions, by schema id.
         table: The lake's columns and key.
         checked: The columns whose lake type cannot represent every value that a connector can send,
@@ -217,8 +217,8 @@ def _flat(
             expression that ``EventPlan.given`` has for the column.
     """
 
-    def pick(expressions: Mapping[int, str], kind: str) -> str:
-        cases = " ".join(f"WHEN {_SCHEMA} = '{_hex(n)}' THEN {e}" for n, e in expressions.items())
+    def pick(by_id: Mapping[int, str], kind: str) -> str:
+        cases = " ".join(f"WHEN {_SCHEMA} = '{_schema_hex(n)}' THEN {e}" for n, e in by_id.items())
         return f"CAST(CASE {cases} END AS {kind})" if cases else f"CAST(NULL AS {kind})"
 
     def of(take: str, kind: str) -> str:
@@ -261,17 +261,17 @@ def _flat(
     )
 
 
-def _problem(
+def _problem_of_record(
     plans: Mapping[int, EventPlan], table: TableSchema, checked: Mapping[Column, str]
 ) -> str:
     """Return Spark SQL that evaluates to the reason why a record cannot be applied, or to NULL."""
-    known = ", ".join(f"'{_hex(schema_id)}'" for schema_id in plans) or "NULL"
+    known = ", ".join(f"'{_schema_hex(schema_id)}'" for schema_id in plans) or "NULL"
     without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
     rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))
     lost = " ".join(inexact(column, alias) for column, alias in checked.items())
     from_binlog = any(plan.from_binlog for plan in plans.values())
     append = "" if table.key else not_appendable(_OP, UNAVAILABLE, from_binlog=from_binlog)
-    booleans = {_hex(schema_id): plan.booleans for schema_id, plan in plans.items()}
+    booleans = {_schema_hex(schema_id): plan.booleans for schema_id, plan in plans.items()}
     inserted = f"CASE WHEN {_OP} IN ('c', 'r') THEN {UNAVAILABLE}[0] END"
     uncertain = f"{_DOUBTED}[0]" if table.key else inserted
     return f"""CASE
@@ -301,7 +301,7 @@ def _problem(
 
 
 def constant(value: SparkColumn) -> SparkColumn:
-    """Return a Spark constant that is not part of the code that Spark generates.
+    """Return a Spark constant for decoded rows that is not part of the code that Spark generates.
 
     The constant is an element of an array. If it were a literal in the generated code, Spark would
     compile each batch's projection again.

@@ -140,7 +140,7 @@ def event_plan(
         SchemaChangeError: A field's type in an event's schema does not convert to the lake's type.
     """
     event = f"{record}.event"
-    columns = {one.name: _column(event, one, schema, table, rules) for one in table.columns}
+    columns = {one.name: _column_sql(event, one, schema, table, rules) for one in table.columns}
     values = {name: one.value for name, one in columns.items()}
     # The key's columns may be in another order than the table's.
     former = {name: columns[name].former or "NULL" for name in table.key}
@@ -162,10 +162,10 @@ def event_plan(
         tagged=is_tagged(f"{event}.source", schema),
         values=values,
         given={name: one.given for name, one in columns.items() if one.given is not None},
-        unavailable=_names(columns, "lacked"),
-        unclear=_names(columns, "unclear"),
-        garbled=_names(columns, "garbled"),
-        doubted=_names(columns, "doubted"),
+        unavailable=_names_of_columns(columns, "lacked"),
+        unclear=_names_of_columns(columns, "unclear"),
+        garbled=_names_of_columns(columns, "garbled"),
+        doubted=_names_of_columns(columns, "doubted"),
         former=changed_key(event, former, values) if rules.own_key else "NULL",
         keyless="FALSE"
         if schema.from_binlog or rules.identity is None
@@ -203,7 +203,7 @@ class _ColumnSql:
     any_number: bool = False
 
 
-def _column(
+def _column_sql(
     event: str, column: Column, schema: DebeziumSchema, table: TableSchema, rules: EventRules
 ) -> _ColumnSql:
     """Return the Spark SQL expressions that read one column from the events of one schema.
@@ -250,7 +250,7 @@ def _column(
         unclear=unclear,
         garbled=garbled_test(raw, found),
         doubted=doubted,
-        given=None if value.total else _given(raw, lacked, column),
+        given=None if value.total else _value_was_sent(raw, lacked, column),
         former=read(before, found, column, table.table).sql if is_key else None,
         any_number=schema.from_binlog and is_declared_boolean(found, column.lake_type),
     )
@@ -268,7 +268,7 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
     return f"coalesce({after}, {before})"
 
 
-def _given(raw: str, lacked: str | None, column: Column) -> str:
+def _value_was_sent(raw: str, lacked: str | None, column: Column) -> str:
     """Return Spark SQL that shows whether an event has a value of a column.
 
     The SQL returns true if the event has a value. There is one exception: the settings chose the
@@ -286,7 +286,7 @@ def _given(raw: str, lacked: str | None, column: Column) -> str:
 
 
 def _either_condition(one: str | None, other: str | None) -> str | None:
-    """Return Spark SQL that is true if at least one of two conditions in Spark SQL is true.
+    """Return Spark SQL that is true for an event if at least one of two conditions is true.
 
     None stands for a condition that is never true.
     """
@@ -295,8 +295,8 @@ def _either_condition(one: str | None, other: str | None) -> str | None:
     return f"({one} OR {other})"
 
 
-def _names(columns: Mapping[str, _ColumnSql], test: str) -> str:
-    """Return Spark SQL of an array with the names of the columns for which a condition is true.
+def _names_of_columns(columns: Mapping[str, _ColumnSql], test: str) -> str:
+    """Return Spark SQL of an array: names of an event's columns for which a condition is true.
 
     ``test`` is the field of `_ColumnSql` with the condition, for example ``lacked``.
     """

@@ -107,7 +107,7 @@ class Summary:
 def summarize(
     changes: DataFrame, reading: Reading | None = None, moment: SparkColumn | None = None
 ) -> Summary:
-    """Return the summary of a whole batch, computed in one job.
+    """Return the summary of a whole batch of decoded changes, computed in one job.
 
     Args:
         changes: The batch in the normal form of `cdc.rows.decode`. A caller that reads the batch
@@ -145,11 +145,11 @@ def summarize(
         )
         .collect()
     )
-    return _summary(rows)
+    return _summary_of_groups(rows)
 
 
-def _summary(rows: Sequence[Any]) -> Summary:
-    """Return the summary of a batch from its groups by operation and partition."""
+def _summary_of_groups(rows: Sequence[Any]) -> Summary:
+    """Return the summary of decoded changes from their groups by operation and partition."""
     counts: dict[str, int] = {}
     times: dict[int, int] = {}
     newest: dict[int, tuple[int, int]] = {}
@@ -181,29 +181,31 @@ def _summary(rows: Sequence[Any]) -> Summary:
         },
         position=last[POSITION] if last is not None else None,
         newest=newest,
-        first_truncate=min(_without_nulls(row["first_truncate"] for row in rows), default=None),
-        last_truncate=max(_without_nulls(row["last_truncate"] for row in rows), default=None),
-        first_unseen=min(_without_nulls(row["first_unseen"] for row in rows), default=None),
+        first_truncate=min(_known_offsets(row["first_truncate"] for row in rows), default=None),
+        last_truncate=max(_known_offsets(row["last_truncate"] for row in rows), default=None),
+        first_unseen=min(_known_offsets(row["first_unseen"] for row in rows), default=None),
         unseen=tuple(sorted({xid for row in rows for xid in row["unseen"]})),
-        moments=_moments(rows),
+        moments=_first_and_last_moment(rows),
     )
 
 
-def _moments(rows: Sequence[Any]) -> tuple[int, int] | None:
+def _first_and_last_moment(rows: Sequence[Any]) -> tuple[int, int] | None:
+    """Return the first and the last time of a batch of decoded changes; None if it has no time."""
     known = [row for row in rows if row["earliest"] is not None]
     if not known:
         return None
     return min(row["earliest"] for row in known), max(row["latest"] for row in known)
 
 
-def _without_nulls(values: Iterable[int | None]) -> list[int]:
+def _known_offsets(values: Iterable[int | None]) -> list[int]:
+    """Return the offsets of decoded changes that are not NULL."""
     return [value for value in values if value is not None]
 
 
 def problems(
     changes: DataFrame, limit: int, *, schema_id: int | None = None
 ) -> list[RecordProblem]:
-    """Return the records that cannot be applied: the batch's first ones by partition and offset.
+    """Return decoded records with a ``PROBLEM``: the batch's first ones by partition and offset.
 
     Args:
         changes: The batch in the normal form of `cdc.rows.decode`.
@@ -291,9 +293,9 @@ def _fold_lives(
 
     def known(name: str) -> SparkColumn:
         # The value of an unclear column is NULL.
-        unclear = _listed(UNCLEAR, name)
+        unclear = _lists_column(UNCLEAR, name)
         value = F.struct(F.col(_LIFE), F.col(quoted(name)).alias("value"), (~unclear).alias(_CLEAR))
-        shown = F.when((~_lacks(name, soft_delete=soft_delete) | unclear) & ~ends, value)
+        shown = F.when((~_lacks_value(name, soft_delete=soft_delete) | unclear) & ~ends, value)
         return F.last(shown, ignorenulls=True).over(until_here)
 
     found = {name: scratch(f"known_{number}") for number, name in enumerate(lacking)}
@@ -303,10 +305,10 @@ def _fold_lives(
         (F.max(F.when(starts, F.col(_LIFE))).over(until_here) == F.col(_LIFE)).alias(MOVED),
         *(known(name).alias(alias) for name, alias in found.items()),
     ).filter(_RANK)
-    return _images(last, table, found, soft_delete=soft_delete, gaps=gaps)
+    return _last_images(last, table, found, soft_delete=soft_delete, gaps=gaps)
 
 
-def _images(
+def _last_images(
     last: DataFrame,
     table: TableSchema,
     found: Mapping[str, str],
@@ -339,7 +341,7 @@ def _images(
         return ~ends & (F.lit(True) if gaps else in_life(name))
 
     def lacked(name: str) -> SparkColumn:
-        return _lacks(name, soft_delete=soft_delete)
+        return _lacks_value(name, soft_delete=soft_delete)
 
     def names(test: Callable[[str], SparkColumn]) -> SparkColumn:
         left_out = [F.when(lacked(one) & ~given(one) & test(one), F.lit(one)) for one in found]
@@ -365,19 +367,19 @@ def _images(
     )
 
 
-def _lacks(name: str, *, soft_delete: bool) -> SparkColumn:
+def _lacks_value(name: str, *, soft_delete: bool) -> SparkColumn:
     """Return a Spark condition that is true if an event lacks a value that the lake's row needs.
 
     A delete event lacks all values. The row needs them only in soft delete mode, in which the
     deleted row stays in the lake.
     """
     deletes = F.col(OP) == "d"
-    lacked = _listed(UNAVAILABLE, name)
+    lacked = _lists_column(UNAVAILABLE, name)
     return (deletes | lacked) if soft_delete else (lacked & ~deletes)
 
 
-def _listed(names: str, name: str) -> SparkColumn:
-    """Return a Spark condition that is true if the array column ``names`` contains ``name``.
+def _lists_column(names: str, name: str) -> SparkColumn:
+    """Return a Spark condition that is true if an event's array ``names`` contains ``name``.
 
     The condition is false if the array is NULL.
     """

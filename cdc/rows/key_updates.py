@@ -38,7 +38,7 @@ def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]
 
 
 def key_type(table: TableSchema) -> str:
-    """Return the Spark SQL type of a key: a struct with the lake types of the key's columns."""
+    """Return the Spark SQL type of an event's former key: a struct of its columns' lake types."""
     parts = (f"k{n}: {table.column(name).lake_type}" for n, name in enumerate(table.key))
     return f"STRUCT<{', '.join(parts)}>" if table.key else "STRUCT<k: INT>"
 

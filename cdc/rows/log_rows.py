@@ -38,7 +38,7 @@ def inserted(
     from_binlog: bool = False,
     beyond: ReachedPlace | None = None,
 ) -> DataFrame:
-    """Return the rows that a batch inserts into an append table, each with a record key.
+    """Return the rows that decoded changes insert into an append table, each with a record key.
 
     For PostgreSQL, the record key is the event's partition and offset in the topic. For changes
     from a binlog, the record key is the event's place in the binlog and its transaction's number.
@@ -58,7 +58,7 @@ def inserted(
     if after_offset is not None:
         rows = rows.filter(F.col(OFFSET) > after_offset)
     if from_binlog:
-        return _without_repeated(rows, beyond).drop(*DECODED_ONLY)
+        return _without_repeated_rows(rows, beyond).drop(*DECODED_ONLY)
     # The number has as many digits as the largest offset, so that places sort as the offsets do.
     digits = F.lpad(F.col(OFFSET).cast("string"), 19, "0")
     place = F.concat_ws("-", F.col(PARTITION).cast("string"), digits)
@@ -66,7 +66,7 @@ def inserted(
 
 
 def absent(rows: DataFrame, lake: DataFrame) -> DataFrame:
-    """Return the rows to insert that an append table's lake table does not have yet.
+    """Return the decoded rows to insert that an append table's lake table does not have yet.
 
     The lake can have a row of a replay already: a killed replay has committed the row, or the
     connector has sent the row's change twice. The lake's row then stays as it is, since it can have
@@ -119,7 +119,7 @@ class ReachedPlace:
 def reached(
     changes: DataFrame, before: ReachedPlace | None, table: TableId, *, again: bool = False
 ) -> ReachedPlace | None:
-    """Return the place in the binlog that a batch of an append table has reached.
+    """Return the place in the binlog that decoded changes of an append table have reached.
 
     This function runs up to three small queries over the batch, which the caller has persisted.
 
@@ -151,7 +151,7 @@ def reached(
 
 
 def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId) -> None:
-    """Refuse an append table's batch if the places of a transaction's events are out of order.
+    """Refuse decoded changes of an append table if the places of a transaction are out of order.
 
     They are out of order if an event has a higher number than the previous event, but no later
     place.
@@ -179,8 +179,8 @@ def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId
     )
 
 
-def _without_repeated(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
-    """Return each row of an append table once, with a record key, for a source with a binlog.
+def _without_repeated_rows(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
+    """Return each decoded row of an append table once, with a record key, for a binlog's events.
 
     The record key is the row's place in the binlog and the transaction's number. Rows of earlier
     batches are left out.

@@ -50,22 +50,22 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
     if not columns:
         return frame
     if not any(column.hide == "hash" for column in columns):
-        return frame.withColumns({column.name: _masked(column) for column in columns})
+        return frame.withColumns({column.name: _masked_value(column) for column in columns})
     # The keys are in a frame of one row, since Spark prints the constants of a query: in its UI, in
     # event logs and in errors.
     keys = local_frame(
-        frame.sparkSession, [_keys(schema, lake)], f"{_INNER} binary, {_OUTER} binary"
+        frame.sparkSession, [_hmac_keys(schema, lake)], f"{_INNER} binary, {_OUTER} binary"
     )
     keyed = frame.crossJoin(F.broadcast(keys))
     replaced = {
-        column.name: _hashed(column) if column.hide == "hash" else _masked(column)
+        column.name: _hashed_value(column) if column.hide == "hash" else _masked_value(column)
         for column in columns
     }
     return keyed.withColumns(replaced).drop(_INNER, _OUTER)
 
 
 def key_check(lake: LakeConfig) -> str | None:
-    """Return a digest that identifies the secret key of hashed columns without revealing it.
+    """Return a digest that identifies the secret key by which masking hashes, without revealing it.
 
     None if there is no secret key.
 
@@ -92,12 +92,13 @@ def hashed_texts(texts: Iterable[str], lake: LakeConfig) -> frozenset[str]:
     return frozenset(hmac.new(key, one.encode(), hashlib.sha256).hexdigest() for one in texts)
 
 
-def _masked(column: Column) -> SparkColumn:
+def _masked_value(column: Column) -> SparkColumn:
+    """Return a Spark column with the mask in place of a masked column's value; NULL stays NULL."""
     return F.when(F.col(quoted(column.name)).isNotNull(), F.lit(MASK))
 
 
-def _hashed(column: Column) -> SparkColumn:
-    """Return the hashed column's HMAC-SHA-256 (RFC 2104) in lower hexadecimal.
+def _hashed_value(column: Column) -> SparkColumn:
+    """Return a Spark column with a hashed column's HMAC-SHA-256 (RFC 2104) in lower hexadecimal.
 
     The hash is of a binary value's bytes, or of any other value's text.
     """
@@ -108,7 +109,7 @@ def _hashed(column: Column) -> SparkColumn:
     return F.sha2(F.concat(F.col(_OUTER), inner), 256)
 
 
-def _keys(schema: TableSchema, lake: LakeConfig) -> tuple[bytearray, bytearray]:
+def _hmac_keys(schema: TableSchema, lake: LakeConfig) -> tuple[bytearray, bytearray]:
     """Return the inner and the outer key of the hashed columns' HMAC, made from the secret key."""
     if lake.hash_key is None:
         raise ConfigError(

@@ -36,7 +36,8 @@ def lacks_key(
         identity: Names of the columns of the replica identity.
     """
     tests = {
-        one.column: _stand_in(f"{event}.before.{quoted(one.name)}", one) for one in schema.before
+        one.column: _stand_in_or_null_test(f"{event}.before.{quoted(one.name)}", one)
+        for one in schema.before
     }
     of_key = [tests.get(name) for name in key]
     others = [test for name, test in tests.items() if test and name not in {*key, *identity}]
@@ -46,8 +47,8 @@ def lacks_key(
     return f"({event}.before IS NOT NULL AND {zero} AND NOT ({empty}))"
 
 
-def _stand_in(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true if an old value is NULL or a stand-in.
+def _stand_in_or_null_test(raw: str, field: DebeziumField) -> str | None:
+    """Return Spark SQL that is true if an event's old value is NULL or a stand-in.
 
     Args:
         raw: Spark SQL of the decoded old value.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def replayed(
     changes: DataFrame, places: Collection[tuple[int, int]], table: TableSchema
 ) -> DataFrame:
-    """Return the changes of a batch whose keys are also keys of the quarantined records.
+    """Return the decoded changes whose keys are also keys of the quarantined records.
 
     A replay must not apply the changes of other keys again. The lake already has these changes, and
     can have values that the events of these changes lack: values of dropped columns, and values
@@ -39,7 +39,7 @@ def replayed(
 
 
 def at_places(changes: DataFrame, places: Collection[tuple[int, int]]) -> DataFrame:
-    """Return the changes of a batch that have one of the places.
+    """Return the decoded changes of a batch that have one of the places.
 
     Args:
         changes: The batch in the normal form of `cdc.rows.decode`.

@@ -47,12 +47,12 @@ class LakeValue:
 
 
 def quoted(name: str) -> str:
-    """Return a column's name in quotes for Spark SQL. The name may have any characters."""
+    """Return a column's name in quotes for Spark SQL on rows. The name may have any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:
-    """Return a Spark SQL string literal with the value ``text``."""
+    """Return a Spark SQL string literal with the value ``text``, for SQL that decodes events."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -68,7 +68,9 @@ def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -
     Raises:
         SchemaChangeError: A field's type in an event's schema does not convert to the lake's type.
     """
-    value = _scalar(raw, field, column.lake_type) or _array(raw, field, column.lake_type)
+    value = _scalar_value(raw, field, column.lake_type) or _array_value(
+        raw, field, column.lake_type
+    )
     if value is None:
         written = field.connect_name or field.avro_type
         raise SchemaChangeError(
@@ -113,7 +115,7 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
         return None
     numbers = ", ".join(str(byte) for byte in data)
     if field.element.avro_type == "string":
-        texts = (literal(placeholder), literal(str(_name_uuid(data))))
+        texts = (literal(placeholder), literal(str(_placeholder_uuid(data))))
         return "(" + " OR ".join(f"{raw} = array({text})" for text in texts) + ")"
     if field.element.avro_type in ("int", "long"):
         kind = "INT" if field.element.avro_type == "int" else "BIGINT"
@@ -166,7 +168,7 @@ def doubtful_test(raw: str, field: DebeziumField, column: Column) -> str | None:
 
 
 def garbled_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true for a string that is not UTF-8.
+    """Return Spark SQL that is true for a string of an event that is not UTF-8.
 
     The lake's readers fail at such a string.
 
@@ -206,8 +208,8 @@ def inexact(column: Column, given: str) -> str:
     )
 
 
-def _name_uuid(data: bytes) -> uuid.UUID:
-    """Return what Java's ``UUID.nameUUIDFromBytes`` returns for these bytes.
+def _placeholder_uuid(data: bytes) -> uuid.UUID:
+    """Return Debezium's placeholder in an array of UUIDs, made from the placeholder's bytes.
 
     Debezium makes its placeholder in arrays of UUIDs with this Java function.
     """
@@ -215,7 +217,7 @@ def _name_uuid(data: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=digest, version=3)
 
 
-def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
+def _scalar_value(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     """Return Spark SQL that converts a field other than an array; None if no conversion exists.
 
     ``raw`` is Spark SQL of the decoded value, and ``lake`` is the lake column's Spark SQL type.
@@ -245,9 +247,9 @@ def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     if lake == "binary":
         return LakeValue(raw) if kind == "bytes" and not name else None
     if decimal := _DECIMAL.fullmatch(lake):
-        return _decimal(raw, field, int(decimal[1]), int(decimal[2]))
+        return _decimal_value(raw, field, int(decimal[1]), int(decimal[2]))
     if lake == "string":
-        value = _interval(raw) if name.endswith("time.Interval") else raw
+        value = _interval_value(raw) if name.endswith("time.Interval") else raw
         return LakeValue(value) if kind == "string" else None
     if lake == "date":
         if name not in DATE or kind != "int":
@@ -255,12 +257,12 @@ def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
         within = f"{raw} BETWEEN {_DAYS[0]} AND {_DAYS[1]}"
         return LakeValue(f"CASE WHEN {within} THEN date_from_unix_date({raw}) END", total=False)
     if lake in ("timestamp", "timestamp_ntz"):
-        return _timestamp(raw, field, lake)
+        return _timestamp_value(raw, field, lake)
     return None
 
 
-def _interval(raw: str) -> str:
-    """Return Spark SQL of an interval whose seconds are rounded to six digits, as in the source.
+def _interval_value(raw: str) -> str:
+    """Return Spark SQL of an event's interval, its seconds rounded to six digits as in the source.
 
     The connector converts the seconds to a double and cuts them off after nine digits: 1.785319
     becomes 1.785318999.
@@ -271,7 +273,7 @@ def _interval(raw: str) -> str:
     return f"CASE WHEN {raw} RLIKE '[.][0-9]{{7,}}S$' THEN {mended} ELSE {raw} END"
 
 
-def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> LakeValue | None:
+def _decimal_value(raw: str, field: DebeziumField, precision: int, scale: int) -> LakeValue | None:
     """Return Spark SQL that converts a field to a lake decimal; None if no conversion exists.
 
     ``raw`` is Spark SQL of the decoded value.
@@ -294,7 +296,7 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
     return LakeValue(f"CASE WHEN {exact} THEN TRY_CAST({raw} AS {kind}) END", total=False)
 
 
-def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
+def _timestamp_value(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     """Return Spark SQL that converts a field to a timestamp; None if no conversion exists.
 
     ``raw`` is Spark SQL of the decoded value, and ``lake`` is the lake column's Spark SQL type.
@@ -325,7 +327,7 @@ def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     return LakeValue(f"CASE WHEN {raw} BETWEEN {low} AND {high} THEN {value} END", total=False)
 
 
-def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
+def _array_value(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     """Return Spark SQL that converts a field to a lake array; None if no conversion exists.
 
     ``raw`` is Spark SQL of the decoded value, and ``lake`` is the lake column's Spark SQL type.
@@ -333,7 +335,7 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     match = _ARRAY.fullmatch(lake)
     if match is None or field.avro_type != "array" or field.element is None:
         return None
-    element = _scalar("x", field.element, match[1])
+    element = _scalar_value("x", field.element, match[1])
     if element is None:
         return None
     changed = raw if element.sql == "x" else f"transform({raw}, x -> {element.sql})"
@@ -348,7 +350,7 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def names_where(conditions: Sequence[tuple[str, str]]) -> str:
-    """Return Spark SQL of an array of names: those whose condition is true.
+    """Return Spark SQL of an array of column names: those whose condition is true for an event.
 
     The SQL returns NULL if no condition is true.
 

@@ -30,7 +30,7 @@ _ZEROES = {
 
 
 def stand_in_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true if a value equals the stand-in of its column.
+    """Return Spark SQL that is true if an event's value equals the stand-in of its column.
 
     Args:
         raw: Spark SQL of the decoded value.
@@ -52,7 +52,7 @@ def stand_in_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def replaces_null_test(raw: str, field: DebeziumField) -> str:
-    """Return Spark SQL that is true if a connector could have sent a value in place of a NULL.
+    """Return Spark SQL that is true if an event's value could have been sent in place of a NULL.
 
     If the stand-in of the field's type is not known, the SQL is true for every value except NULL.
 

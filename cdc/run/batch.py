@@ -75,7 +75,7 @@ class Replayed:
 
 
 def has_own_key(settings: TableSettings, *, from_binlog: bool) -> bool:
-    """Whether the key of the lake table may differ from the connector's key.
+    """Whether the lake table of a run may have another key than the connector's.
 
     A connector of a binlog derives the table's key from the text of DDL statements. This key can be
     missing or differ from the server's, for example after `ALTER TABLE ... ADD PRIMARY KEY ...,
@@ -330,7 +330,7 @@ class BatchWriter:
                 rows are written, and of these only the rows that the lake does not have.
         """
         summary, changes = batch.summary, batch.changes
-        truncated = _within(commit.truncated, batch.piece)
+        truncated = _offset_in_batch(commit.truncated, batch.piece)
         is_log = self._lake.layout.is_log
         emptied = truncated is not None and not only
         changing = ("c", "r") if is_log else ("c", "r", "u", "d")
@@ -414,7 +414,7 @@ class BatchWriter:
         change that set this value, and sets it again.
         """
         rows = self._held.hold(rows)
-        if from_lake and (missing := _missing(rows)):
+        if from_lake and (missing := _missing_columns(rows)):
             rows = self._from_lake(rows, missing)
         nothing = F.array().cast("array<string>")
         left = F.array_union(F.coalesce(MISSING, nothing), F.coalesce(STALE, nothing))
@@ -423,7 +423,7 @@ class BatchWriter:
             # The source has no deleted row: what the lake lacks stays unknown.
             wanted = wanted & (F.col(OP) != "d")
         rows = self._held.hold(rows.withColumn(MISSING, F.when(wanted, left)))
-        missing = _missing(rows)
+        missing = _missing_columns(rows)
         return self._from_source(rows, missing) if missing else rows
 
     def _from_lake(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
@@ -483,18 +483,18 @@ class BatchWriter:
         return None if found is None else str(found)
 
 
-def _within(offset: int | None, piece: Range) -> int | None:
-    if offset is None or any(offset < at for at in piece.start.values()):
-        return None
-    return offset
+def _offset_in_batch(offset: int | None, piece: Range) -> int | None:
+    """Return the offset of a TRUNCATE if a run's batch includes it, else None."""
+    earlier = offset is None or any(offset < at for at in piece.start.values())
+    return None if earlier else offset
 
 
-def _missing(rows: DataFrame) -> tuple[str, ...]:
-    """Return the columns whose values are missing in at least one row of the batch."""
+def _missing_columns(rows: DataFrame) -> tuple[str, ...]:
+    """Return the columns whose values are missing in at least one row of a run's batch."""
     found = rows.agg(F.flatten(F.collect_set(MISSING))).first()
     return tuple(sorted(set(found[0]))) if found is not None else ()
 
 
 def _reached_place(record: CommitRecord) -> ReachedPlace | None:
-    """Return the binlog place in an append table's commit record; None if no place is recorded."""
+    """Return the binlog place that earlier batches of an append table reached; None if unknown."""
     return None if record.last_event is None else ReachedPlace.parse(record.last_event)

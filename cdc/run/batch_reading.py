@@ -286,7 +286,7 @@ class BatchReader:
             )
             .collect()
         )
-        found = {(row["partition"], row["offset"]): _raw(row) for row in rows}
+        found = {(row["partition"], row["offset"]): _raw_record(row) for row in rows}
         for place in places:
             taken = found[place.partition, place.offset].size
             if taken > max_bytes:
@@ -395,7 +395,8 @@ class BatchReader:
         }
 
 
-def _raw(row: Any) -> RawRecord:
+def _raw_record(row: Any) -> RawRecord:
+    """Return a bad record of a run's batch, in bytes, from the Spark row that has it."""
     millis = row["millis"]
     return RawRecord(
         key=None if row["key"] is None else bytes(row["key"]),

@@ -54,7 +54,7 @@ def keep_name(
             outdated generation. If so, the table's record notes that the name is not up to date.
         StateError: The state store cannot be reached.
     """
-    entry, catalog = _entry(context.config, record), context.config.catalog
+    entry, catalog = _catalog_entry(context.config, record), context.config.catalog
     if entry is None or catalog is None:
         return record
     shared = None if record.shard is None else context.shared(entry.path)
@@ -64,16 +64,16 @@ def keep_name(
     try:
         check()
     except FencedError:
-        _forget_name(context, record)
+        _note_outdated_name(context, record)
         raise
     if (former := _former_entry(record, entry)) is not None:
-        _forget_former(context.spark, catalog.metastore, former)
-    noted = replace(record, named=_noted(catalog.metastore, entry), shown_as=str(entry))
+        _remove_former_name(context.spark, catalog.metastore, former)
+    noted = replace(record, named=_note_of_name(catalog.metastore, entry), shown_as=str(entry))
     return record if noted == record else context.store.put(noted)
 
 
 def _former_entry(record: TableRecord, entry: CatalogEntry) -> CatalogEntry | None:
-    """Return a catalog entry with a table's former name; None if the settings kept the name.
+    """Return the catalog entry of a table's former name; None if the settings kept the name.
 
     Also None for a shard, since the templates for names do not apply to a shared lake table.
     """
@@ -83,8 +83,8 @@ def _former_entry(record: TableRecord, entry: CatalogEntry) -> CatalogEntry | No
     return replace(entry, database=database, name=name)
 
 
-def _forget_former(spark: SparkSession, metastore: str, former: CatalogEntry) -> None:
-    """Remove a table's former name, unless another table has it now.
+def _remove_former_name(spark: SparkSession, metastore: str, former: CatalogEntry) -> None:
+    """Remove the former name that runs kept for a table, unless another table has it now.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached.
@@ -97,8 +97,8 @@ def _forget_former(spark: SparkSession, metastore: str, former: CatalogEntry) ->
         _log.info("removed the former name %s", former)
 
 
-def _forget_name(context: RunContext, record: TableRecord) -> None:
-    """Note in a table's record that the table's name may be outdated.
+def _note_outdated_name(context: RunContext, record: TableRecord) -> None:
+    """Note in a table's record that its name in the catalog of names may be outdated.
 
     If another process changes the record at the same time, the note is tried again.
 
@@ -157,7 +157,7 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
 
 def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Update outdated names of tables in the catalog of names.
+    """Update the outdated names of tables without new changes in the catalog of names.
 
     A publication or a run succeeds even if the metastore does not answer, so a name can be
     outdated. A name counts as outdated unless the table's record notes that the name is up to date.
@@ -173,7 +173,7 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
     random.shuffle(followed)
     for record in followed:
         try:
-            if not _is_noted(context.config, record):
+            if not _is_name_noted(context.config, record):
                 # All tables of the run wait meanwhile. The next look comes soon.
                 follow_name(context, record, wait_s=0)
         except FencedError as error:
@@ -186,7 +186,7 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
 
 
 def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
-    """Remove a table's name from the catalog of names; the table's data stays.
+    """Remove the name that runs keep for a table in the catalog of names; the table's data stays.
 
     If the settings have changed the name since the table's record noted it, the former name is
     removed, too.
@@ -194,29 +194,31 @@ def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
     """
-    entry = _entry(config, record)
+    entry = _catalog_entry(config, record)
     if entry is not None and config.catalog is not None:
         if (former := _former_entry(record, entry)) is not None:
-            _forget_former(spark, config.catalog.metastore, former)
+            _remove_former_name(spark, config.catalog.metastore, former)
         forget(spark, config.catalog.metastore, entry)
 
 
-def _is_noted(config: Config, record: TableRecord) -> bool:
+def _is_name_noted(config: Config, record: TableRecord) -> bool:
     """Whether a table's record notes that the name in the catalog of names is up to date.
 
     Also True if there is no catalog of names, or if the table has no attempt yet.
     """
-    entry, catalog = _entry(config, record), config.catalog
-    return entry is None or catalog is None or record.named == _noted(catalog.metastore, entry)
+    entry, catalog = _catalog_entry(config, record), config.catalog
+    return (
+        entry is None or catalog is None or record.named == _note_of_name(catalog.metastore, entry)
+    )
 
 
-def _noted(metastore: str, entry: CatalogEntry) -> str:
+def _note_of_name(metastore: str, entry: CatalogEntry) -> str:
     """Return the string by which a table's record notes that the catalog of names has ``entry``."""
     return f"{metastore} {entry} {entry.path}"
 
 
-def _entry(config: Config, record: TableRecord) -> CatalogEntry | None:
-    """Return a table's entry for the catalog of names.
+def _catalog_entry(config: Config, record: TableRecord) -> CatalogEntry | None:
+    """Return the entry that runs keep for a table in the catalog of names.
 
     None if there is no catalog of names, or if the table has no attempt.
     """

@@ -94,7 +94,7 @@ def _behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
 def commit_summary(
     committed: Committed, known: CommitSummary | None = None, writes: CommitWrites | None = None
 ) -> CommitSummary:
-    """Return the part of a commit's record that the state store caches.
+    """Return the part of a commit's record that a run puts into the state store.
 
     Args:
         committed: The commit.
@@ -129,7 +129,7 @@ def last_records(previous: CommitRecord, read: Summary) -> dict[int, LastRecord]
 
 
 def watermark(previous: CommitRecord, read: Summary, lateness_s: int) -> datetime | None:
-    """Return the event time up to which a table is complete once a batch is committed."""
+    """Return the event time up to which a table is complete once a run has committed a batch."""
     now = datetime.now(timezone.utc)
     return plan.watermark(previous.watermark, read.source_ts, lateness_s, now=now)
 

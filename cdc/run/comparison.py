@@ -99,13 +99,13 @@ def compare(
     allowed = Renames(settings.columns.renames, frozenset(placing))
     renamed = allowed.renamed_columns(before, now, lake.types.keys() - lake.dropped)
     ruled = frozen(settings, source_table, lake, renamed)
-    wanted = _wanted(source, source_table, ruled)
+    wanted = _replicated_columns(source, source_table, ruled)
     files = source.partition_files
     attached = [one.number for name, one in now.partitions.items() if name not in before.partitions]
     evidence = Evidence(
         stored={column.name: column.old_values for column in source_table.columns},
         empty=files.empty(attached) if attached and files is not None else (),
-        truncated=_truncated(files, source_table.table, before, now, truncates),
+        truncated=_truncated_partitions(files, source_table.table, before, now, truncates),
         statements=look.statements or StatementEffects(),
     )
     rules = Rules(
@@ -117,18 +117,20 @@ def compare(
         renames=allowed,
         key=handoff.key,
     )
-    changes = diff(before, now, lake, rules, evidence) + _misplaced(source_table, now)
+    changes = diff(before, now, lake, rules, evidence) + _misplaced_values(source_table, now)
     if not any(isinstance(change, ChangeKey) for change in changes):
         changes += _another_key(source_table, settings, handoff)
-    changes += _by_settings(source_table, wanted, settings, handoff, config)
-    ignored = () if ruled is settings else _left_out(settings, source_table, lake, renamed)
+    changes += _changes_by_settings(source_table, wanted, settings, handoff, config)
+    ignored = () if ruled is settings else _columns_left_out(settings, source_table, lake, renamed)
     count = evidence.statements.count
     seen = judged(look.fingerprint, handoff.fingerprint, count)
     return Comparison(source_table, seen, ruled, wanted, lake, changes, ignored, count)
 
 
-def _wanted(source: TableReader, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-    """Return the replicated columns; refuse a type that the connector may confuse with another.
+def _replicated_columns(
+    source: TableReader, table: SourceTable, settings: TableSettings
+) -> tuple[Column, ...]:
+    """Return a run's replicated columns; refuse a type that the connector may confuse with another.
 
     If a connector starts while another type has the same name as a column's type, the connector's
     events can lack the column's values. The catalog does not show when the connector started. So
@@ -172,14 +174,14 @@ def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprin
     return now.with_read_at(before) if unchanged else now
 
 
-def _truncated(
+def _truncated_partitions(
     files: PartitionFiles | None,
     table: TableId,
     before: Catalog,
     now: Catalog,
     truncates: Truncates,
 ) -> frozenset[int]:
-    """Return the numbers of the source partitions that may have been truncated without an event.
+    """Return the partitions, by number, that may be truncated without an event since the last run.
 
     TRUNCATE of a single partition sends no event.
 
@@ -201,8 +203,8 @@ def _truncated(
     return frozenset() if writer is not None and truncates.has(writer) else found
 
 
-def _misplaced(source_table: SourceTable, now: Catalog) -> tuple[Change, ...]:
-    """Return a `LoseEvents` if events can have values in wrong columns unnoticed, else nothing."""
+def _misplaced_values(source_table: SourceTable, now: Catalog) -> tuple[Change, ...]:
+    """Return a `LoseEvents` for a run if events can have values in wrong columns, else nothing."""
     found = table_rules(now.source_kind).misplaced(source_table, withheld(now))
     if found is None:
         return ()
@@ -213,7 +215,7 @@ def _misplaced(source_table: SourceTable, now: Catalog) -> tuple[Change, ...]:
 def _another_key(
     source_table: SourceTable, settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return a change of the key if the settings' key differs from the lake's, else nothing."""
+    """Compare the settings' key with the lake's key in a run; return the change of key, if any."""
     had = handoff.key
     wanted = () if settings.appends else tuple(settings.key_columns) or source_table.primary_key
     if wanted == had:
@@ -223,14 +225,14 @@ def _another_key(
     return (ChangeKey(verdict=Verdict.BOOTSTRAP, why=why, old=old, new=new),)
 
 
-def _by_settings(
+def _changes_by_settings(
     source_table: SourceTable,
     wanted: Sequence[Column],
     settings: TableSettings,
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Return the changes of key text, partition columns and hash key that the settings cause."""
+    """Return a run's changes of key text, partitions and hash key that the settings cause."""
     return (
         *_another_key_text(wanted, settings, handoff),
         *other_partitions(source_table.table, settings, handoff),
@@ -241,7 +243,7 @@ def _by_settings(
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return a change of the key if the rules for rendering the key as text have changed."""
+    """Return a change of the key if a run renders it as text by other rules than the lake's."""
     key = [column for column in wanted if column.name in handoff.key]
     had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
     if form in (None, had):
@@ -255,7 +257,7 @@ def _another_key_text(
 def other_partitions(
     table: TableId, settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return a schema change if the settings name other partition columns than the lake has.
+    """Return a run's schema change if the settings name other partition columns than the lake has.
 
     Raises:
         ConfigError: The table is a shard. A new copy of one shard does not change the partitions of
@@ -284,7 +286,7 @@ def _another_hash_key(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Return a change of each hashed column if the lake's hashes were made with another key."""
+    """Return a run's change of each column whose hashes in the lake were made with another key."""
     had = handoff.hash_key
     types = {one.name: str(one.type) for one in source_table.columns}
     hashed = [one.name for one in wanted if one.hide == "hash"]
@@ -319,7 +321,7 @@ def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
         "timestamps_without_zone": settings.timestamps_without_zone,
         "hash_key": key_check(config) if settings.columns.hash else None,
     }
-    return _digest(made_by)
+    return _digest_of_settings(made_by)
 
 
 class SettingsDigests(NamedTuple):
@@ -336,7 +338,7 @@ class SettingsDigests(NamedTuple):
 
 
 def settings_digests(settings: TableSettings, config: LakeConfig) -> SettingsDigests:
-    """Return the digests of a table's settings.
+    """Return the digests by which runs see that a table's settings have changed.
 
     Raises:
         SecretError: The key of hashes cannot be read.
@@ -349,21 +351,21 @@ def settings_digests(settings: TableSettings, config: LakeConfig) -> SettingsDig
         "readers_keep": settings.readers_keep,
         "renames": dict(settings.columns.renames),
     }
-    return SettingsDigests(settings_digest(settings, config), _digest(policies))
+    return SettingsDigests(settings_digest(settings, config), _digest_of_settings(policies))
 
 
-def _digest(document: Mapping[str, object]) -> str:
-    """Return the SHA-256 digest of a mapping's JSON, in hexadecimal."""
+def _digest_of_settings(document: Mapping[str, object]) -> str:
+    """Return the SHA-256 digest of settings that a run compares, in hexadecimal."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _left_out(
+def _columns_left_out(
     settings: TableSettings,
     source_table: SourceTable,
     lake: LakeColumns,
     renamed: Collection[str],
 ) -> tuple[str, ...]:
-    """Return the columns that are not replicated because the table is frozen."""
+    """Return the source's columns that a run does not replicate because the table is frozen."""
     return tuple(
         column.name
         for column in source_table.columns
@@ -380,7 +382,7 @@ def frozen(
     lake: LakeColumns,
     renamed: Collection[str] = (),
 ) -> TableSettings:
-    """Return the table's settings, which select only the lake's columns if the table is frozen.
+    """Return a table's settings for a run, which select only the lake's columns if it is frozen.
 
     Args:
         settings: The table's settings. `on_schema_change: freeze` makes the table a frozen one.
@@ -402,7 +404,7 @@ def frozen(
 
 
 def fill_value(text: str | None, rule: TypeRule) -> str:
-    """Return Spark SQL that evaluates to a value of the source, converted to the lake's type.
+    """Return Spark SQL of the value with which a run fills a new column in the lake's old rows.
 
     Args:
         text: The value as a string, in hexadecimal for a binary type; None for NULL.

@@ -100,7 +100,7 @@ def note_beats(context: RunContext, records: Iterable[TableRecord]) -> None:
     Raises:
         TributaryError: The state store or Kafka cannot be used.
     """
-    _note(context, _wanted(context, records))
+    _remember_beats(context, _tables_to_announce(context, records))
 
 
 def announce_periods(
@@ -121,15 +121,21 @@ def announce_periods(
     Raises:
         TributaryError: The state store, Kafka or the lake cannot be used.
     """
-    known = {one.table: one for one in records if _rules(context, one) is not None}
+    known = {one.table: one for one in records if _rules_of_periods(context, one) is not None}
     if not known:
         return []
     store = Announcements(context.store)
     wanted = [
-        one for one in _wanted(context, known.values()) if context.capture(one.record) not in silent
+        one
+        for one in _tables_to_announce(context, known.values())
+        if context.capture(one.record) not in silent
     ]
-    _note(context, wanted)
-    proofs = list(_healthy(context, _proofs(context, wanted))) if wanted else []
+    _remember_beats(context, wanted)
+    proofs = (
+        list(_proofs_of_healthy_captures(context, _proofs_of_completeness(context, wanted)))
+        if wanted
+        else []
+    )
     made = store.announce(proofs, datetime.now(timezone.utc)) if proofs else []
     for one in made:
         _log.info("table %s: %s is complete, revision %d", one.table, one.name, one.revision)
@@ -139,7 +145,7 @@ def announce_periods(
     return made
 
 
-def _rules(context: RunContext, record: TableRecord) -> CompletenessRules | None:
+def _rules_of_periods(context: RunContext, record: TableRecord) -> CompletenessRules | None:
     """Return a table's rules for periods; None if it has none, or if its settings are invalid."""
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)
@@ -148,12 +154,13 @@ def _rules(context: RunContext, record: TableRecord) -> CompletenessRules | None
     return CompletenessRules.of(settings)
 
 
-def _wanted(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted]:
-    """Return the INCREMENTAL tables for which a look can lead to an announcement now."""
+def _tables_to_announce(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted]:
+    """Return the INCREMENTAL tables for which a look can lead to announced periods now."""
     asked = [
         (record, rules)
         for record in records
-        if record.state is State.INCREMENTAL and (rules := _rules(context, record)) is not None
+        if record.state is State.INCREMENTAL
+        and (rules := _rules_of_periods(context, record)) is not None
     ]
     if not asked:
         return []
@@ -171,12 +178,12 @@ def _wanted(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted
     return [one for one in found if one.can_be_due(now)]
 
 
-def _note(context: RunContext, wanted: Iterable[_Wanted]) -> None:
+def _remember_beats(context: RunContext, wanted: Iterable[_Wanted]) -> None:
     """Remember each capture's newest heartbeat, and each topic's end read after the heartbeat."""
     records = [one.record for one in wanted]
     if not records:
         return
-    beats = _beats(context, records)
+    beats = _newest_beats(context, records)
     facts = topic_facts(context, [record.topic for record in records])
     for record in records:
         beat, topic = beats.get(context.capture(record)), facts[record.topic]
@@ -188,7 +195,9 @@ def _note(context: RunContext, wanted: Iterable[_Wanted]) -> None:
             context.seen_beats[record.topic] = thinned(seen, _MOST_BEATS)
 
 
-def _beats(context: RunContext, records: Iterable[TableRecord]) -> Mapping[CaptureNames, datetime]:
+def _newest_beats(
+    context: RunContext, records: Iterable[TableRecord]
+) -> Mapping[CaptureNames, datetime]:
     """Return the time of each capture's newest heartbeat; captures without one are missing."""
     found = {}
     for names in dict.fromkeys(map(context.capture, records)):
@@ -202,7 +211,7 @@ def _beats(context: RunContext, records: Iterable[TableRecord]) -> Mapping[Captu
     return found
 
 
-def _proofs(context: RunContext, wanted: Iterable[_Wanted]) -> Iterator[Proof]:
+def _proofs_of_completeness(context: RunContext, wanted: Iterable[_Wanted]) -> Iterator[Proof]:
     """Yield how far heartbeats and commits prove that tables are complete.
 
     The health of the captures is checked later.
@@ -226,7 +235,7 @@ def _proofs(context: RunContext, wanted: Iterable[_Wanted]) -> Iterator[Proof]:
             yield proof
 
 
-def _healthy(context: RunContext, proofs: Iterable[Proof]) -> Iterator[Proof]:
+def _proofs_of_healthy_captures(context: RunContext, proofs: Iterable[Proof]) -> Iterator[Proof]:
     """Yield the proofs of tables whose capture is healthy.
 
     The capture is checked after the proof was found. If a finding can mean missing changes, no
@@ -236,7 +245,7 @@ def _healthy(context: RunContext, proofs: Iterable[Proof]) -> Iterator[Proof]:
     captures = Captures(context)
     for proof in found:
         try:
-            problem = _problem(context, captures, proof.record)
+            problem = _why_not_announced(context, captures, proof.record)
         except TributaryError as error:
             problem = error.message
         if problem is None:
@@ -248,8 +257,8 @@ def _healthy(context: RunContext, proofs: Iterable[Proof]) -> Iterator[Proof]:
             )
 
 
-def _problem(context: RunContext, captures: Captures, record: TableRecord) -> str | None:
-    """Return why a table could lack changes; None if its capture is healthy.
+def _why_not_announced(context: RunContext, captures: Captures, record: TableRecord) -> str | None:
+    """Return why a period must not be announced; None if the table's capture is healthy.
 
     Raises:
         TributaryError: A server does not answer, or changes are lost.
@@ -266,7 +275,7 @@ def _problem(context: RunContext, captures: Captures, record: TableRecord) -> st
         return "the table has changed on the source since its last run"
     obstacles = capture.audit_table(source_table)
     findings = [*of_capture(evidence), *of_table(evidence, record.table, obstacles, record)]
-    grave = next((one for one in findings if _is_grave(one, evidence.log)), None)
+    grave = next((one for one in findings if _prevents_announcement(one, evidence.log)), None)
     if grave is not None:
         return grave.message
     settings = context.config.settings_on_plan(record.table, record.tier)
@@ -274,8 +283,8 @@ def _problem(context: RunContext, captures: Captures, record: TableRecord) -> st
     return wrong or captures.doubt(record) or captures.unjudged(record)
 
 
-def _is_grave(finding: Finding, log: LogHealth | TributaryError) -> bool:
-    """Whether a finding can mean that changes are missing.
+def _prevents_announcement(finding: Finding, log: LogHealth | TributaryError) -> bool:
+    """Whether a finding can mean that changes are missing, so that no period is announced.
 
     A warning that the log may soon lose changes does not mean this.
     """
@@ -287,7 +296,7 @@ def _is_grave(finding: Finding, log: LogHealth | TributaryError) -> bool:
 def _write_markers(
     context: RunContext, store: Announcements, records: Mapping[TableId, TableRecord]
 ) -> None:
-    """Write the marker files that are missing or out of date, for example after a process died.
+    """Write the marker files of complete periods that are missing or out of date.
 
     The time is limited. Later looks write the files for which no time is left.
 
@@ -302,7 +311,7 @@ def _write_markers(
             if written and time.monotonic() > deadline:
                 break
             record = records[one.table]
-            partition = _partition(context, record, one)
+            partition = _partition_of_period(context, record, one)
             text = marker_text(one, partition)
             write_file(context.spark, f"{record.base_path}/{MARKERS}", marker_name(one), text)
             written.append(one)
@@ -319,10 +328,10 @@ def marker_name(one: Announcement) -> str:
     return f"{one.name.replace(':', '')}.json"
 
 
-def _partition(
+def _partition_of_period(
     context: RunContext, record: TableRecord, one: Announcement
 ) -> tuple[str, str] | None:
-    """Return the partition column's name and its value in the period's rows.
+    """Return, for a marker file, the partition column's name and its value in the period's rows.
 
     None if the table is not partitioned by its periods, or if its settings cannot be read.
     """

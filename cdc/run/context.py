@@ -245,7 +245,7 @@ class RunContext:
             SchemaError: The table's columns do not make valid lake rows.
             StateError: The record has no attempt.
         """
-        attempt = _attempt(record)
+        attempt = _require_attempt(record)
         if attempt.shard is None or record.shard is None:
             return self.copied(record, schema, settings)
         return ShardTable(
@@ -268,7 +268,7 @@ class RunContext:
             ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
             SchemaError: The table's columns do not make valid lake rows.
         """
-        return LakeTable(self.spark, _attempt(record).path, schema, settings, self.whole)
+        return LakeTable(self.spark, _require_attempt(record).path, schema, settings, self.whole)
 
     def shared(self, path: str) -> SharedTable:
         """Return this process's only writer of a lake table that shards share."""
@@ -430,8 +430,8 @@ class RunResult:
         }
 
 
-def _attempt(record: TableRecord) -> Attempt:
-    """Return a record's attempt, or raise StateError if it has none."""
+def _require_attempt(record: TableRecord) -> Attempt:
+    """Return the attempt of a table that a run follows, or raise StateError if it has none."""
     if record.attempt is None:
         raise StateError(
             f"table {record.table} has no attempt",

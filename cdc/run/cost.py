@@ -93,7 +93,7 @@ class Observation:
 
 
 def cold_factor(runs: int) -> float:
-    """Return how much slower a run is, as a factor, if its process has made only ``runs`` runs."""
+    """Return by which factor a run is slower if its process has made only ``runs`` runs so far."""
     return 1.0 + (_COLD - 1.0) * max(0.0, 1.0 - runs / _COLD_RUNS)
 
 
@@ -127,7 +127,7 @@ def estimate(known: TableCost | None, prior: Estimate = PRIOR) -> Estimate:
 
 
 def prior_of(known: Iterable[TableCost]) -> Estimate:
-    """Return the predicted cost of a table without runs: the median of the other tables' costs."""
+    """Return the predicted cost of runs of a new table: the median of the other tables' costs."""
     found = [estimate(one) for one in known]
     if not found:
         return PRIOR
@@ -137,7 +137,7 @@ def prior_of(known: Iterable[TableCost]) -> Estimate:
 
 
 def learned(known: TableCost | None, run: Observation) -> TableCost:
-    """Return the regression's sums with a table's ``run`` added; older runs have less weight."""
+    """Return the sums for predicting runs with a table's ``run`` added; older runs weigh less."""
     predicted = estimate(known).seconds(run.events, run.commits)
     seconds = max(run.seconds / run.cold, _CLOCK_S)
     if known is not None:
@@ -146,7 +146,7 @@ def learned(known: TableCost | None, run: Observation) -> TableCost:
     weight = 1.0 / max(predicted, _LEAST_S) ** 2
     kept = _KEPT if seconds <= 2.0 * predicted else _KEPT_AFTER_SURPRISE
     commits, events = float(run.commits), float(run.events)
-    rate, observed_s = _rate(known, run)
+    rate, observed_s = _learned_arrival_rate(known, run)
     if known is None:
         known = TableCost(0, 0.0, 0.0, 0.0, 0.0, 0.0, rate, observed_s, run.at)
     return replace(
@@ -164,7 +164,7 @@ def learned(known: TableCost | None, run: Observation) -> TableCost:
 
 
 def arrival_rate(known: TableCost | None) -> float:
-    """Return the number of a table's events that arrive per second; 0 if it is not known.
+    """Return how many of a table's events arrive per second, by its runs; 0 if not known.
 
     If a table was observed for less than five minutes, its events may be a burst. The returned rate
     is then lower: the number of observed events, divided by five minutes.
@@ -174,8 +174,8 @@ def arrival_rate(known: TableCost | None) -> float:
     return known.events_per_s * min(1.0, known.observed_s / _RATE_SURE_S)
 
 
-def _rate(known: TableCost | None, run: Observation) -> tuple[float, float]:
-    """Return a table's arrival rate including ``run``, and for how long the table was observed.
+def _learned_arrival_rate(known: TableCost | None, run: Observation) -> tuple[float, float]:
+    """Return a table's arrival rate including ``run``, and for how long runs have observed it.
 
     In the first half hour, the rate is the mean. Later, the newest half hour has most of the
     weight, and the returned duration stays at half an hour. The duration is in seconds.

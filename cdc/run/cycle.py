@@ -29,7 +29,7 @@ from cdc.run import plan
 from cdc.run.catalog_name import follow_name, name_idle
 from cdc.run.comparison import settings_digest
 from cdc.run.context import RunResult, Turn, Unchecked
-from cdc.run.ddl_events import since
+from cdc.run.ddl_events import statements_since
 from cdc.run.former_generations import remove_former
 from cdc.run.schedule import TURN_S, Rules
 from cdc.run.stopping import unexpected
@@ -97,16 +97,16 @@ def run_tables(
     config = context.config
     rules = Rules(parallel or config.spark.parallel_tables, config.pool_shares, ends, TURN_S)
     with Workers(rules, lambda work, number: _run_due(context, work, number)) as workers:
-        _round(context, workers, records, look_at_idle=look_at_idle, spaced=spaced)
+        _offer_work(context, workers, records, look_at_idle=look_at_idle, spaced=spaced)
         results: dict[TableId, RunResult] = {}
         for result in workers.finish():
             results[result.table] = result.after(results.get(result.table))
     if look_at_idle:
-        _tidy(context, records, {*results})
+        _tidy_after_round(context, records, {*results})
     return [results[record.table] for record in records if record.table in results]
 
 
-def _round(
+def _offer_work(
     context: RunContext,
     workers: Workers,
     records: Collection[TableRecord],
@@ -123,7 +123,7 @@ def _round(
         look_at_idle: As in `run_tables`.
         spaced: As in `run_tables`.
     """
-    wanted = _runnable(context, records)
+    wanted = _runnable_tables(context, records)
     captures = Captures(context)
     work = _find_work(context, captures, wanted, look_at_idle=look_at_idle, spaced=spaced)
     workers.offer(work if wanted else (), looked=look_at_idle)
@@ -131,25 +131,25 @@ def _round(
         captures.look_at_all(records)
 
 
-def _runnable(context: RunContext, records: Iterable[TableRecord]) -> list[TableRecord]:
+def _runnable_tables(context: RunContext, records: Iterable[TableRecord]) -> list[TableRecord]:
     """Return the tables that a run may work on now, by their state and their settings."""
     now, made = context.store.now(), context.published_settings
     return [one for one in records if plan.runnable(one, now) and made.refusal(one) is None]
 
 
-def _tidy(
+def _tidy_after_round(
     context: RunContext, records: Iterable[TableRecord], ran: Collection[TableId] = ()
 ) -> None:
-    """Remove former generations of tables, and update the names of the tables that did not run.
+    """Remove former generations, and update the names of the tables that did not run.
 
     The names are those in the catalog of names. Each of the two steps takes the lease of the table
     that it changes.
     """
-    wanted = _runnable(context, records)
+    wanted = _runnable_tables(context, records)
     remove_former(context, wanted)
     idle = (record for record in wanted if record.table not in ran)
     # A changed partition_by is that of a copy to come, not of the published table.
-    name_idle(context, [record for record in idle if not _edited(context, record)])
+    name_idle(context, [record for record in idle if not _has_edited_settings(context, record)])
 
 
 def _find_work(
@@ -160,6 +160,7 @@ def _find_work(
     look_at_idle: bool,
     spaced: bool,
 ) -> list[Work]:
+    """Return the work of a round: tables with new events, or changed without events."""
     if not wanted:
         return []
     now = datetime.now(timezone.utc)
@@ -167,12 +168,17 @@ def _find_work(
     if look_at_idle:
         topics = with_settings(context, topics)
     behind = {record.table for record in plan.due(wanted, topics)}
-    settings = {one.table: _settings(context, one) for one in wanted if one.table in behind}
+    settings = {
+        one.table: _settings_if_valid(context, one) for one in wanted if one.table in behind
+    }
     working = {
         record.table
         for record in wanted
         if record.table in behind
-        and not (spaced and _waits(settings[record.table], record, topics[record.topic], now))
+        and not (
+            spaced
+            and _waits_for_later_run(settings[record.table], record, topics[record.topic], now)
+        )
     }
     for record in wanted:
         if record.table not in behind and plan.is_whole(record, topics[record.topic]):
@@ -180,7 +186,7 @@ def _find_work(
     found: set[TableId] = set()
     if look_at_idle:
         idle = [record for record in wanted if record.table not in working]
-        found |= _changed_unseen(context, captures, idle)
+        found |= _idle_tables_that_changed(context, captures, idle)
         found |= context.served.differing_from_lake(context, idle)
         found |= cut_off(context, idle, topics)
     due = [record for record in wanted if record.table in working | found]
@@ -189,7 +195,7 @@ def _find_work(
     turn_s = TURN_S if spaced else math.inf
     work = []
     for record in due:
-        known = settings.get(record.table) or _settings(context, record)
+        known = settings.get(record.table) or _settings_if_valid(context, record)
         topic = topics[record.topic]
         entry = context.predictions.entry(record, known, topic, turn_s)
         turn = Turn(TURN_S if spaced else None, _events_of_turn(context, record, turn_s))
@@ -206,7 +212,7 @@ def _events_of_turn(context: RunContext, record: TableRecord, turn_s: float) -> 
     return max(_SMALLEST_COMMIT, known.events_within(turn_s))
 
 
-def _settings(context: RunContext, record: TableRecord) -> TableSettings | None:
+def _settings_if_valid(context: RunContext, record: TableRecord) -> TableSettings | None:
     """Return a table's settings; None if they are invalid, which the table's run reports."""
     try:
         return context.config.settings_on_plan(record.table, record.tier)
@@ -214,7 +220,7 @@ def _settings(context: RunContext, record: TableRecord) -> TableSettings | None:
         return None
 
 
-def _waits(
+def _waits_for_later_run(
     settings: TableSettings | None,
     record: TableRecord,
     topic: TopicFacts | KafkaError,
@@ -233,7 +239,7 @@ def _waits(
     )
 
 
-def _changed_unseen(
+def _idle_tables_that_changed(
     context: RunContext, captures: Captures, idle: Iterable[TableRecord]
 ) -> set[TableId]:
     """Return the idle tables whose capture, catalog or settings have changed.
@@ -250,7 +256,11 @@ def _changed_unseen(
     for (source, tier), records in groups.items():
         failures: list[TributaryError] = []
         # The result of one look is kept even if another look is not possible.
-        for look in (_capture_broken, _differs_in_catalog, _has_statements):
+        for look in (
+            _tables_with_broken_capture,
+            _tables_changed_in_catalog,
+            _tables_with_statements,
+        ):
             try:
                 found |= look(context, captures, records)
             except UnreachableError as error:
@@ -258,7 +268,7 @@ def _changed_unseen(
                 break
             except TributaryError as error:
                 failures.append(error)
-        found |= {record.table for record in records if _edited(context, record)}
+        found |= {record.table for record in records if _has_edited_settings(context, record)}
         left = tuple(one.table for one in records if one.table not in found)
         if failures and left:
             unchecked = Unchecked(source, tier, left, str(failures[0]), failures[0].remedy)
@@ -267,10 +277,10 @@ def _changed_unseen(
     return found
 
 
-def _differs_in_catalog(
+def _tables_changed_in_catalog(
     context: RunContext, _: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables of one capture whose fingerprint differs from their record's fingerprint.
+    """Return a capture's idle tables whose fingerprint differs from their record's fingerprint.
 
     A table whose fingerprint cannot be read is also returned: the table does not exist, or it
     changed at each try to read the fingerprint. The table's run reports which of the two is true.
@@ -287,22 +297,22 @@ def _differs_in_catalog(
     return found
 
 
-def _has_statements(
+def _tables_with_statements(
     context: RunContext, captures: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables with a DDL statement after the position in their record's fingerprint."""
+    """Return the idle tables with a DDL statement after their record's look at the catalog."""
     found: set[TableId] = set()
     for record in records:
         compared = record.attempt.fingerprint if record.attempt is not None else None
         read_at = None if compared is None else compared.facts.get(READ_AT)
         source = context.sources[record.table.source]
-        if read_at and any(since(source, str(read_at), captures.statements(record))):
+        if read_at and any(statements_since(source, str(read_at), captures.statements(record))):
             found.add(record.table)
     return found
 
 
-def _edited(context: RunContext, record: TableRecord) -> bool:
-    """Whether a table's settings are invalid, or differ from those that made the lake's rows."""
+def _has_edited_settings(context: RunContext, record: TableRecord) -> bool:
+    """Whether an idle table's settings are invalid, or others than those of the lake's rows."""
     known = record.attempt.settings_digest if record.attempt is not None else None
     try:
         settings = context.settings_of_idle(record)
@@ -314,10 +324,10 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
         return True  # the table's run reports what is wrong with them
 
 
-def _capture_broken(
+def _tables_with_broken_capture(
     context: RunContext, captures: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables whose changes are no longer captured, or for which a loss is recorded."""
+    """Return the idle tables whose changes are not captured, or for which a loss is recorded."""
     found: set[TableId] = set()
     for record in records:
         evidence, source = captures.evidence(record), context.sources[record.table.source]
@@ -348,7 +358,7 @@ def _run_due(context: RunContext, work: Work, worker: int) -> RunResult:
 
 
 def _spark_is_gone(context: RunContext) -> bool:
-    """Whether calls of Spark fail because Spark has ended, or because this command is ending."""
+    """Whether runs fail because Spark has ended, or because this command is ending."""
     return context.ending or has_ended()
 
 
@@ -428,7 +438,7 @@ def run_continuously(
     # No table starts after a request to stop: 20 s later, the JVM is killed.
     ends = stop.is_set
     with Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers:
-        while not _ends(context, stop):
+        while not _must_end(context, stop):
             started = time.monotonic()
             clock.look()
             look = started - looked >= _IDLE_LOOK_S
@@ -441,7 +451,7 @@ def run_continuously(
             took = time.monotonic() - started
             if done:
                 context.rounds.note(took)
-            while not _ends(context, stop):
+            while not _must_end(context, stop):
                 told()
                 passed = time.monotonic() - started
                 if passed >= (workers.interval(min_interval_s, took) if done else min_interval_s):
@@ -464,9 +474,9 @@ def _try_round(
     try:
         busy = workers.begin_round()
         idle = [record for record in records() if record.table not in busy]
-        _round(context, workers, idle, look_at_idle=look, spaced=True)
+        _offer_work(context, workers, idle, look_at_idle=look, spaced=True)
         if look:
-            _tidy(context, workers.untouched(idle))
+            _tidy_after_round(context, workers.untouched(idle))
     except TributaryError as error:
         # Kafka or the state store is unreachable.
         _log.warning("no round was possible: %s", error)
@@ -480,7 +490,7 @@ def _try_round(
     return True
 
 
-def _ends(context: RunContext, stop: threading.Event) -> bool:
+def _must_end(context: RunContext, stop: threading.Event) -> bool:
     """Whether continuous runs must end: by ``stop``, hung tasks, Spark's end or new secrets."""
     needs_restart = task_watch.held_cores() or context.secret_files.changed
     return stop.is_set() or bool(needs_restart) or has_ended()

@@ -68,14 +68,16 @@ def statement_effects(
     if after.source_kind == "postgres":
         return None
     source, capture = context.sources[record.table.source], context.capture(record)
-    found = list(since(source, before.read_at, changes))
+    found = list(statements_since(source, before.read_at, changes))
     same = handoff.fingerprint.digest == look.fingerprint.digest
     if (found or not same) and context.connect is not None:
-        _wait(context.connect, context.progress, record.table, source, capture, after.read_at)
+        _wait_for_statements(
+            context.connect, context.progress, record.table, source, capture, after.read_at
+        )
         reported = context.definitions.of(capture)
-        found = list(since(source, before.read_at, reported.by_table.of(record.table)))
+        found = list(statements_since(source, before.read_at, reported.by_table.of(record.table)))
         if differences(newest(reported.changes).get(record.table, ()), look.table.columns):
-            _require_known(context, record, capture, context.connect)
+            _require_known_definition(context, record, capture, context.connect)
     statements = read_statements(change.statement for change in found)
     # An append table takes only inserts, so cascades do not affect it.
     if statements.cascades and not capture.append and source.cascades_unseen():
@@ -83,10 +85,10 @@ def statement_effects(
     return statements
 
 
-def _require_known(
+def _require_known_definition(
     context: RunContext, record: TableRecord, capture: CaptureNames, connect: ConnectClient
 ) -> None:
-    """Check that the connector decodes a table's rows by the server's definition of the table.
+    """Check for a run that the connector decodes a table's rows by the server's definition of it.
 
     The definitions are compared once the connector has reported every DDL statement from before
     this call.
@@ -100,7 +102,9 @@ def _require_known(
     source, table = context.sources[record.table.source], record.table
     captured = source.capture(capture)
     described, before = captured.described(table)
-    _wait(connect, context.progress, table, source, capture, str(source.current_position()))
+    _wait_for_statements(
+        connect, context.progress, table, source, capture, str(source.current_position())
+    )
     changes = context.definitions.of(capture).changes
     now = captured.fingerprint(table, on_replica=False)
     if now.digest == before.digest:
@@ -115,10 +119,10 @@ def _require_known(
         )
 
 
-def since(
+def statements_since(
     source: SourceLog, read_at: str, changes: Iterable[DefinitionChange]
 ) -> Iterator[DefinitionChange]:
-    """Yield the statements that were executed after a position.
+    """Yield the DDL statements that were executed after a run's look at the catalog.
 
     A statement that cannot be compared with the position is yielded, too.
 
@@ -129,12 +133,12 @@ def since(
     """
     known = source.position(read_at)
     for change in changes:
-        if not _covers(known, source, change):
+        if not _look_covers_statement(known, source, change):
             yield change
 
 
-def _covers(known: LogPosition, source: SourceLog, change: DefinitionChange) -> bool:
-    """Whether a statement is at or before a position; False if the two cannot be compared."""
+def _look_covers_statement(known: LogPosition, source: SourceLog, change: DefinitionChange) -> bool:
+    """Whether a run's look at the catalog came after a DDL statement; False if this is unknown."""
     at = change.place if isinstance(known, BinlogPosition) else change.gtid
     try:
         return at is not None and known.reaches(source.position(at))
@@ -142,7 +146,7 @@ def _covers(known: LogPosition, source: SourceLog, change: DefinitionChange) -> 
         return False
 
 
-def _wait(
+def _wait_for_statements(
     connect: ConnectClient,
     progress: Progress,
     table: TableId,
@@ -150,7 +154,7 @@ def _wait(
     capture: CaptureNames,
     read_at: str,
 ) -> None:
-    """Wait until the connector has reported every statement from before the catalog was read.
+    """Wait in a run until the connector has reported each DDL statement from before the look.
 
     Raises:
         CaptureError: The connector does not report the statements in time.

@@ -96,15 +96,15 @@ def follow(
         return LakeShape(lake, table, schema), latest
     for change in compared.changes:
         _log.info("table %s: %s (%s)", table.table, change, change.verdict.value)
-    fills = _fills(source, table, schema, compared.changes)
+    fills = _fills_of_new_columns(source, table, schema, compared.changes)
     new = _next_handoff(context, record, compared, fills)
     lake = context.lake(kept, new.carried(schema), settings, wait_s=wait_s)
-    commit = _commit(record, new, context.run_id)
+    commit = _commit_of_new_schema(record, new, context.run_id)
     crash("run.before_follow")
     widened = any(isinstance(one, WidenType) and one.in_lake for one in compared.changes)
     renamed = {change.to: change.name for change in renames(compared.changes)}
     if fills or widened or renamed:
-        rows = _rewritten(lake, fills, renamed, context.config.lake)
+        rows = _rows_of_new_schema(lake, fills, renamed, context.config.lake)
         instant = lake.overwrite(rows, commit, guard)
     else:
         instant = lake.empty_commit(commit, guard)
@@ -132,7 +132,7 @@ def _next_handoff(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """Return a copy of ``latest`` whose record has the ``pg_snapshot`` of a newer catalog look.
+    """Return a table's newest commit for a run, with the ``pg_snapshot`` of a newer look.
 
     The newer look has found no change since the commit. The commit in the lake stays as it is. The
     table's next commit takes the snapshot from the returned value. By this snapshot, a later
@@ -150,10 +150,10 @@ def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
     return replace(latest, record=replace(latest.record, handoff=moved))
 
 
-def _fills(
+def _fills_of_new_columns(
     source: RowLookup, table: SourceTable, schema: TableSchema, changes: Sequence[Change]
 ) -> dict[str, str]:
-    """Return Spark SQL of each new column's value in the lake's existing rows, by column name."""
+    """Return Spark SQL with which a run fills each new column in the lake's old rows, by name."""
     return {
         change.name: fill_value(
             *source.stored_value(table, schema.column(change.name), change.stored)
@@ -166,8 +166,8 @@ def _fills(
     }
 
 
-def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
-    """Return ``record`` with a new handoff document and the same offsets, for the next commit."""
+def _commit_of_new_schema(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
+    """Return a run's record for a commit with a new handoff document and the same offsets."""
     return CommitRecord(
         kind="run",
         table=record.table,
@@ -191,10 +191,10 @@ def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord
     )
 
 
-def _rewritten(
+def _rows_of_new_schema(
     lake: FollowedTable, fills: Mapping[str, str], renamed: Mapping[str, str], config: LakeConfig
 ) -> DataFrame:
-    """Return all rows of the lake table, with new columns and the new names of renamed columns.
+    """Return the lake table's rows as a run rewrites them, with new columns and new names.
 
     A deleted row that the lake keeps does not get the default of a new column. A renamed column
     keeps its values, also in deleted rows. Hashed and masked values of a renamed column are not

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Remove former generations that readers no longer need.
+    """After runs, remove former generations that readers no longer need.
 
     A failure is logged and not raised. A table's folder in the lake is read only if the pointer
     names more former generations than the settings retain, and the retention time of a former
@@ -52,15 +52,16 @@ def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
 
 
 def _remove_superfluous(context: RunContext, record: TableRecord, pointer: Pointer) -> None:
+    """After a run, remove a table's former generations if the settings retain fewer."""
     settings, attempts = context.settings(record), [one.attempt for one in pointer.former]
     owner = Ownership.of(record, context.store.installation)
     if len(attempts) > settings.retain_generations:
-        if not _over(pointer, attempts, settings, owner):
+        if not _removable_generations(pointer, attempts, settings, owner):
             return
         attempts = attempts_there(context.spark, record.base_path, attempts)
     if len(attempts) <= settings.retain_generations:
         context.served.note_nothing_to_remove(record.table, pointer)
-    elif _over(pointer, attempts, settings, owner):
+    elif _removable_generations(pointer, attempts, settings, owner):
         _remove_under_lease(context, record, settings, attempts)
 
 
@@ -73,14 +74,16 @@ def _remove_under_lease(
         record = context.store.newest(record)
         pointer = check_serving(context, record)
         owner = Ownership.of(record, context.store.installation)
-        gone = _over(pointer, there, settings, owner) if pointer is not None else []
+        gone = (
+            _removable_generations(pointer, there, settings, owner) if pointer is not None else []
+        )
         delete_attempts(context.spark, record.base_path, [one.attempt for one in gone])
         keep_size(context.spark, context.store, record)
     for one in gone:
         _log.info("removed former attempt %s of table %s", one.attempt, record.table)
 
 
-def _over(
+def _removable_generations(
     pointer: Pointer, there: Collection[str], settings: TableSettings, owner: Ownership
 ) -> list[Generation]:
     """Return the former generations among ``there`` that a run can remove now.

@@ -54,7 +54,7 @@ class FormerLabels:
         events = {one.name for one in handoff.columns if not (one.dropped or one.read_by_key)}
         return cls(
             {
-                one.name: frozenset(_labels(one))
+                one.name: frozenset(_present_labels(one))
                 for one in handoff.catalog.columns.values()
                 if one.name in events and _labels_written_since(one, handoff.x0)
             }
@@ -105,11 +105,13 @@ class FormerLabels:
             )
 
 
-def _labels(column: CatalogColumn) -> list[str]:
+def _present_labels(column: CatalogColumn) -> list[str]:
+    """Return an enum column's present labels, with which a run compares the labels in events."""
     return [label for part, label in column.parts.items() if part.startswith(LABEL)]
 
 
 def _labels_written_since(column: CatalogColumn, xid: str) -> bool:
+    """Whether a run's events can have a former label: one was added or renamed since ``xid``."""
     return any(
         part.startswith(LABEL) and not_before(written, xid)
         for part, written in column.parts_written.items()

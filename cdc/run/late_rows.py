@@ -43,12 +43,12 @@ class EventTimes(NamedTuple):
 
 
 def is_time(column: Column) -> bool:
-    """Whether a column has times or dates in the lake, and so can decide a row's period."""
+    """Whether a column has times or dates in the lake, by which a run can find late rows."""
     return column.lake_type in ("timestamp", "timestamp_ntz", "date")
 
 
 def untimely(settings: TableSettings, schema: TableSchema) -> str | None:
-    """Return why the column in ``event_time`` cannot decide a row's period; None if it can."""
+    """Return why a run cannot find late rows by the column in ``event_time``; None if it can."""
     rules = CompletenessRules.of(settings)
     if rules is None or rules.column is None:
         return None
@@ -165,7 +165,7 @@ class LateRows:
 def note_late(
     store: Store, record: TableRecord, committed: Committed, settings: TableSettings
 ) -> None:
-    """Count the late rows of a table's commit in the state store.
+    """Count the late rows of a run's commit in the state store.
 
     The numbers are in the commit's record. If a run is killed before it counts the late rows,
     the next run finds the commit and counts them. Commits of a copy do not count, since nothing is

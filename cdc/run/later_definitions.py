@@ -134,7 +134,7 @@ class LaterDefinitions:
         """
         found = {}
         for schema_id, writer in written.items():
-            labels = _labels(writer)
+            labels = _enum_labels(writer)
             others = {n: one for n, one in before.items() if n != schema_id}
             if not labels or self._is_described(labels, others):
                 continue
@@ -171,11 +171,11 @@ class LaterDefinitions:
         """
         if self.over_enums & labels.keys():
             return False
-        return any(labels.items() <= _labels(one).items() for one in others.values())
+        return any(labels.items() <= _enum_labels(one).items() for one in others.values())
 
 
-def _labels(writer: DebeziumSchema) -> dict[str, str]:
-    """Return the labels of each enum in an event's schema, by column."""
+def _enum_labels(writer: DebeziumSchema) -> dict[str, str]:
+    """Return the labels of each enum in the schema of an event that a run checks, by column."""
     return {
         one.column: one.parameters.get(_LABELS, "")
         for one in writer.after

@@ -43,7 +43,7 @@ class Missing:
 
 
 def held_back(topic: str, ends: Mapping[int, Since]) -> tuple[Held, ...]:
-    """Return the open Kafka transactions that hide a topic's records from before a given time.
+    """Return the open Kafka transactions that hide a topic's older records from runs.
 
     Args:
         topic: The topic.

@@ -80,7 +80,7 @@ def due(
 
 
 def is_whole(record: TableRecord, topic: TopicFacts | KafkaError) -> bool:
-    """Whether a table's last commit has every event that its topic had when the topic was read.
+    """Whether runs have committed every event that a table's topic had when the topic was read.
 
     An idle table can lack events: those of an open Kafka transaction, and all later ones.
     """
@@ -105,7 +105,7 @@ def waits_for_later_run(record: TableRecord, settings: TableSettings, now: datet
 
 
 def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) -> Iterator[Range]:
-    """Yield consecutive ranges of the offsets to read.
+    """Yield consecutive ranges of the offsets to read, each of them a batch of a run.
 
     Args:
         start: First offset per partition.
@@ -134,7 +134,7 @@ def tasks(events: int, parallelism: int) -> int:
 def watermark(
     previous: datetime | None, source_ts: Mapping[int, datetime], lateness_s: int, *, now: datetime
 ) -> datetime | None:
-    """Return the event time up to which a table is complete.
+    """Return the event time up to which a table is complete once a run has committed a batch.
 
     This time never decreases, unless it is far ahead of the clock. An event can be dated ahead, for
     example by ``SET timestamp`` of MariaDB. If such a time counted, the table would not be late
@@ -156,6 +156,6 @@ def watermark(
 
 
 def retry_at(failures: int, now: datetime) -> datetime:
-    """Return the time at which a table is retried after a number of failures in a row."""
+    """Return the time at which runs retry a table after a number of failures in a row."""
     wait = FIRST_RETRY * 2 ** min(failures - 1, 16) if failures > 0 else FIRST_RETRY
     return now + min(wait, LAST_RETRY)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cdc.config.tables import configured_tier
@@ -170,7 +169,7 @@ class Predictions:
             seconds=demand.seconds,
             lake=attempt.path if shared and attempt is not None else None,
             failing=failed,
-            ran_at=_seconds(record.updated_at if failed or last is None else last.committed_at),
+            ran_at=(record.updated_at if failed or last is None else last.committed_at).timestamp(),
             rest=demand.rest,
             behind=demand.behind,
         )
@@ -182,7 +181,7 @@ class Predictions:
         of `note_whole` for the table.
         """
         last = record.last_commit
-        watermark = 0.0 if last is None or last.watermark is None else _seconds(last.watermark)
+        watermark = 0.0 if last is None or last.watermark is None else last.watermark.timestamp()
         with self._lock:
             return max(watermark, self._whole_at.get(record.table, 0.0))
 
@@ -192,7 +191,3 @@ class Predictions:
             self._costs = self._store.costs()
             self._prior = prior_of(self._costs.values())
         return self._costs
-
-
-def _seconds(at: datetime) -> float:
-    return at.timestamp()

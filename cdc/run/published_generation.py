@@ -89,7 +89,7 @@ class Served:
 
     def note_agreement(self, record: TableRecord) -> None:
         """Note for later runs that the record agrees with the lake's newest commit."""
-        self._agreed[record.table] = _version(record)
+        self._agreed[record.table] = _version_of_record(record)
 
     def differing_from_lake(
         self, context: RunContext, records: Sequence[TableRecord]
@@ -105,7 +105,7 @@ class Served:
             context: The runs' context.
             records: The tables.
         """
-        new = [one for one in records if self._agreed.get(one.table) != _version(one)]
+        new = [one for one in records if self._agreed.get(one.table) != _version_of_record(one)]
         if not new:
             return set()
         # If time runs out, another look begins with other tables.
@@ -117,7 +117,7 @@ class Served:
                 return _LATE
             try:
                 self.note_pointer(record, check_serving(context, record))
-                return not _has_newest(context.spark, record)
+                return not _has_recorded_commit(context.spark, record)
             except (LostHistoryError, MissingFolderError, OtherInstallationError):
                 return True
             except LakeError as error:
@@ -125,7 +125,9 @@ class Served:
 
         with ThreadPoolExecutor(min(_AT_ONCE, len(new)), thread_name_prefix="serving") as pool:
             found = list(zip(new, pool.map(differs, new), strict=True))
-        self._agreed |= {one.table: _version(one) for one, other in found if other is False}
+        self._agreed |= {
+            one.table: _version_of_record(one) for one, other in found if other is False
+        }
         away = [error for _, error in found if isinstance(error, LakeError)]
         if away:
             _log.warning("the pointers of %d idle tables were not read: %s", len(away), away[0])
@@ -138,8 +140,8 @@ _LATE = LakeError(
 )
 
 
-def _version(record: TableRecord) -> tuple[int, str]:
-    """Return values that identify one version of a table's record."""
+def _version_of_record(record: TableRecord) -> tuple[int, str]:
+    """Return what identifies one version of a table's record, for later runs to compare."""
     return record.version, record.attempt.path if record.attempt is not None else ""
 
 
@@ -168,7 +170,7 @@ def check_serving(context: RunContext, record: TableRecord) -> Pointer | None:
     attempt = record.attempt
     if attempt is None or State.INCREMENTAL not in (record.state, record.resume_to):
         return None
-    base, spark = _folder(record), context.spark
+    base, spark = _pointer_folder(record), context.spark
     pointer = read_pointer(spark, base)
     if pointer is not None and pointer.path == attempt.path:
         return None if attempt.shard is not None else pointer
@@ -247,12 +249,12 @@ def require_folder(spark: SparkSession, record: TableRecord) -> None:
         MissingFolderError: The table's folder does not exist.
         LakeError: The lake cannot be reached.
     """
-    if not folder_exists(spark, _folder(record)):
+    if not folder_exists(spark, _pointer_folder(record)):
         raise missing_folder(record)
 
 
 def require_no_shards(store: Store, shard: Shard) -> None:
-    """Refuse to create a shared table if another shard has already joined it.
+    """Refuse to publish a new shared table if runs follow another shard that has joined it.
 
     Args:
         store: The state store.
@@ -263,51 +265,51 @@ def require_no_shards(store: Store, shard: Shard) -> None:
             folder is missing.
     """
     for record in store.tables():
-        joined = _joined(record)
+        joined = _joined_shard(record)
         if joined is not None and record.state is not State.RETIRED and joined.of == shard.of:
             raise missing_folder(record)
 
 
 def missing_folder(record: TableRecord) -> MissingFolderError:
     """Return a run's error for a table whose folder, with all generations, is missing."""
-    if (shard := _joined(record)) is not None:
+    if (shard := _joined_shard(record)) is not None:
         anew = onboard_again(shard.of, without_data=True)
     elif State.INCREMENTAL in (record.state, record.resume_to):
         anew = copy_again(record.table)
     else:
         anew = onboard_again(record.table, without_data=True)
     return MissingFolderError(
-        f"the folder of table {record.table} is not there: {_folder(record)}",
+        f"the folder of table {record.table} is not there: {_pointer_folder(record)}",
         remedy="Mount the lake, or restore the folder; the next try then continues. If the folder"
         f" is gone for good, {anew}.",
         table=record.table,
-        path=_folder(record),
+        path=_pointer_folder(record),
     )
 
 
-def _folder(record: TableRecord) -> str:
-    """Return the folder of a table's pointer; for a joined shard, the shared table's folder."""
-    shard = _joined(record)
+def _pointer_folder(record: TableRecord) -> str:
+    """Return where runs read a table's pointer: its folder, or that of a joined shard's table."""
+    shard = _joined_shard(record)
     return shard.base_path if shard is not None else record.base_path
 
 
-def _joined(record: TableRecord) -> Shard | None:
-    """Return a table's shard if its rows are in the shared table, else None."""
+def _joined_shard(record: TableRecord) -> Shard | None:
+    """Return the shard of a run's table if its rows are in the shared table, else None."""
     return record.shard if record.attempt is not None and record.attempt.shard is not None else None
 
 
 def known_commit(record: TableRecord | None) -> str | None:
-    """Return the instant of the last commit in a shard's record, a commit of the shared table.
+    """Return the instant of the shared table's commit that a shard's runs have recorded last.
 
     None if there is no record, or if the shard's rows are not in the shared table.
     """
-    if record is None or _joined(record) is None or record.last_commit is None:
+    if record is None or _joined_shard(record) is None or record.last_commit is None:
         return None
     return record.last_commit.instant
 
 
-def _has_newest(spark: SparkSession, record: TableRecord) -> bool:
-    """Whether the lake has the newest commit that the table's record names.
+def _has_recorded_commit(spark: SparkSession, record: TableRecord) -> bool:
+    """Whether a run finds the newest commit that the table's record names in the lake.
 
     True if the record names no commit.
     """

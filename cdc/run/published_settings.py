@@ -49,7 +49,7 @@ class PublishedSettings:
     def note(self, attempt: Attempt) -> None:
         """Note an attempt whose settings are not newer than the settings of this process."""
         with self._lock:
-            self._known[attempt.id] = _made(attempt)
+            self._known[attempt.id] = _recorded_digests(attempt)
 
     def check(self, record: TableRecord, own: SettingsDigests | None) -> None:
         """Refuse a table whose attempt another process has made with newer settings.
@@ -66,7 +66,7 @@ class PublishedSettings:
         attempt = record.attempt
         if attempt is None:
             return
-        made = _made(attempt)
+        made = _recorded_digests(attempt)
         same = own is not None and all(
             one in (None, mine) for one, mine in zip(made, own, strict=True)
         )
@@ -93,13 +93,13 @@ class PublishedSettings:
         attempt = record.attempt
         if attempt is None:
             return None
-        return self._refused.get((attempt.id, _made(attempt)))
+        return self._refused.get((attempt.id, _recorded_digests(attempt)))
 
 
 _Made = tuple[str | None, str | None]
 """The digests of an attempt's settings; None for a digest that the attempt does not have."""
 
 
-def _made(attempt: Attempt) -> _Made:
-    """Return the digests of the settings that the copy or the newest run of an attempt recorded."""
+def _recorded_digests(attempt: Attempt) -> _Made:
+    """Return the digests of settings that the copy or the newest run of an attempt recorded."""
     return attempt.settings_digest, attempt.policies_digest

@@ -32,7 +32,7 @@ Place = tuple[int, int]
 
 
 def require_listed(store: Store, commit: CommitRecord) -> None:
-    """Check that the state store lists all records that the lake's newest commit has left out.
+    """Check for a run that the state store lists all records that the newest commit has left out.
 
     Raises:
         LostHistoryError: The state store lists fewer records. Which records it lacks is not known.

@@ -110,7 +110,9 @@ class _QuarantineReplay:
         applied = replayed.applied
         committed = Committed(applied.instant, "commit", applied.record)
         summary = commit_summary(committed, writes=guard.writes())
-        self._record = self._context.store.put(with_commit(self._record, summary, at=_now()))
+        self._record = self._context.store.put(
+            with_commit(self._record, summary, at=datetime.now(timezone.utc))
+        )
         note_late(self._context.store, self._record, committed, self._settings)
         _log.info(
             "table %s: %d records replayed from %s", self._table, replayed.records, dict(start)
@@ -203,7 +205,3 @@ class _QuarantineReplay:
             remedy=f"See `tributary status {self._table}` for what it needs first.",
             table=self._table,
         )
-
-
-def _now() -> datetime:
-    return datetime.now(timezone.utc)

@@ -152,15 +152,13 @@ class Rules:
         return max(1, self.workers - max(1, self.workers // 4))
 
 
-def _start(entry: Entry) -> float:
+def _latest_start(entry: Entry) -> float:
+    """Return the latest time to start a table's run so that its work ends by the deadline."""
     return entry.starts_by
 
 
-def _deadline(entry: Entry) -> float:
-    return entry.deadline
-
-
-def _late_rank(entry: Entry) -> float:
+def _rank_among_late(entry: Entry) -> float:
+    """Return the rank of a table among late tables; the smallest rank runs first."""
     return max(entry.deadline, entry.ran_at) + entry.target_s
 
 
@@ -187,10 +185,10 @@ class _Lane:
     all_s: float = 0.0
 
     def fill(self, entries: Iterable[Entry]) -> None:
-        self.by_start = sorted(entries, key=_start)
-        self.by_rank = sorted(self.by_start, key=_late_rank)
+        self.by_start = sorted(entries, key=_latest_start)
+        self.by_rank = sorted(self.by_start, key=_rank_among_late)
         self.by_age = {}
-        for entry in sorted(self.by_start, key=_deadline):
+        for entry in sorted(self.by_start, key=lambda one: one.deadline):
             self.by_age.setdefault(entry.target_s, []).append(entry)
 
     def remove(self, entry: Entry) -> None:
@@ -200,7 +198,7 @@ class _Lane:
 
     def kept(self, now: float) -> Iterator[Entry]:
         """Yield the lane's tables that are not late by prediction, the least slack first."""
-        return islice(self.by_start, bisect_left(self.by_start, now, key=_start), None)
+        return islice(self.by_start, bisect_left(self.by_start, now, key=_latest_start), None)
 
     def late(self, now: float) -> Iterator[Entry]:
         """Yield the lane's tables that are late by prediction, by their rank."""
@@ -249,7 +247,9 @@ class Schedule:
     @property
     def waiting(self) -> list[Entry]:
         """The tables that wait for a run, those with the least slack first."""
-        return sorted((one for lane in self._lanes.values() for one in lane.by_start), key=_start)
+        return sorted(
+            (one for lane in self._lanes.values() for one in lane.by_start), key=_latest_start
+        )
 
     @property
     def running(self) -> frozenset[TableId]:

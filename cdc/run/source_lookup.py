@@ -128,7 +128,7 @@ class Asked:
         left = iter(keys.toLocalIterator())
         while portion := list(islice(left, _KEYS)):
             yield [
-                tuple(_aware(v, kind) for v, kind in zip(row, kinds, strict=True))
+                tuple(_key_value_to_look_up(v, kind) for v, kind in zip(row, kinds, strict=True))
                 for row in portion
             ]
 
@@ -136,7 +136,7 @@ class Asked:
 def joined(
     answers: Iterable[list[tuple[Any, ...]]], enough: int
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Join the rows of queries, in their order, into lists of about ``enough`` bytes.
+    """Join the rows that a run has looked up in the source into lists of about ``enough`` bytes.
 
     A list ends with the last row of the query that brings the list to this size, so the rows of one
     query are always in one list. No list is empty.
@@ -145,7 +145,7 @@ def joined(
     size = 0
     for answer in answers:
         rows += answer
-        size += sum(_size(value) for row in answer for value in row)
+        size += sum(_bytes_of_value(value) for row in answer for value in row)
         if size >= enough:
             yield rows
             rows, size = [], 0
@@ -153,15 +153,15 @@ def joined(
         yield rows
 
 
-def _size(value: object) -> int:
-    """Return about how many bytes a value takes, including the elements of an array."""
+def _bytes_of_value(value: object) -> int:
+    """Return about how many bytes a looked-up value of the source takes, with its elements."""
     if isinstance(value, list | tuple):
-        return _VALUE_BYTES + sum(map(_size, value))
+        return _VALUE_BYTES + sum(map(_bytes_of_value, value))
     return _VALUE_BYTES + (len(value) if isinstance(value, str | bytes | bytearray) else 0)
 
 
-def _aware(value: Any, kind: str) -> Any:
-    """Return a key's value for the query of the source: a timestamp as an aware datetime in UTC.
+def _key_value_to_look_up(value: Any, kind: str) -> Any:
+    """Return a key's value as a run queries the source with it: a timestamp as aware datetime.
 
     Spark returns a timestamp as a datetime in local time, without a time zone.
     """

@@ -45,7 +45,7 @@ def stopped(record: TableRecord, error: TributaryError, *, at: datetime) -> Tabl
 
 
 def counts_as_loss(error: TributaryError, *, beside: bool) -> bool:
-    """Whether an error counts as a loss of changes for all generations of its table.
+    """Whether an error that stops a run counts as a loss for all generations of the table.
 
     Args:
         error: The error of a run.

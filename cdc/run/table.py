@@ -333,8 +333,7 @@ class _TableRun:
         position_check.check_capture(self._table, stopping([*of_capture(evidence), *own]))
         seen = self._losses.seen(*loss_scopes(evidence.names, self._table))
         check_losses(seen, evidence.names, self._record)
-        lake = self._context.config.lake
-        reported = self._captures.statements(self._record)
+        lake, reported = self._context.config.lake, self._captures.statements(self._record)
         look = Look(source_table, fingerprint)
         statements = statement_effects(self._context, self._record, handoff, look, reported)
         look = replace(look, statements=statements)
@@ -345,10 +344,10 @@ class _TableRun:
                 self._table, compared.changes, self._settings.on_schema_change
             )
         except (LostHistoryError, SchemaChangeError, PausedByPolicyError) as error:
-            paused = isinstance(error, PausedByPolicyError)
+            paused, now = isinstance(error, PausedByPolicyError), datetime.now(timezone.utc)
             self._stopped = SchemaEntry.stopped(
                 self._record,
-                handoff.next_schema(compared.changes, at=_now(), schema_ids=newest.schema_ids),
+                handoff.next_schema(compared.changes, at=now, schema_ids=newest.schema_ids),
                 State.PAUSED if paused else State.NEEDS_BOOTSTRAP,
                 catalog=fingerprint.digest,
             )
@@ -380,7 +379,8 @@ class _TableRun:
             or (attempt.settings_digest, attempt.policies_digest) != self._made_by
         ):
             accepted = replace(attempt, fingerprint=fingerprint, **self._made_by._asdict())
-            self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
+            now = datetime.now(timezone.utc)
+            self._save(lambda record: replace(record, attempt=accepted, updated_at=now))
 
     def _keep_history(self, committed: Committed) -> None:
         """Store the schema change and count the late rows that the lake's newest commit records.
@@ -430,8 +430,8 @@ class _TableRun:
 
         def remembered(record: TableRecord) -> TableRecord:
             if record.state is State.FAILED and record.resume_to in RUN_STATES:
-                record = transition(record, record.resume_to, at=_now())
-            return with_commit(record, summary, at=_now())
+                record = transition(record, record.resume_to, at=datetime.now(timezone.utc))
+            return with_commit(record, summary, at=datetime.now(timezone.utc))
 
         if not same or (recovered and not healthy):
             self._save(remembered)
@@ -494,7 +494,3 @@ class _TableRun:
                 remedy="Nothing was committed after that; the next run follows the new copy.",
                 table=self._table,
             )
-
-
-def _now() -> datetime:
-    return datetime.now(timezone.utc)

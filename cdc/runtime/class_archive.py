@@ -75,7 +75,7 @@ def class_path(jars: Sequence[Path], given: str = "") -> str:
 
 
 def archive_prefix(java: JavaInstallation, jars: Sequence[Path]) -> Path:
-    """Return an archive's path, without the size and the suffix that end the file name.
+    """Return the path of an archive of classes, without the size and suffix of the file name.
 
     The path differs for each Java and for each class path.
 
@@ -96,7 +96,7 @@ def archive_prefix(java: JavaInstallation, jars: Sequence[Path]) -> Path:
 
 
 def find_archive(prefix: Path) -> Path | None:
-    """Return the complete archive with this prefix; None if there is none.
+    """Return the complete archive of classes with this prefix; None if there is none.
 
     An archive is complete if it has the size that its file name contains. The JVM would crash with
     a truncated archive.
@@ -106,18 +106,18 @@ def find_archive(prefix: Path) -> Path | None:
     """
     for archive in prefix.parent.glob(f"{prefix.name}-*{_SUFFIX}"):
         with suppress(FileNotFoundError):  # another process has just replaced it
-            if archive == _sized(prefix, archive.stat().st_size):
+            if archive == _archive_of_size(prefix, archive.stat().st_size):
                 return archive
     return None
 
 
-def _sized(prefix: Path, size: int) -> Path:
-    """Return the path of an archive file of ``size`` bytes; the file name contains the size."""
+def _archive_of_size(prefix: Path, size: int) -> Path:
+    """Return the path of an archive of classes of ``size`` bytes, which is in the file name."""
     return prefix.with_name(f"{prefix.name}-{size}{_SUFFIX}")
 
 
 def archive_options(archive: Path | None, given: str = "") -> str:
-    """Return the JVM's options to start from an archive; empty if there is no archive.
+    """Return the JVM's options to start from an archive of classes; empty if there is none.
 
     With these options, the JVM verifies the archive's checksum, since a damaged archive would crash
     the JVM.
@@ -138,7 +138,7 @@ def recording_options(archive: Path) -> str:
 
 
 def record(prefix: Path, module: str, progress: Progress, *, timeout_s: float) -> Path:
-    """Make an archive by running a Spark session in a child process.
+    """Make an archive of classes by running a Spark session in a child process.
 
     The complete archive is moved to its path in one step, so several processes can make the same
     archive at the same time.
@@ -156,9 +156,9 @@ def record(prefix: Path, module: str, progress: Progress, *, timeout_s: float) -
     Raises:
         ClassArchiveError: The cache cannot be written, or the child wrote no archive.
     """
-    with _staging(prefix.parent) as staging:
+    with _staging_folder(prefix.parent) as staging:
         made, log = staging / f"made{_SUFFIX}", staging / "log"
-        code = _run(
+        code = _run_recording(
             [sys.executable, "-m", module, str(made), str(staging)], log, progress, timeout_s
         )
         if code != 0 or not made.is_file():
@@ -174,7 +174,7 @@ def record(prefix: Path, module: str, progress: Progress, *, timeout_s: float) -
         with made.open("rb") as file:
             os.fsync(file.fileno())  # no crash of the machine leaves a damaged archive
         made.chmod(0o644)
-        archive = _sized(prefix, made.stat().st_size)
+        archive = _archive_of_size(prefix, made.stat().st_size)
         made.replace(archive)
     for former in prefix.parent.glob(f"{prefix.name}-*{_SUFFIX}"):
         if former != archive:  # a damaged one, or that of another process
@@ -182,8 +182,10 @@ def record(prefix: Path, module: str, progress: Progress, *, timeout_s: float) -
     return archive
 
 
-def _run(command: Sequence[str], log: Path, progress: Progress, timeout_s: float) -> int | None:
-    """Run a command and return its exit code. After ``timeout_s``, kill it and return None."""
+def _run_recording(
+    command: Sequence[str], log: Path, progress: Progress, timeout_s: float
+) -> int | None:
+    """Run a session that records an archive of classes; return its exit code, None if killed."""
     environment = {key: value for key, value in os.environ.items() if key not in _FOLDERS}
     with log.open("wb") as output, shown_as("record loaded classes", progress) as task:
         child = subprocess.Popen(  # noqa: S603 - an argument list of our own, no shell
@@ -202,8 +204,8 @@ def _run(command: Sequence[str], log: Path, progress: Progress, timeout_s: float
 
 
 @contextmanager
-def _staging(folder: Path) -> Iterator[Path]:
-    """Yield a new folder inside ``folder``, and delete it after the block.
+def _staging_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder for an archive of classes in ``folder``, and delete it after the block.
 
     Raises:
         ClassArchiveError: The folder cannot be written.

@@ -80,10 +80,10 @@ def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executo
     master = str(spark.sparkContext.master)
     seen: dict[str, Executor] = {}
     for _ in range(_ROUNDS):
-        seen |= {one.name: one for one in _look(spark, master, timeout_s)}
-        if _registered(spark) <= len(seen):
+        seen |= {one.name: one for one in _executors_that_ran(spark, master, timeout_s)}
+        if _registered_executors(spark) <= len(seen):
             break
-    driver = {part: _of_driver(spark, *call) for part, call in _CALLS.items()}
+    driver = {part: _version_of_driver(spark, *call) for part, call in _CALLS.items()}
     found = sorted(seen.values(), key=lambda one: one.name)
     if wrong := wrong_versions(driver, found):
         raise ClusterError(
@@ -95,7 +95,7 @@ def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executo
 
 
 def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> list[str]:
-    """Return a message for each set of wrong versions, with the hosts that have these versions.
+    """Return a message for each set of wrong versions that executors have, with their hosts.
 
     For example: ``host1, host2: Java 11 instead of 17``.
     """
@@ -106,7 +106,7 @@ def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> 
     return [f"{', '.join(sorted(on))}: {what}" for what, on in hosts.items()]
 
 
-def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
+def _executors_that_ran(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
     """Run one task per core in one Spark job, and return the executors that ran a task.
 
     If all cores are free, each executor gets a task.
@@ -128,7 +128,7 @@ def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
     limit.start()
     context.setJobGroup(_GROUP, "versions of the executors")
     try:
-        rows = spark.range(0, tasks, 1, tasks).selectExpr(*map(_called, calls)).collect()
+        rows = spark.range(0, tasks, 1, tasks).selectExpr(*map(_java_call, calls)).collect()
     except (Py4JError, PySparkException) as error:
         if late.is_set():
             raise ClusterError(
@@ -150,8 +150,8 @@ def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
     return [_executor(str(row[0]), dict(zip(_CALLS, row[1:], strict=True))) for row in rows]
 
 
-def _called(call: Sequence[str]) -> str:
-    """Return Spark SQL that calls a static Java method.
+def _java_call(call: Sequence[str]) -> str:
+    """Return Spark SQL by which an executor calls a static Java method.
 
     Spark evaluates the call in each task, and does not replace the call with a constant.
 
@@ -173,12 +173,13 @@ def _executor(command: str, versions: Mapping[str, str]) -> Executor:
     return Executor(options.get("executor-id", "?"), options.get("hostname", "?"), versions)
 
 
-def _of_driver(spark: SparkSession, name: str, method: str, *arguments: str) -> str:
+def _version_of_driver(spark: SparkSession, name: str, method: str, *arguments: str) -> str:
     """Return a version of Spark's driver: the result of a static Java method in its JVM."""
     found: Any = getattr(java_class(spark, name), method)(*arguments)
     return str(found)
 
 
-def _registered(spark: SparkSession) -> int:
+def _registered_executors(spark: SparkSession) -> int:
+    """Return how many executors are registered with Spark's driver."""
     executors = spark.sparkContext._jsc.sc().statusStore().executorList(True)
     return int(executors.size()) - 1  # the driver is in the list

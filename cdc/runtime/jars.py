@@ -170,7 +170,7 @@ def fetch(
     Raises:
         ArtifactError: A file cannot be fetched, or its checksum is not the pinned one.
     """
-    report = report or _silent
+    report = report or _report_nothing
     folder = (cache or cache_folder()) / "artifacts"
     pins = "\n".join(f"{artifact.sha256} {artifact.filename}" for artifact in artifacts)
     name = f"{bundle}-{hashlib.sha256(pins.encode()).hexdigest()[:12]}"
@@ -194,7 +194,7 @@ def fetch(
                 on=ArtifactError, attempts=_ATTEMPTS, timeout=None
             ):
                 with attempt:
-                    _retrieve(bundle, artifacts, ivy_cache, files, report)
+                    _download_jars(bundle, artifacts, ivy_cache, files, report)
             try:
                 verify(artifacts, files)
             except ArtifactError:
@@ -278,7 +278,7 @@ def ivy_module(bundle: str, artifacts: Sequence[Artifact]) -> str:
     return "\n".join([*lines, "  </dependencies>", "</ivy-module>", ""])
 
 
-def _retrieve(
+def _download_jars(
     bundle: str, artifacts: Sequence[Artifact], ivy_cache: Path, files: Path, report: Report
 ) -> None:
     """Let Ivy download jars into a folder.
@@ -304,7 +304,7 @@ def _retrieve(
         ]
         output = []
         arrived, reported = 0, time.monotonic()
-        for line in _lines(command):
+        for line in _output_of_ivy(command):
             output.append(line)
             arrived += "[SUCCESSFUL" in line
             if time.monotonic() - reported > _REPORT_EVERY_S:
@@ -323,7 +323,7 @@ def _retrieve(
         )
 
 
-def _lines(command: Sequence[str | Path]) -> Iterator[str]:
+def _output_of_ivy(command: Sequence[str | Path]) -> Iterator[str]:
     """Run Ivy's command, yield its output line by line, and kill the command after a time limit."""
     with subprocess.Popen(  # noqa: S603 - an argument list of our own, no shell
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -382,5 +382,5 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _silent(_line: str) -> None:
-    """Ignore a line of a fetch's progress."""
+def _report_nothing(_line: str) -> None:
+    """Ignore a line that reports the fetch of jars."""

@@ -53,12 +53,12 @@ def find_java() -> JavaInstallation:
         JavaError: No Java 17 was found; the message names the versions that were found.
     """
     refused = []
-    for home in _homes():
+    for home in _java_homes():
         version = java_version(home)
         if version is None:
             continue
         if int(version.split(".")[0]) == REQUIRED_MAJOR:
-            return JavaInstallation(home, version, _trust_options(home))
+            return JavaInstallation(home, version, _trust_store_options(home))
         refused.append(f"{home} is Java {version}")
     found = "; ".join(refused) if refused else "no Java was found"
     raise JavaError(
@@ -68,7 +68,7 @@ def find_java() -> JavaInstallation:
     )
 
 
-def _homes() -> Iterator[Path]:
+def _java_homes() -> Iterator[Path]:
     """Yield the folders in which `find_java` looks for Java, the first choice first."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home)
@@ -83,7 +83,7 @@ def _homes() -> Iterator[Path]:
 
 
 def java_version(home: Path) -> str | None:
-    """Return the version that ``java -version`` of a Java home prints.
+    """Return what `find_java` compares: the version that ``java -version`` of a home prints.
 
     None if this command cannot be run, or prints no version.
     """
@@ -97,8 +97,8 @@ def java_version(home: Path) -> str | None:
     return match["major"] + match["rest"] if match else None
 
 
-def _trust_options(home: Path) -> tuple[str, ...]:
-    """Return options that let the wheel's Java use the trust store of this machine.
+def _trust_store_options(home: Path) -> tuple[str, ...]:
+    """Return options by which a Java that was found in the wheel uses this machine's trust store.
 
     The wheel's own trust store has only public authorities.
     """

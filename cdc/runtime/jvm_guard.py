@@ -36,7 +36,7 @@ _guarded: list[tuple[subprocess.Popen[bytes], int]] = []
 
 
 def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
-    """Start a watcher that kills a JVM if the JVM has not ended soon after this process's end.
+    """Start a watcher that kills Spark's JVM if it has not ended soon after this process's end.
 
     The watcher also works if this process is killed.
 
@@ -58,7 +58,7 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
 
 
 def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
-    """Start a timer that kills the JVM after ``grace_s``; calls that wait for the JVM then fail.
+    """Start a timer that kills Spark's JVM after ``grace_s``; calls that wait for it then fail.
 
     Killing the JVM is safe, since a commit is complete or has no effect.
 
@@ -68,7 +68,7 @@ def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
     Returns:
         The timer, for the caller to cancel if the work has ended in time.
     """
-    timer = threading.Timer(grace_s, _kill, (grace_s,))
+    timer = threading.Timer(grace_s, _kill_guarded_jvms, (grace_s,))
     timer.daemon = True
     timer.start()
     return timer
@@ -79,8 +79,8 @@ def was_killed() -> bool:
     return _killed.is_set()
 
 
-def _kill(grace_s: float) -> None:
-    """Kill the JVMs that are still running, and record this for `was_killed`."""
+def _kill_guarded_jvms(grace_s: float) -> None:
+    """Kill Spark's JVMs that are still running, and record this for `was_killed`."""
     for jvm, _ in _guarded:
         if jvm.poll() is None:
             _log.warning("Spark did not end within %g s, and is killed", grace_s)

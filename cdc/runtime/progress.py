@@ -62,7 +62,7 @@ class NullProgress:
 
 @contextmanager
 def shown_as(name: str, progress: Progress | None = None, unit: str = "checks") -> Iterator[Task]:
-    """Yield a task of unknown length whose progress is shown until the block ends.
+    """Yield a `Task` of unknown length that a `Progress` shows until the block ends.
 
     Args:
         name: The task's action and object, for example ``wait for the replica``.

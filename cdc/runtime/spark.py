@@ -137,8 +137,8 @@ def session(config: Config, app_name: str = "tributary", *, tables: int = 0) -> 
         builder = SparkSession.builder.appName(app_name).master(config.spark.master)
         for key, value in settings.items():
             builder = builder.config(key, value)
-        started = _started(builder, config)
-        _give_hadoop(started, hadoop_settings(config), store_defaults(config))
+        started = _started_session(builder, config)
+        _set_in_hadoop(started, hadoop_settings(config), store_defaults(config))
         gateway: Any = started.sparkContext._gateway
         if (jvm := gateway.proc) is not None:
             jvm_guard.guard(jvm)
@@ -146,8 +146,8 @@ def session(config: Config, app_name: str = "tributary", *, tables: int = 0) -> 
         return started
 
 
-def _started(builder: SparkSession.Builder, config: Config) -> SparkSession:
-    """Start and return the session.
+def _started_session(builder: SparkSession.Builder, config: Config) -> SparkSession:
+    """Start Spark and return its session.
 
     Raises:
         LakeError: A local Spark does not start.
@@ -295,7 +295,7 @@ def session_settings(config: Config, tables: int = 0) -> dict[str, str]:
             jars.append(str(config.spark.conf["spark.jars"]))
         settings["spark.jars"] = ",".join(jars)
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM
-            settings.update(_for_archive(config, settings[_DRIVER_OPTIONS]))
+            settings.update(_settings_for_archive(config, settings[_DRIVER_OPTIONS]))
     return {key: str(value) for key, value in settings.items()}
 
 
@@ -304,7 +304,7 @@ def _cached_classes(tables: int) -> int:
     return min(max(_LEAST_ENTRIES, _ENTRIES_PER_TABLE * tables), _MOST_ENTRIES)
 
 
-def _for_archive(config: Config, options: str) -> dict[str, str]:
+def _settings_for_archive(config: Config, options: str) -> dict[str, str]:
     """Return Spark's settings by which the driver's JVM starts from the archive of classes.
 
     These settings are the driver's class path and Java options. If there is no archive, the Java
@@ -343,7 +343,7 @@ def hadoop_settings(config: Config) -> dict[str, str]:
     return {key: str(value) for key, value in given.items() if HADOOP_PREFIX + key not in _REQUIRED}
 
 
-def _give_hadoop(
+def _set_in_hadoop(
     spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[str, str]
 ) -> None:
     """Change the Hadoop configuration that Spark and Hudi use for all jobs of the session.

@@ -144,11 +144,13 @@ def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
         spark: The session.
         timeout_s: How long a stage may make no progress, in seconds.
     """
-    watch = threading.Thread(target=_watch, args=(spark, timeout_s), name="tasks", daemon=True)
+    watch = threading.Thread(
+        target=_watch_stages, args=(spark, timeout_s), name="tasks", daemon=True
+    )
     watch.start()
 
 
-def _watch(spark: SparkSession, timeout_s: float) -> None:
+def _watch_stages(spark: SparkSession, timeout_s: float) -> None:
     """Until the session ends, cancel each stage of Spark that makes no progress.
 
     If a check of the stages fails, the error is only logged.
@@ -171,12 +173,12 @@ def _cancel_stuck_stages(
     """
     global _held
     now, status = time.monotonic(), context.statusStore()
-    stages = _stages(status)
-    slots = _slots(status)
+    stages = _unfinished_stages(status)
+    slots = _task_slots(status)
     running = {stage: counts for stage, counts in stages.items() if counts[_ACTIVE] or not slots}
     for stage in progress.stuck(running, now):
         cancelled.add(stage, now)
-        _cancel(
+        _cancel_stage(
             context,
             stage,
             f"its tasks have made no progress for {timeout_s:g} s (spark.task_timeout_s); a task"
@@ -184,7 +186,7 @@ def _cancel_stuck_stages(
             if slots
             else f"the cluster has given no executor for {timeout_s:g} s (spark.task_timeout_s)",
         )
-    held = cancelled.held(lambda stage: _running(status, stage), now)
+    held = cancelled.held(lambda stage: _running_tasks(status, stage), now)
     if held > _held:
         _log.error(
             "%d of the %d tasks that Spark runs at a time were cancelled and do not end: only the"
@@ -195,7 +197,7 @@ def _cancel_stuck_stages(
     _held = held
     if 0 < slots <= held:
         for stage in stages:
-            _cancel(
+            _cancel_stage(
                 context,
                 stage,
                 "no core is left that could run its tasks: cancelled tasks that never end hold"
@@ -203,7 +205,7 @@ def _cancel_stuck_stages(
             )
 
 
-def _stages(status: Any) -> dict[Stage, tuple[int, ...]]:
+def _unfinished_stages(status: Any) -> dict[Stage, tuple[int, ...]]:
     """Return the `_COUNTS` of each Spark stage that runs or waits for a core."""
     active = status.activeStages()
     stages = [active.apply(number) for number in range(active.size())]
@@ -213,7 +215,7 @@ def _stages(status: Any) -> dict[Stage, tuple[int, ...]]:
     }
 
 
-def _running(status: Any, stage: Stage) -> int:
+def _running_tasks(status: Any, stage: Stage) -> int:
     """Return the number of running tasks of a cancelled Spark stage.
 
     Spark does not start a cancelled stage again.
@@ -226,12 +228,13 @@ def _running(status: Any, stage: Stage) -> int:
         return 1
 
 
-def _slots(status: Any) -> int:
+def _task_slots(status: Any) -> int:
     """Return the number of Spark tasks that can run at a time."""
     executors = status.executorList(True)
     return sum(executors.apply(number).maxTasks() for number in range(executors.size()))
 
 
-def _cancel(context: Any, stage: Stage, reason: str) -> None:
+def _cancel_stage(context: Any, stage: Stage, reason: str) -> None:
+    """Cancel a stage of Spark, and log the reason."""
     _log.warning("stage %d of Spark is cancelled: %s", stage[0], reason)
     context.cancelStage(stage[0], reason)

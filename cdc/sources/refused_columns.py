@@ -44,22 +44,22 @@ def refusal(
     others = {
         name: f"is virtual, and its value depends on {what}" for name, what in bound.items()
     } | dict(names)
-    remedy = _remedy(table, key, settings, types, names, bound)
+    remedy = _refused_columns_remedy(table, key, settings, types, names, bound)
     misread = {one.context["misread_as"] for one in types.values() if "misread_as" in one.context}
     if misread:
         remedy += f" Or rename {', '.join(sorted(misread))}: {RENAMED}."
     return kind(
-        _message(table, types, others),
+        _refused_columns_message(table, types, others),
         remedy=remedy,
         table=table,
         field=", ".join(dict.fromkeys([*types, *others])),
     )
 
 
-def _message(
+def _refused_columns_message(
     table: TableId, types: Mapping[str, UnsupportedTypeError], others: Mapping[str, str]
 ) -> str:
-    """Return the error's message about columns of a source table.
+    """Return the message of the error about a source table's columns that are not replicated.
 
     The message has the full reason if it is about one column, and short reasons if it is about
     several columns.
@@ -81,7 +81,7 @@ def _message(
     )
 
 
-def _remedy(
+def _refused_columns_remedy(
     table: TableId,
     key: Sequence[str],
     settings: TableSettings,
@@ -89,6 +89,7 @@ def _remedy(
     names: Mapping[str, str],
     bound: Mapping[str, str],
 ) -> str:
+    """Return the remedy for a source table's columns that cannot be replicated as they are."""
     rows = (
         ""
         if settings.appends
@@ -103,30 +104,36 @@ def _remedy(
     choices = []
     if asked:
         choices.append(
-            f"Set {_setting(table, settings, asked, away)}{rows}."
+            f"Set {_refused_columns_entry(table, settings, asked, away)}{rows}."
             + (" `exclude` leaves a column out instead." if not away else "")
         )
     elif away:
-        choices.append(f"Leave them out: set {_setting(table, settings, asked, away)}.")
+        choices.append(
+            f"Leave them out: set {_refused_columns_entry(table, settings, asked, away)}."
+        )
     if lost := [name for name in names if name in key]:
-        choices.append(f"Rename {_listed(lost)} on the source, since a key cannot be left out.")
+        choices.append(
+            f"Rename {_quoted_names(lost)} on the source, since a key cannot be left out."
+        )
     if bound:
         choices.append(
-            f"Or replace {_listed(list(bound))} by a plain column that the application or a trigger"
-            " writes."
+            f"Or replace {_quoted_names(list(bound))} by a plain column that the application"
+            " or a trigger writes."
         )
     if lost := [name for name in types if name in key and name not in others]:
         choices.append(
-            f"For {_listed(lost)}, set key_columns to other columns that are NOT NULL and unique"
-            " together: a key needs types that events carry."
+            f"For {_quoted_names(lost)}, set key_columns to other columns that are NOT NULL and"
+            " unique together: a key needs types that events carry."
         )
     return " ".join(choices)
 
 
-def _setting(
+def _refused_columns_entry(
     table: TableId, settings: TableSettings, asked: Sequence[str], away: Sequence[str]
 ) -> str:
-    """Return a source table's entry in ``tributary.yaml``, in one line to paste.
+    """Return the ``tributary.yaml`` entry that is the remedy for a source table's refused columns.
+
+    The entry is one line, ready to be pasted.
 
     Args:
         table: The table.
@@ -146,5 +153,6 @@ def _setting(
     return f"`{flow.strip()[1:-1]}`"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _quoted_names(names: Sequence[str]) -> str:
+    """Return the names of a source table's refused columns, quoted for a remedy."""
     return ", ".join(map(quote_name, names))

@@ -41,9 +41,9 @@ def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
         LeaseHeldError: After a wait of `WAIT_S` seconds, another process still holds the replica's
             lease.
     """
-    with leases.hold(_resource(source.name), wait_s=WAIT_S):
+    with leases.hold(_replay_pause_lease(source.name), wait_s=WAIT_S):
         if source.name in store.paused_replays():
-            _resume(source, store)
+            _resume_replica(source, store)
         if source.replay_paused():
             raise ReplicaError(
                 f"replay of the replica of source {source.name} is paused, and not by Tributary",
@@ -56,7 +56,7 @@ def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
             yield
             crash("replay.paused")
         finally:
-            _resume(source, store)
+            _resume_replica(source, store)
 
 
 def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str], Replay]) -> None:
@@ -72,9 +72,9 @@ def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str]
     """
     for name in store.paused_replays():
         try:
-            with leases.hold(_resource(name)):
+            with leases.hold(_replay_pause_lease(name)):
                 if name in store.paused_replays():
-                    _resume(open_source(name), store)
+                    _resume_replica(open_source(name), store)
                     _log.warning(
                         "resumed replay of the replica of %s, which a process that ended"
                         " had left paused",
@@ -90,12 +90,12 @@ def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str]
             )
 
 
-def _resume(source: Replay, store: Store) -> None:
-    """Resume the source's replay, then remove the record of its pause."""
+def _resume_replica(source: Replay, store: Store) -> None:
+    """Resume replay of a source's replica, then remove the record of its pause."""
     source.resume_replay()
     store.forget_paused_replay(source.name)
 
 
-def _resource(source: str) -> str:
-    """Return the name of the lease that allows a process to pause a source's replay."""
+def _replay_pause_lease(source: str) -> str:
+    """Return the name of the lease that allows a process to pause replay of a source's replica."""
     return f"replay of the replica of {source}"

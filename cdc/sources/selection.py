@@ -21,7 +21,7 @@ Avro, and with it Hudi, accepts these names.
 
 
 def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
-    """Return the lake schema of a source table.
+    """Return the lake schema of a source table, with the columns that its settings select.
 
     Raises:
         UnsupportedTypeError: A replicated column has a type without a rule, or a type that the
@@ -54,7 +54,7 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
 
 
 def _require_one_to_one(table: SourceTable, schema: TableSchema) -> None:
-    """Refuse a key if two different values in the source can be equal in the lake."""
+    """Refuse a source table's key if two different values of it can be equal in the lake."""
     rule = rules(table, schema)
     for column in map(schema.column, schema.key):
         if not rule[column.name].one_to_one:
@@ -86,7 +86,7 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
     columns, types = [], {}
     for column in kept:
         try:
-            columns.append(_column(table, column, settings))
+            columns.append(_lake_column(table, column, settings))
         except UnsupportedTypeError as error:
             types[column.name] = error
     if names or types or bound:
@@ -96,7 +96,7 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
 
 
 def misread(table: SourceTable, settings: TableSettings) -> tuple[SourceColumn, ...]:
-    """Return the replicated columns whose values can be missing from events.
+    """Return those of a source table's selected columns whose values can be missing from events.
 
     The connector can mistake the type of such a column for another type (see
     `SourceColumn.misread_as`). Columns whose values Tributary reads from the source by key are left
@@ -109,12 +109,13 @@ def misread(table: SourceTable, settings: TableSettings) -> tuple[SourceColumn, 
 
 
 def replicated(table: SourceTable, settings: TableSettings) -> list[SourceColumn]:
-    """Return the columns that the log contains and that the settings select."""
+    """Return a source table's columns that the log contains and that the settings select."""
     selects = settings.columns.selects
     return [one for one in table.columns if selects(one.name) and not one.generated]
 
 
-def _misread(table: SourceTable, column: SourceColumn) -> UnsupportedTypeError:
+def _misread_column_error(table: SourceTable, column: SourceColumn) -> UnsupportedTypeError:
+    """Return the error for a source column whose type the connector can take for another."""
     why = (
         f"the connector can take it for {column.misread_as}, which has the same name, and then"
         " sends NULL, 0 or an empty text for its values"
@@ -124,13 +125,13 @@ def _misread(table: SourceTable, column: SourceColumn) -> UnsupportedTypeError:
     return error
 
 
-def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -> Column:
+def _lake_column(table: SourceTable, column: SourceColumn, settings: TableSettings) -> Column:
     """Convert a source column to a column of the lake, by the table's settings."""
     rules = settings.columns
     read_by_key, decimal = rules.is_read_by_key(column.name), rules.decimal(column.name)
     hide = rules.hides(column.name)
     if column.misread_as and not read_by_key:
-        raise _misread(table, column)
+        raise _misread_column_error(table, column)
     rule = column.type.rule(
         table=table.table,
         column=column.name,
@@ -269,7 +270,7 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
 
 
 def _columns_the_lake_cannot_name(names: list[str]) -> dict[str, str]:
-    """Return the source's columns whose name the lake does not allow, each with the reason."""
+    """Return a source table's columns whose name the lake does not allow, each with the reason."""
     by_folded: dict[str, str] = {}
     found = {}
     for name in names:

@@ -127,15 +127,15 @@ def connected(connect: Callable[[], T], is_passing: Callable[[Exception], bool])
 def check_logins(
     config: PostgresSourceConfig | MysqlSourceConfig, login: Callable[[Role, bool], Check]
 ) -> tuple[list[Check], set[Login]]:
-    """Check each login of a source.
+    """Try each role's login at a source's primary and replica, for the checks of its server.
 
     Args:
         config: The source.
-        login: Logs in with a role and returns the line of ``check``. The second argument is
+        login: Logs in with a role and returns its line of ``check``. The second argument is
             true for a login at the replica.
 
     Returns:
-        The lines, and the successful logins.
+        The lines of ``check``, and the successful logins.
     """
     lines: list[Check] = []
     works: set[Login] = set()

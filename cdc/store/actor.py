@@ -37,7 +37,7 @@ class Actor(Part):
     def current(cls) -> Actor:
         """Return the command of this process."""
         command = _command or Path(sys.argv[0]).name or "python"
-        return cls(*(text[:_MOST] for text in (_user(), socket.gethostname(), command)))
+        return cls(*(text[:_MOST] for text in (_actor_user(), socket.gethostname(), command)))
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}: {self.command}"
@@ -48,13 +48,13 @@ class Actor(Part):
 
 
 def name_command(name: str) -> None:
-    """Set the name of the command that this process runs now."""
+    """Set this process's command for the `Actor` in the state store's histories."""
     global _command
     _command = name
 
 
-def _user() -> str:
-    """Return the name of the process's user; the number of a user without a name."""
+def _actor_user() -> str:
+    """Return the user's name for an `Actor` in histories; the number of a user without a name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run as a number that its system does not know

@@ -168,7 +168,7 @@ class Announcements:
             table = TableId(row.source, row.schema_name, row.table_name)
             wanted = tables.get(table)
             if wanted is not None and (wanted.unit, wanted.zone) == (row.unit, row.zone):
-                end = _moment(row.newest_end)
+                end = _period_moment(row.newest_end)
                 result[table] = Announced(end, row.late_rows, row.attempt)
         return result
 
@@ -179,11 +179,11 @@ class Announcements:
             StateError: The state store cannot be used, or a stored document is no announcement.
         """
         query = sa.select(period_rows.c.entry).where(
-            _of(period_rows, table, calendar.unit, calendar.zone)
+            _periods_of_table(period_rows, table, calendar.unit, calendar.zone)
         )
         with self._store.transaction() as connection:
             found = connection.execute(query.order_by(period_rows.c.starts_at)).scalars().all()
-        return [_read(text, table) for text in found]
+        return [_read_announcement(text, table) for text in found]
 
     def first_start(self, table: TableId) -> datetime | None:
         """Return the start of the oldest announced period of a table; None without one.
@@ -194,7 +194,7 @@ class Announcements:
         query = sa.select(sa.func.min(period_rows.c.starts_at)).where(of_table(period_rows, table))
         with self._store.transaction() as connection:
             found = connection.execute(query).scalar()
-        return None if found is None else _moment(found)
+        return None if found is None else _period_moment(found)
 
     def announce(self, proofs: Sequence[Proof], at: datetime) -> list[Announcement]:
         """Announce periods of tables, all in one transaction.
@@ -213,11 +213,13 @@ class Announcements:
         try:
             with self._store.transaction() as connection:
                 for proof in proofs:
-                    instant = _newest_commit(connection, proof.record)
+                    instant = _newest_recorded_commit(connection, proof.record)
                     if instant is not None:
-                        made += _renewed(connection, proof, instant, at)
-                        made += _inserted(connection, proof, instant, at, self._store.clock)
-                        _sum_up(connection, proof)
+                        made += _renewed_announcements(connection, proof, instant, at)
+                        made += _inserted_announcements(
+                            connection, proof, instant, at, self._store.clock
+                        )
+                        _sum_up_announcements(connection, proof)
         except IntegrityError:
             return []
         return made
@@ -246,7 +248,7 @@ class Announcements:
         at, changed = datetime.now(timezone.utc), []
         with self._store.transaction() as connection:
             for text in connection.execute(query.with_for_update()).scalars().all():
-                known = _read(text, table)
+                known = _read_announcement(text, table)
                 count = rows_of(known.starts_at, known.ends_at, slots)
                 if not count or not known.covered.counts(attempt, instant):
                     continue
@@ -254,9 +256,9 @@ class Announcements:
                     known, late_rows=known.late_rows + count, late_instant=instant, late_at=at
                 )
                 changed.append(late.again(at) if reannounces else late)
-                _update(connection, changed[-1], announced=reannounces)
+                _update_announcement(connection, changed[-1], announced=reannounces)
                 total = complete_table_rows.c.late_rows + count
-                where = _of(complete_table_rows, table, known.unit, known.zone)
+                where = _periods_of_table(complete_table_rows, table, known.unit, known.zone)
                 update = sa.update(complete_table_rows).where(where)
                 connection.execute(update.values(late_rows=total))
         return changed
@@ -283,7 +285,7 @@ class Announcements:
         with self._store.transaction() as connection:
             for one in written:
                 same = period_rows.c.revision == one.revision
-                update = sa.update(period_rows).where(*_row_of(one), same)
+                update = sa.update(period_rows).where(*_row_of_announcement(one), same)
                 connection.execute(update.values(pending=False))
 
     def forget(self, keep_s: float) -> int:
@@ -327,8 +329,8 @@ class Announcements:
 _TABLE = ("source", "schema_name", "table_name")
 
 
-def _newest_commit(connection: Connection, record: TableRecord) -> str | None:
-    """Return the instant of a table's newest recorded commit.
+def _newest_recorded_commit(connection: Connection, record: TableRecord) -> str | None:
+    """Return the instant of a table's newest commit that the state store has recorded.
 
     The result is None if the table is not INCREMENTAL any more, or has another copy than in
     ``record``, which was read earlier.
@@ -342,10 +344,10 @@ def _newest_commit(connection: Connection, record: TableRecord) -> str | None:
     return now.last_commit.instant if same and now.last_commit is not None else None
 
 
-def _renewed(
+def _renewed_announcements(
     connection: Connection, proof: Proof, instant: str, at: datetime
 ) -> list[Announcement]:
-    """Move announcements of earlier copies to the present copy if the proof covers their periods.
+    """Move stored announcements of earlier copies to the present copy if the proof covers them.
 
     A copy can bring changes that no event has shown, for example after a loss. So the settings
     decide whether these periods are announced again.
@@ -360,25 +362,25 @@ def _renewed(
     found = []
     for text in connection.execute(query).scalars().all():
         moved = replace(
-            _read(text, record.table),
+            _read_announcement(text, record.table),
             attempt=attempt,
             generation=record.generation,
             instant=instant,
             late_instant=None,
         )
         found.append(moved.again(at) if proof.rules.reannounces else moved)
-        _update(connection, found[-1], announced=proof.rules.reannounces)
+        _update_announcement(connection, found[-1], announced=proof.rules.reannounces)
     return found if proof.rules.reannounces else []
 
 
-def _inserted(
+def _inserted_announcements(
     connection: Connection,
     proof: Proof,
     instant: str,
     at: datetime,
     clock: sa.ColumnElement[float],
 ) -> list[Announcement]:
-    """Add the announcements of a proof's new periods, and return them."""
+    """Add the announcements of a proof's new periods to the state store, and return them."""
     record, calendar = proof.record, proof.rules.calendar
     found = [
         Announcement(
@@ -401,7 +403,7 @@ def _inserted(
             "starts_at": int(one.starts_at.timestamp()),
             "ends_at": int(one.ends_at.timestamp()),
             "pending": True,
-            **_values(one),
+            **_announcement_values(one),
         }
         for one in found
     ]
@@ -410,10 +412,10 @@ def _inserted(
     return found
 
 
-def _sum_up(connection: Connection, proof: Proof) -> None:
-    """Store the end of a table's newest announced period, and `Announced.attempt`."""
+def _sum_up_announcements(connection: Connection, proof: Proof) -> None:
+    """Store the end of a table's newest announced period in SQL, and `Announced.attempt`."""
     record, calendar, rows = proof.record, proof.rules.calendar, complete_table_rows
-    where = _of(rows, record.table, calendar.unit, calendar.zone)
+    where = _periods_of_table(rows, record.table, calendar.unit, calendar.zone)
     known = connection.execute(sa.select(rows).where(where)).first()
     ends = [int(one.end.timestamp()) for one in proof.periods]
     if known is None:
@@ -431,29 +433,38 @@ def _sum_up(connection: Connection, proof: Proof) -> None:
     connection.execute(sa.update(rows).where(where).values(**values))
 
 
-def _values(one: Announcement) -> dict[str, Any]:
-    """Return those values of an announcement's row that later announcements change."""
+def _announcement_values(one: Announcement) -> dict[str, Any]:
+    """Return those values of an announcement's SQL row that later announcements change."""
     return {"attempt": one.attempt, "revision": one.revision, "entry": ANNOUNCEMENTS.write(one)}
 
 
-def _update(connection: Connection, one: Announcement, *, announced: bool) -> None:
+def _update_announcement(connection: Connection, one: Announcement, *, announced: bool) -> None:
     """Replace a stored announcement; if ``announced``, note that its marker file is outdated."""
-    values = _values(one) | ({"pending": True} if announced else {})
-    connection.execute(sa.update(period_rows).where(*_row_of(one)).values(**values))
+    values = _announcement_values(one) | ({"pending": True} if announced else {})
+    connection.execute(sa.update(period_rows).where(*_row_of_announcement(one)).values(**values))
 
 
-def _row_of(one: Announcement) -> list[sa.ColumnElement[bool]]:
+def _row_of_announcement(one: Announcement) -> list[sa.ColumnElement[bool]]:
+    """Return the SQL conditions that select the row of an announcement."""
     start = int(one.starts_at.timestamp())
-    return [_of(period_rows, one.table, one.unit, one.zone), period_rows.c.starts_at == start]
+    return [
+        _periods_of_table(period_rows, one.table, one.unit, one.zone),
+        period_rows.c.starts_at == start,
+    ]
 
 
-def _of(rows: sa.Table, table: TableId, unit: str, zone: str) -> sa.ColumnElement[bool]:
+def _periods_of_table(
+    rows: sa.Table, table: TableId, unit: str, zone: str
+) -> sa.ColumnElement[bool]:
+    """Return the SQL condition on rows about a table's announced periods of a unit and a zone."""
     return of_table(rows, table) & (rows.c.unit == unit) & (rows.c.zone == zone)
 
 
-def _moment(seconds: int) -> datetime:
+def _period_moment(seconds: int) -> datetime:
+    """Return a period's time, which the store has in seconds since 1970, as an aware time."""
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 
-def _read(text: str, table: TableId) -> Announcement:
+def _read_announcement(text: str, table: TableId) -> Announcement:
+    """Read the document of an announcement from the state store."""
     return ANNOUNCEMENTS.read(text, f"an announced period of table {table}", table=table)

@@ -169,41 +169,42 @@ CHECK_RECORDS = Codec(CheckRecord, error=StateError, remedy=STORE_REMEDY)
 
 
 def after(earlier: CheckRecord | None, result: CheckResult) -> CheckRecord:
-    """Return a check's record with one more result taken into account."""
+    """Return a data check's record for the state store with one more result taken into account."""
     known = CheckRecord(result) if earlier is None else replace(earlier, newest=result)
     if not result.conclusive:
         return known
     known = replace(known, conclusive=result)
     if result.outcome == "failed":
         pausing = known.pausing or result.policy == "pause"
-        return replace(known, failure=_joined(known.failure, result), pausing=pausing)
+        return replace(known, failure=_failure_with_earlier(known.failure, result), pausing=pausing)
     known = replace(known, passed_at=result.finished_at)
-    if known.failure is not None and not _covers(result, known.failure):
+    if known.failure is not None and not _ends_failure(result, known.failure):
         return known
     return replace(known, failure=None, pausing=False)
 
 
-def _covers(passed: CheckResult, failure: CheckResult) -> bool:
-    """Whether a passed result ends a failure: the result is about all rows of the failure.
+def _ends_failure(passed: CheckResult, failure: CheckResult) -> bool:
+    """Whether a passed result of a data check is about all rows of a recorded failure, and ends it.
 
     A passed result also ends a failure of another copy of the table. It also ends a failure from a
     time when the check of this name was of another kind.
     """
-    if not _alike(passed, failure) or failure.reach is None or passed.reach is None:
+    if not _same_check_and_copy(passed, failure) or failure.reach is None or passed.reach is None:
         return True
     return passed.reach.covers(failure.reach)
 
 
-def _joined(earlier: CheckResult | None, failure: CheckResult) -> CheckResult:
-    """Return a failure whose reach includes the reach of earlier failures that have not ended."""
-    if earlier is None or not _alike(earlier, failure):
+def _failure_with_earlier(earlier: CheckResult | None, failure: CheckResult) -> CheckResult:
+    """Return a data check's failure to record, with the reach of failures that have not ended."""
+    if earlier is None or not _same_check_and_copy(earlier, failure):
         return failure
     if failure.reach is None or earlier.reach is None:
         return failure
     return replace(failure, reach=failure.reach.with_earlier(earlier.reach))
 
 
-def _alike(one: CheckResult, other: CheckResult) -> bool:
+def _same_check_and_copy(one: CheckResult, other: CheckResult) -> bool:
+    """Whether two recorded results are of the same kind of data check and the same attempt."""
     return (one.kind, one.attempt) == (other.kind, other.attempt)
 
 
@@ -233,7 +234,7 @@ class Checks:
         found: dict[TableId, dict[str, CheckRecord]] = {}
         for row in rows:
             table = TableId(row.source, row.schema_name, row.table_name)
-            found.setdefault(table, {})[row.check_name] = _record(row, table)
+            found.setdefault(table, {})[row.check_name] = _read_check_record(row, table)
         return found
 
     def of(self, table: TableId, check: str) -> CheckRecord | None:
@@ -242,10 +243,10 @@ class Checks:
         Raises:
             StateError: The state store cannot be used, or the stored document is not a result.
         """
-        query = sa.select(check_rows).where(_of_check(check_rows, table, check))
+        query = sa.select(check_rows).where(_rows_of_check(check_rows, table, check))
         with self._store.transaction() as connection:
             row = connection.execute(query).first()
-        return None if row is None else _record(row, table)
+        return None if row is None else _read_check_record(row, table)
 
     def last(self, table: TableId, check: str, count: int) -> list[CheckResult]:
         """Return a check's newest conclusive results from the history, newest first.
@@ -259,7 +260,7 @@ class Checks:
             StateError: The state store cannot be used, or a stored document is not a result.
         """
         rows = check_result_rows
-        query = sa.select(rows.c.result).where(_of_check(rows, table, check))
+        query = sa.select(rows.c.result).where(_rows_of_check(rows, table, check))
         name = f"a result of check {check} of table {table}"
         found: list[CheckResult] = []
         with self._store.transaction() as connection:
@@ -282,7 +283,7 @@ class Checks:
         table, check = result.table, result.check
         record = after(self.of(table, check), result)
         text = {"record": CHECK_RECORDS.write(record)}
-        again = sa.update(check_rows).where(_of_check(check_rows, table, check)).values(**text)
+        again = sa.update(check_rows).where(_rows_of_check(check_rows, table, check)).values(**text)
         row = {**named(table), "check_name": check}
         note = {"noted_at": self._store.clock, "result": CHECK_RESULTS.write(result)}
         for _ in range(2):
@@ -308,15 +309,17 @@ class Checks:
         if record is None or not record.pausing:
             return
         text = CHECK_RECORDS.write(replace(record, pausing=False))
-        row = _of_check(check_rows, table, check)
+        row = _rows_of_check(check_rows, table, check)
         with self._store.transaction() as connection:
             connection.execute(sa.update(check_rows).where(row).values(record=text))
 
 
-def _of_check(rows: sa.Table, table: TableId, check: str) -> sa.ColumnElement[bool]:
+def _rows_of_check(rows: sa.Table, table: TableId, check: str) -> sa.ColumnElement[bool]:
+    """Return the SQL condition on the rows of one data check of a table."""
     return of_table(rows, table) & (rows.c.check_name == check)
 
 
-def _record(row: Any, table: TableId) -> CheckRecord:
+def _read_check_record(row: Any, table: TableId) -> CheckRecord:
+    """Read a data check's record from its SQL row in the state store."""
     name = f"the newest result of check {row.check_name} of table {table}"
     return CHECK_RECORDS.read(row.record, name, table=table)

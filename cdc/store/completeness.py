@@ -75,20 +75,22 @@ class Calendar:
     @property
     def clock(self) -> tzinfo:
         """The zone's clock."""
-        return _clock(self.zone)
+        return _calendar_clock(self.zone)
 
     def holding(self, at: datetime) -> Period:
         """Return the period in which a moment lies."""
         local = at.astimezone(self.clock)
         if self.unit == "day":
             return self._day(local.date())
-        first = at - timedelta(minutes=local.minute, seconds=local.second) - _micros(local)
+        first = at - timedelta(
+            minutes=local.minute, seconds=local.second, microseconds=local.microsecond
+        )
         start, end = first, first + _HOUR
         if self._offset(start) != local.utcoffset():
             start = self._change(start, at)
         if self._offset(end - _SECOND) != local.utcoffset():
             end = self._change(at, end)
-        return Period(_utc(start), _utc(end), self._hour_name(local))
+        return Period(_moment_in_utc(start), _moment_in_utc(end), self._hour_name(local))
 
     def before(self, period: Period) -> Period:
         """Return the period before another one."""
@@ -112,7 +114,9 @@ class Calendar:
     def _parsed_hour(self, text: str) -> Period:
         label, offset = text[:_LABEL], text[_LABEL:]
         try:
-            moments = _moments(self.zone, datetime.strptime(f"{label}+0000", "%Y-%m-%dT%H%z"))
+            moments = _first_moments_of_hour(
+                self.zone, datetime.strptime(f"{label}+0000", "%Y-%m-%dT%H%z")
+            )
         except ValueError as error:
             raise UnknownPeriodError(
                 f"{text!r} is not an hour of {self.zone} such as 2026-11-23T10"
@@ -142,7 +146,7 @@ class Calendar:
 
     def _day(self, day: date) -> Period:
         start, end = (
-            _utc(datetime(one.year, one.month, one.day, tzinfo=self.clock))
+            _moment_in_utc(datetime(one.year, one.month, one.day, tzinfo=self.clock))
             for one in (day, day + _DAY)
         )
         return Period(start, end, day.isoformat())
@@ -150,14 +154,18 @@ class Calendar:
     def _hour_name(self, local: datetime) -> str:
         label = local.strftime(_HOUR_LABEL)
         wall = local.replace(minute=0, second=0, microsecond=0, fold=0, tzinfo=timezone.utc)
-        return label if len(_moments(self.zone, wall)) == 1 else label + _offset_text(local)
+        return (
+            label
+            if len(_first_moments_of_hour(self.zone, wall)) == 1
+            else label + _offset_text(local)
+        )
 
     def _offset(self, at: datetime) -> timedelta | None:
         return at.astimezone(self.clock).utcoffset()
 
     def _change(self, low: datetime, high: datetime) -> datetime:
         """Return the moment between two others at which the zone's offset changes."""
-        low, high = _utc(low), _utc(high)
+        low, high = _moment_in_utc(low), _moment_in_utc(high)
         first = self._offset(low)
         while high - low > _SECOND:
             middle = (low + (high - low) / 2).replace(microsecond=0)
@@ -168,13 +176,14 @@ class Calendar:
         return high.replace(microsecond=0)
 
 
-def _clock(zone: str) -> tzinfo:
+def _calendar_clock(zone: str) -> tzinfo:
+    """Return the clock of a `Calendar`'s zone."""
     return timezone.utc if zone == "UTC" else ZoneInfo(zone)
 
 
 @lru_cache(maxsize=4096)
-def _moments(zone: str, wall: datetime) -> Mapping[str, datetime]:
-    """Return the first moment at which a zone's clocks show an hour, by the offset from UTC.
+def _first_moments_of_hour(zone: str, wall: datetime) -> Mapping[str, datetime]:
+    """Return when a zone's clocks first show an hour of a `Calendar`, by the offset from UTC.
 
     An hour that the clocks show twice has two such moments, and an hour that they skip has none.
     The clocks can also be changed by half an hour, so each quarter of the hour is checked.
@@ -183,10 +192,10 @@ def _moments(zone: str, wall: datetime) -> Mapping[str, datetime]:
         zone: The zone.
         wall: What the clocks show at the beginning of the hour. The value's offset is ignored.
     """
-    clock, found = _clock(zone), dict[str, datetime]()
+    clock, found = _calendar_clock(zone), dict[str, datetime]()
     for fold in (0, 1):
         for minute in (0, 15, 30, 45):
-            at = _utc(wall.replace(minute=minute, tzinfo=clock, fold=fold))
+            at = _moment_in_utc(wall.replace(minute=minute, tzinfo=clock, fold=fold))
             back = at.astimezone(clock)
             if (back.date(), back.hour) == (wall.date(), wall.hour):
                 found.setdefault(_offset_text(back), at)
@@ -195,10 +204,10 @@ def _moments(zone: str, wall: datetime) -> Mapping[str, datetime]:
 
 @lru_cache(maxsize=64)
 def repeated_hours(zone: str) -> frozenset[int]:
-    """Return the hours of the years 1900 to 2099 that a zone's clocks show with two offsets.
+    """Return the hours of 1900 to 2099 that a `Calendar` names with their offset from UTC.
 
-    The names of these hours have an offset. Each hour is given as the number of hours since 1970,
-    by the zone's clocks.
+    The zone's clocks show these hours with two offsets. Each hour is given as the number of hours
+    since 1970, by the zone's clocks.
     """
     if zone == "UTC":
         return frozenset()
@@ -217,21 +226,19 @@ def repeated_hours(zone: str) -> frozenset[int]:
             first, last = (int(one.timestamp()) // 3600 for one in (min(shown), max(shown)))
             for hour in range(first, last + 1):
                 wall = datetime.fromtimestamp(hour * 3600, timezone.utc)
-                if len(_moments(zone, wall)) > 1:
+                if len(_first_moments_of_hour(zone, wall)) > 1:
                     found.add(hour)
         at, before = later, after
     return frozenset(found)
 
 
-def _micros(local: datetime) -> timedelta:
-    return timedelta(microseconds=local.microsecond)
-
-
-def _utc(at: datetime) -> datetime:
+def _moment_in_utc(at: datetime) -> datetime:
+    """Return the start or end of a `Calendar`'s period in UTC."""
     return at.astimezone(timezone.utc)
 
 
 def _offset_text(local: datetime) -> str:
+    """Return an offset from UTC as the name of a `Calendar`'s repeated hour has it."""
     text = local.strftime("%z")
     return f"{text[:3]}:{text[3:5]}"
 
@@ -330,7 +337,7 @@ class Seen:
 
 
 def period_column(settings: TableSettings, unit: Unit, zone: str) -> str | None:
-    """Return the name of the partition column whose values are the names of a table's periods.
+    """Return the name of the partition column whose values are names of a `Calendar`'s periods.
 
     None if the table has no partitions by the hours or days of its event time in that zone.
     """
@@ -353,7 +360,7 @@ def proven_until(
     lateness_s: int,
     now: datetime,
 ) -> datetime | None:
-    """Return the time of the source up to which it is proven that the lake has every change.
+    """Judge from heartbeats up to which time of the source the lake has every change.
 
     Only heartbeats prove a time. Rows do not, since the time in a row can be ahead of the source's
     clock. Nor does a topic without new records, since the capture may have stopped.
@@ -375,7 +382,7 @@ def proven_until(
 
 
 def thinned(seen: Sequence[Seen], most: int) -> list[Seen]:
-    """Return heartbeats, oldest first, without every second one if there are more than ``most``.
+    """Return heartbeats for `proven_until`, oldest first; above ``most``, without every second one.
 
     The oldest and the newest stay.
     """
@@ -385,12 +392,15 @@ def thinned(seen: Sequence[Seen], most: int) -> list[Seen]:
 
 
 def slot_of(at: datetime) -> int:
-    """Return the start of the moment's slot of `SLOT_S` seconds, in seconds since 1970."""
+    """Return the start of the time slot (`SLOT_S`) by which late rows of periods are counted.
+
+    The result is in seconds since 1970.
+    """
     return int(at.timestamp() // SLOT_S) * SLOT_S
 
 
 def rows_of(start: datetime, end: datetime, slots: Mapping[int, int]) -> int:
-    """Return how many rows lie in a period.
+    """Return how many of a commit's late rows, counted by time slots, lie in an announced period.
 
     Args:
         start: Start of the period.

@@ -71,21 +71,21 @@ class Restarts:
             with self._store.transaction() as connection:
                 at = float(connection.execute(sa.select(self._store.clock)).scalar_one())
                 row = connection.execute(
-                    sa.select(restart_rows).where(_of_connector(connector))
+                    sa.select(restart_rows).where(_restarts_of_connector(connector))
                 ).first()
                 times = 0 if row is None else int(row.times)
                 if row is not None and (times >= limit or at < row.next_at):
-                    return _restarted(times, row.next_at, limit)
+                    return _restarts_so_far(times, row.next_at, limit)
                 next_at = at + min(_FIRST_PAUSE_S * 2 ** min(times, LIMIT), longest_s)
                 if row is None:
                     values = {"connector": connector, "times": 1, "next_at": next_at}
                     connection.execute(sa.insert(restart_rows).values(**values))
-                    return _restarted(1, next_at, limit, now=True)
+                    return _restarts_so_far(1, next_at, limit, now=True)
                 mine = sa.update(restart_rows).where(
-                    _of_connector(connector), restart_rows.c.times == times
+                    _restarts_of_connector(connector), restart_rows.c.times == times
                 )
                 taken = connection.execute(mine.values(times=times + 1, next_at=next_at)).rowcount
-                return _restarted(times + 1, next_at, limit, now=taken == 1)
+                return _restarts_so_far(times + 1, next_at, limit, now=taken == 1)
         except IntegrityError:  # another process has just claimed the first restart
             return Restarted(1, None)
 
@@ -97,19 +97,22 @@ class Restarts:
         """
         long_ago = restart_rows.c.next_at < self._store.clock - _SETTLED_S
         with self._store.transaction() as connection:
-            connection.execute(sa.delete(restart_rows).where(_of_connector(connector), long_ago))
+            connection.execute(
+                sa.delete(restart_rows).where(_restarts_of_connector(connector), long_ago)
+            )
 
     def forget(self, connector: str) -> None:
         """Delete a connector's stored restarts, since an operator has restarted the connector."""
         with self._store.transaction() as connection:
-            connection.execute(sa.delete(restart_rows).where(_of_connector(connector)))
+            connection.execute(sa.delete(restart_rows).where(_restarts_of_connector(connector)))
 
 
-def _of_connector(connector: str) -> sa.ColumnElement[bool]:
+def _restarts_of_connector(connector: str) -> sa.ColumnElement[bool]:
+    """Return the SQL condition on the row of a connector's automatic restarts."""
     return restart_rows.c.connector == connector
 
 
-def _restarted(times: int, next_at: float, limit: float, *, now: bool = False) -> Restarted:
-    """Return a connector's restarts; after ``limit`` restarts, no further one is planned."""
+def _restarts_so_far(times: int, next_at: float, limit: float, *, now: bool = False) -> Restarted:
+    """Return a connector's stored restarts; after ``limit`` restarts, no further one is planned."""
     due = None if times >= limit else datetime.fromtimestamp(next_at, timezone.utc)
     return Restarted(times, due, now)

@@ -101,7 +101,7 @@ class CopyReports:
         """
         text = {"progress": PROGRESS.write(report)}
         key = {**named(report.table), "beside": report.beside}
-        again = sa.update(copy_rows).where(_row_of(report.table, report.beside)).values(**text)
+        again = sa.update(copy_rows).where(_row_of_copy(report.table, report.beside)).values(**text)
         for _ in range(2):
             try:
                 with self._store.transaction() as connection:
@@ -118,8 +118,9 @@ class CopyReports:
             StateError: The state store cannot be used.
         """
         with self._store.transaction() as connection:
-            connection.execute(sa.delete(copy_rows).where(_row_of(table, beside)))
+            connection.execute(sa.delete(copy_rows).where(_row_of_copy(table, beside)))
 
 
-def _row_of(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
+def _row_of_copy(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
+    """Return the SQL condition on the row with the report of a table's copy."""
     return of_table(copy_rows, table) & (copy_rows.c.beside == beside)

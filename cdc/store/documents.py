@@ -98,7 +98,7 @@ class Codec(Generic[Document]):
             return self._adapter.validate_json(text)
         except ValidationError as problem:
             first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
-            reason = self._other_format(text, first) or _reason(first)
+            reason = self._other_format(text, first) or _unreadable_reason(first)
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
@@ -115,9 +115,10 @@ class Codec(Generic[Document]):
         return f"has format {found!r}; this version reads format {self._format!r} only"
 
 
-def _reason(problem: ErrorDetails) -> str:
+def _unreadable_reason(problem: ErrorDetails) -> str:
+    """Return why a stored document cannot be read, to follow the document's name in an error."""
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Invalid JSON: ")
-    place = _path(problem["loc"])
+    place = _path_in_document(problem["loc"])
     if problem["type"] == "json_invalid":
         return f"is not JSON: {what}"
     if problem["type"] == "missing":
@@ -127,7 +128,7 @@ def _reason(problem: ErrorDetails) -> str:
     return f"is not valid: {place}: {what}" if place else f"is not valid: {what}"
 
 
-def _path(place: tuple[int | str, ...]) -> str:
+def _path_in_document(place: tuple[int | str, ...]) -> str:
     """Return the path of a value in a stored document, such as ``handoff.columns[0].name``."""
     path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in place)
     return path.removeprefix(".")

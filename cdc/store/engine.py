@@ -37,8 +37,8 @@ _BESIDE_WORKERS = 10
 """Connections beyond two for each worker: for the main thread, watchers and scrapes."""
 
 
-def _pool(threads: int) -> dict[str, int]:
-    """Return sizes of a connection pool in which no worker waits for another's connection.
+def _pool_sizes(threads: int) -> dict[str, int]:
+    """Return sizes of the state store's connection pool in which no worker waits for another.
 
     A worker has one connection, and the thread that renews its lease has another one. Connections
     are opened when they are needed, so a large pool costs nothing.
@@ -63,11 +63,11 @@ def open_engine(url: str, threads: int = LEAST_KEPT) -> Engine:
             file's folder cannot be created.
     """
     try:
-        parsed = _parsed(url)
+        parsed = _parsed_url(url)
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":
-            return _sqlite(parsed, threads)
+            return _sqlite_engine(parsed, threads)
         # In InnoDB's default isolation level, all processes that look for a missing lease lock its
         # place, and then each waits for the others before it can insert the lease.
         engine = sa.create_engine(
@@ -76,7 +76,7 @@ def open_engine(url: str, threads: int = LEAST_KEPT) -> Engine:
             pool_pre_ping=True,
             hide_parameters=True,
             connect_args=connect_args(parsed),
-            **_pool(threads),
+            **_pool_sizes(threads),
         )
     except (ArgumentError, ImportError, ValueError) as error:
         # The library's own text can repeat the URL, which includes the password.
@@ -89,23 +89,24 @@ def open_engine(url: str, threads: int = LEAST_KEPT) -> Engine:
             field="state.url",
         ) from None
     if parsed.get_backend_name() in ("mysql", "mariadb"):
-        sa.event.listen(engine, "connect", _in_utc)
+        sa.event.listen(engine, "connect", _set_session_to_utc)
     if engine.driver == "psycopg":
         sa.event.listen(engine, "do_connect", _bound_new_connection)
     if (statement := idle_limit_of_session(parsed)) is not None:
-        sa.event.listen(engine, "connect", _setting(statement))
+        sa.event.listen(engine, "connect", _session_listener(statement))
     if (statement := idle_limit_of_transaction(parsed)) is not None:
-        sa.event.listen(engine, "begin", _beginning(statement))
-    sa.event.listen(engine, "handle_error", _drop_read_only)
+        sa.event.listen(engine, "begin", _transaction_listener(statement))
+    sa.event.listen(engine, "handle_error", _drop_read_only_connections)
     return engine
 
 
 def _bound_new_connection(_dialect: object, _record: object, places: Any, named: Any) -> Any:
+    """Connect to the state store's PostgreSQL server, with a bound for each of its answers."""
     return BoundedConnection.connect(*places, **named)
 
 
-def _setting(statement: str) -> Callable[[Any, object], None]:
-    """Return a listener that executes an SQL statement in each new session."""
+def _session_listener(statement: str) -> Callable[[Any, object], None]:
+    """Return a listener that executes SQL in each new session of the state store."""
 
     def run(connection: Any, _record: object) -> None:
         with connection.cursor() as cursor:
@@ -114,8 +115,8 @@ def _setting(statement: str) -> Callable[[Any, object], None]:
     return run
 
 
-def _beginning(statement: str) -> Callable[[Connection], None]:
-    """Return a listener that executes an SQL statement at the beginning of each transaction."""
+def _transaction_listener(statement: str) -> Callable[[Connection], None]:
+    """Return a listener that executes SQL at the beginning of each state store transaction."""
 
     def run(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
@@ -123,8 +124,8 @@ def _beginning(statement: str) -> Callable[[Connection], None]:
     return run
 
 
-def _drop_read_only(failed: ExceptionContext) -> None:
-    """Drop all pooled connections if a statement failed because its server is read-only.
+def _drop_read_only_connections(failed: ExceptionContext) -> None:
+    """Drop the state store's pooled connections if its server refused a statement as read-only.
 
     Such a server passes the pool's check of idle connections, so the pool would use connections
     to this server again and again. New connections reach the server to which the host's name now
@@ -134,8 +135,8 @@ def _drop_read_only(failed: ExceptionContext) -> None:
         failed.is_disconnect = True
 
 
-def _in_utc(connection: Any, _record: object) -> None:
-    """Set a session's time zone to UTC, in which no hour repeats when summer time ends."""
+def _set_session_to_utc(connection: Any, _record: object) -> None:
+    """Set a state store session's time zone to UTC, in which no hour ever repeats."""
     with connection.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
 
@@ -153,7 +154,7 @@ def shown(url: URL) -> str:
     return f"{bare}?{parameters}" if parameters else bare
 
 
-def _parsed(text: str) -> URL:
+def _parsed_url(text: str) -> URL:
     """Return the state store's parsed URL; register its secrets, so that no error shows them."""
     url = make_url(text)
     named = [url.normalized_query[name] for name in url.query if is_sensitive(name)]
@@ -166,11 +167,11 @@ def _parsed(text: str) -> URL:
 
 def exposed_file(url: URL) -> Path | None:
     """Return a SQLite state store's file if other users may access it, and otherwise None."""
-    file = _file(url)
+    file = _sqlite_file(url)
     return file if file is not None and file.exists() and _open_to_others(file) else None
 
 
-def _file(url: URL) -> Path | None:
+def _sqlite_file(url: URL) -> Path | None:
     """Return the file of a SQLite state store; None for a server or a store in memory."""
     name = url.database or ""
     if name.startswith("file:"):
@@ -208,13 +209,13 @@ def _close_to_others(file: Path) -> None:
 
 
 def _is_locked(error: Exception) -> bool:
-    """Whether an error means that another connection to the SQLite file holds a lock on it."""
+    """Whether an error means that another connection locks the state store's SQLite file."""
     return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
-def _sqlite(url: URL, threads: int) -> Engine:
+def _sqlite_engine(url: URL, threads: int) -> Engine:
     """Return a SQLite state store's engine; create its file, closed to other users."""
-    if (file := _file(url)) is not None:
+    if (file := _sqlite_file(url)) is not None:
         try:
             _close_to_others(file)
         except OSError as error:
@@ -224,7 +225,7 @@ def _sqlite(url: URL, threads: int) -> Engine:
                 field="state.url",
             ) from None
     # A store in memory has one connection for each thread, without a limit.
-    sizes = {} if file is None else _pool(threads)
+    sizes = {} if file is None else _pool_sizes(threads)
     engine = sa.create_engine(
         url, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True, **sizes
     )

@@ -83,11 +83,13 @@ class Histories:
         """
         new = at.timestamp()
         with self._store.transaction() as connection:
-            runs = _read(connection, run_rows, run_rows.c.noted_at >= new, tables, most)
-            states = _read(
+            runs = _read_history_rows(
+                connection, run_rows, run_rows.c.noted_at >= new, tables, most
+            )
+            states = _read_history_rows(
                 connection, state_change_rows, state_change_rows.c.noted_at >= new, tables, most
             )
-            changes = _read(connection, schema_change_rows, sa.true(), tables, most)
+            changes = _read_history_rows(connection, schema_change_rows, sa.true(), tables, most)
         # Parsing a day of a fleet takes seconds; until then a SQLite store would take no writes.
         found = [Noted(moment_of(row.noted_at), read_entry(RUN_ENTRIES, row)) for row in runs]
         found += [Noted(moment_of(row.noted_at), read_entry(STATE_ENTRIES, row)) for row in states]
@@ -125,7 +127,7 @@ class Histories:
         oldest = sa.select(rows.c.id).where(old).order_by(rows.c.noted_at).limit(BATCH)
         with self._store.transaction() as connection:
             ids = connection.execute(oldest).scalars().all()
-            return _delete(connection, rows, ids)
+            return _delete_entries(connection, rows, ids)
 
     def _delete_schemas(self, keep_s: float) -> int:
         """Delete a batch of old schema changes of tables that are no longer on the plan."""
@@ -143,17 +145,17 @@ class Histories:
                 for row in connection.execute(oldest)
                 if read_entry(SCHEMA_ENTRIES, row).at.timestamp() < now - keep_s
             ]
-            return _delete(connection, rows, old)
+            return _delete_entries(connection, rows, old)
 
 
-def _read(
+def _read_history_rows(
     connection: Connection,
     rows: sa.Table,
     wanted: sa.ColumnElement[bool],
     tables: Collection[TableId] | None,
     most: int | None,
 ) -> list[sa.Row[Any]]:
-    """Return a history's wanted rows; if ``most`` is given, only the newest ones (see `since`)."""
+    """Return wanted rows of a history's SQL table; with ``most``, only the newest (see `since`)."""
     query = sa.select(rows).where(wanted)
     if most is not None:
         newest = rows.c.noted_at if tables is None and "noted_at" in rows.c else rows.c.id
@@ -162,7 +164,8 @@ def _read(
     return [row for one in queries for row in connection.execute(one).all()]
 
 
-def _delete(connection: Connection, rows: sa.Table, ids: Sequence[int]) -> int:
+def _delete_entries(connection: Connection, rows: sa.Table, ids: Sequence[int]) -> int:
+    """Delete entries of a history from its SQL table; return how many."""
     if ids:
         connection.execute(sa.delete(rows).where(rows.c.id.in_(ids)))
     return len(ids)

@@ -75,7 +75,7 @@ class RunEntry(Part):
         The two runs differ if they began in different hours, or if their states, generations,
         errors or commands are not the same.
         """
-        if _alike(self) != _alike(earlier):
+        if _shared_run_values(self) != _shared_run_values(earlier):
             return None
         return replace(
             self,
@@ -108,18 +108,19 @@ class RunEntry(Part):
             "instant": self.instant,
             "error": None if self.error is None else asdict(self.error),
             "runs": self.runs,
-            "by": _by(self.by),
+            "by": _actor_json(self.by),
         }
 
 
-def _alike(entry: RunEntry) -> tuple[object, ...]:
-    """Return the values that must be equal in two runs that share an entry of the history."""
+def _shared_run_values(entry: RunEntry) -> tuple[object, ...]:
+    """Return the values that are equal in all runs which share one entry of the stored history."""
     hour = entry.started_at.astimezone(timezone.utc).replace(minute=0, second=0, microsecond=0)
     error = None if entry.error is None else (entry.error.error, entry.error.message)
     return (hour, entry.table, entry.generation, entry.state, error, entry.by)
 
 
-def _by(actor: Actor | None) -> dict[str, Any] | None:
+def _actor_json(actor: Actor | None) -> dict[str, Any] | None:
+    """Return the actor of a history's entry as JSON; None for an entry without an actor."""
     return None if actor is None else actor.to_json()
 
 
@@ -225,7 +226,7 @@ class SchemaEntry(Part):
             "verdict": self.verdict.value,
             "outcome": self.outcome,
             "changes": [change.to_json() for change in self.changes],
-            "by": _by(self.by),
+            "by": _actor_json(self.by),
             "run_id": self.run_id,
         }
 

@@ -204,7 +204,7 @@ class Lease:
             owner, until, expires = "a process that began or ended at the same moment", "", None
         else:
             owner = holder.shown if holder else row.owner
-            expires = _utc(row.expires_at)
+            expires = _lease_moment(row.expires_at)
             until = f"; its lease runs until {expires:%Y-%m-%d %H:%M:%S} UTC unless renewed"
         return LeaseHeldError(
             f"{self.what} is held by {owner}{until}",
@@ -271,7 +271,7 @@ class Leases:
             self._acquire(lease, wait_s, read)
         stop = threading.Event()
         renewal = threading.Thread(
-            target=_keep, args=(lease, stop), name=f"lease on {lease.what}", daemon=True
+            target=_keep_lease, args=(lease, stop), name=f"lease on {lease.what}", daemon=True
         )
         renewal.start()
         try:
@@ -364,17 +364,20 @@ def held_leases(store: Store) -> dict[str, HeldLease]:
     held = sa.and_(leases.c.owner.is_not(None), leases.c.expires_at > store.clock)
     with store.transaction() as connection:
         return {
-            row.resource: HeldLease(row.owner, _utc(row.expires_at), _utc(row.taken_at))
+            row.resource: HeldLease(
+                row.owner, _lease_moment(row.expires_at), _lease_moment(row.taken_at)
+            )
             for row in connection.execute(sa.select(leases).where(held))
         }
 
 
-def _utc(seconds: float) -> datetime:
+def _lease_moment(seconds: float) -> datetime:
+    """Return a lease's time in the state store, in seconds since 1970, as an aware time in UTC."""
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 
-def _keep(lease: Lease, stop: threading.Event) -> None:
-    """Renew a lease in the background until ``stop`` is set or the lease is lost.
+def _keep_lease(lease: Lease, stop: threading.Event) -> None:
+    """Renew a lease in the state store, in the background, until it is lost or ``stop`` is set.
 
     The loss raises no error here; the next call of ``Lease.check`` raises one.
     """

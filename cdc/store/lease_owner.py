@@ -44,7 +44,7 @@ class Owner:
     def current(cls) -> Owner:
         """Return this process as an owner of leases."""
         pid = os.getpid()
-        return cls(socket.gethostname(), pid, _place(), started(pid))
+        return cls(socket.gethostname(), pid, _boot_digest(), started(pid))
 
     @classmethod
     def parse(cls, text: str) -> Owner | None:
@@ -61,14 +61,14 @@ class Owner:
 
     def has_died(self) -> bool:
         """Whether a lease's owner has certainly ended; False if this process cannot find out."""
-        if self.place != _place():
+        if self.place != _boot_digest():
             return False
         try:
             if started(self.pid) != self.started:
                 return True  # the number was given to another process
             return psutil.Process(self.pid).status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
         except psutil.NoSuchProcess:
-            return not _exists(self.pid)
+            return not _process_exists(self.pid)
         except psutil.AccessDenied:
             return False
 
@@ -94,7 +94,7 @@ def started(pid: int) -> float:
     return float(fields[19])
 
 
-def _exists(pid: int) -> bool:
+def _process_exists(pid: int) -> bool:
     """Return whether a lease owner's process exists, also if this user may not see it."""
     try:
         os.kill(pid, 0)
@@ -106,8 +106,8 @@ def _exists(pid: int) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _place() -> str:
-    """Return a short digest that differs between boots and process namespaces."""
+def _boot_digest() -> str:
+    """Return a digest for lease owners that differs between boots and process namespaces."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         spaces = (Path(f"/proc/self/ns/{kind}") for kind in ("pid", "time"))

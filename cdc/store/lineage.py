@@ -203,22 +203,22 @@ class Unsent:
         """
         with self._store.transaction() as connection:
             runs, schemas, states = (
-                connection.execute(_next(rows, sent, most)).all()
+                connection.execute(_unsent_entries(rows, sent, most)).all()
                 for rows, sent in (
                     (run_rows, position.runs),
                     (schema_change_rows, position.schemas),
                     (state_change_rows, position.states),
                 )
             )
-        found = [_numbered(RUN_ENTRIES, row) for row in runs]
-        found += [_numbered(STATE_ENTRIES, row) for row in states]
+        found = [_numbered_entry(RUN_ENTRIES, row) for row in runs]
+        found += [_numbered_entry(STATE_ENTRIES, row) for row in states]
         for row in schemas:
             entry = read_entry(SCHEMA_ENTRIES, row)
             found.append(Numbered(row.id, entry.at, entry))
         after = LineagePosition(
-            position.runs.after(_ids(runs)),
-            position.schemas.after(_ids(schemas)),
-            position.states.after(_ids(states)),
+            position.runs.after(_entry_ids(runs)),
+            position.schemas.after(_entry_ids(schemas)),
+            position.states.after(_entry_ids(states)),
         )
         return sorted(found, key=lambda one: one.at), after
 
@@ -242,7 +242,7 @@ class Unsent:
         for row in found:
             entry = read_entry(STATE_ENTRIES, row)
             if entry.generation == generation and begins_copy(entry):
-                return _numbered(STATE_ENTRIES, row)
+                return _numbered_entry(STATE_ENTRIES, row)
         return None
 
 
@@ -252,20 +252,23 @@ _STOPPED = frozenset({State.PAUSED, State.FAILED})
 
 
 def begins_copy(entry: StateEntry) -> bool:
-    """Whether a change of state begins a copy, or continues one that has stopped."""
+    """Whether an entry of the state store's history of states begins or continues a copy."""
     if entry.state is State.BOOTSTRAPPING:
         return True
     return entry.state is State.CATCHING_UP and entry.former in _STOPPED
 
 
-def _next(rows: sa.Table, sent: Sent, most: int) -> sa.Select[Any]:
+def _unsent_entries(rows: sa.Table, sent: Sent, most: int) -> sa.Select[Any]:
+    """Return the SQL query for entries of a history that lineage has not sent yet."""
     wanted = (rows.c.id > sent.upto) | rows.c.id.in_(sent.missing)
     return sa.select(rows).where(wanted).order_by(rows.c.id).limit(most)
 
 
-def _ids(rows: Iterable[sa.Row[Any]]) -> list[int]:
+def _entry_ids(rows: Iterable[sa.Row[Any]]) -> list[int]:
+    """Return the ids of a history's SQL rows, which lineage notes as sent."""
     return [row.id for row in rows]
 
 
-def _numbered(codec: Codec[Entry], row: sa.Row[Any]) -> Numbered:
+def _numbered_entry(codec: Codec[Entry], row: sa.Row[Any]) -> Numbered:
+    """Return a history's entry for lineage, with the id and time of its SQL row."""
     return Numbered(row.id, moment_of(row.noted_at), read_entry(codec, row))

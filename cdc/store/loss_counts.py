@@ -77,7 +77,7 @@ class Losses:
         asked = sa.select(loss_rows).where(loss_rows.c.scope.in_(scopes))
         with self._store.transaction() as connection:
             return {
-                row.scope: Loss(row.times, row.what, _moment(row.seen_at))
+                row.scope: Loss(row.times, row.what, _loss_moment(row.seen_at))
                 for row in connection.execute(asked)
             }
 
@@ -94,7 +94,7 @@ class Losses:
 def count_loss(
     connection: Connection, clock: sa.ColumnElement[float], scope: str, what: str
 ) -> None:
-    """Count a loss within a transaction.
+    """Count a loss of changes in the state store, within a transaction.
 
     Args:
         connection: The transaction's connection.
@@ -112,5 +112,6 @@ def count_loss(
         connection.execute(sa.insert(loss_rows).values(scope=scope, times=1, **now))
 
 
-def _moment(seconds: float) -> datetime:
+def _loss_moment(seconds: float) -> datetime:
+    """Return when a loss was counted, in seconds since 1970, as an aware time in UTC."""
     return datetime.fromtimestamp(seconds, timezone.utc)

@@ -86,12 +86,12 @@ class Quarantine:
         try:
             with self._store.transaction() as connection:
                 for record in records:
-                    where = _of_attempt(record.attempt) & _at_offset(
+                    where = _records_of_attempt(record.attempt) & _record_at_offset(
                         record.partition, record.offset
                     )
                     known = sa.select(quarantine.c.record_offset).where(where)
                     if connection.execute(known).first() is None:
-                        connection.execute(sa.insert(quarantine).values(**_row(record)))
+                        connection.execute(sa.insert(quarantine).values(**_quarantine_row(record)))
         except IntegrityError:
             table = records[0].table
             raise StateError(
@@ -123,7 +123,7 @@ class Quarantine:
         with self._store.transaction() as connection:
             for partition, at in start.items():
                 where = (
-                    _of_attempt(attempt)
+                    _records_of_attempt(attempt)
                     & (quarantine.c.partition_no == partition)
                     & (quarantine.c.record_offset >= at)
                     & (quarantine.c.record_offset < end[partition])
@@ -137,7 +137,7 @@ class Quarantine:
         """Return partition and offset of each record that an attempt has in quarantine."""
         columns = (quarantine.c.partition_no, quarantine.c.record_offset)
         with self._store.transaction() as connection:
-            rows = connection.execute(sa.select(*columns).where(_of_attempt(attempt))).all()
+            rows = connection.execute(sa.select(*columns).where(_records_of_attempt(attempt))).all()
         return {(row.partition_no, row.record_offset) for row in rows}
 
     def counts(self) -> dict[str, int]:
@@ -163,14 +163,16 @@ class Quarantine:
         query = sa.select(*columns).where(quarantine.c.attempt.in_(list(attempts)))
         with self._store.transaction() as connection:
             rows = connection.execute(query.order_by(*order)).all()
-        return [_record(row._mapping) for row in rows]
+        return [_quarantined_record(row._mapping) for row in rows]
 
     def get(self, attempt: str, offset: int, *, partition: int = 0) -> Quarantined | None:
         """Return one quarantined record with its bytes, or None if there is none."""
-        query = sa.select(quarantine).where(_of_attempt(attempt) & _at_offset(partition, offset))
+        query = sa.select(quarantine).where(
+            _records_of_attempt(attempt) & _record_at_offset(partition, offset)
+        )
         with self._store.transaction() as connection:
             row = connection.execute(query).first()
-        return None if row is None else _record(row._mapping)
+        return None if row is None else _quarantined_record(row._mapping)
 
     def forget(self, table: TableId, *, but: str | None = None) -> None:
         """Delete the quarantined records of a table, except those of the attempt ``but``."""
@@ -185,15 +187,18 @@ class Quarantine:
             connection.execute(sa.delete(quarantine).where(where))
 
 
-def _of_attempt(attempt: str) -> sa.ColumnElement[bool]:
+def _records_of_attempt(attempt: str) -> sa.ColumnElement[bool]:
+    """Return the SQL condition on the quarantined records of an attempt."""
     return quarantine.c.attempt == attempt
 
 
-def _at_offset(partition: int, offset: int) -> sa.ColumnElement[bool]:
+def _record_at_offset(partition: int, offset: int) -> sa.ColumnElement[bool]:
+    """Return the SQL condition on the quarantined record at an offset of a partition."""
     return (quarantine.c.partition_no == partition) & (quarantine.c.record_offset == offset)
 
 
-def _row(record: Quarantined) -> dict[str, Any]:
+def _quarantine_row(record: Quarantined) -> dict[str, Any]:
+    """Return the SQL row that keeps a quarantined record."""
     return {
         "attempt": record.attempt,
         "partition_no": record.partition,
@@ -205,16 +210,16 @@ def _row(record: Quarantined) -> dict[str, Any]:
         "topic_id": record.topic_id,
         "schema_id": record.schema_id,
         "reason": record.reason,
-        "record_millis": None if record.timestamp is None else _millis(record.timestamp),
+        "record_millis": None if record.timestamp is None else _stored_millis(record.timestamp),
         "size_bytes": record.size,
         "run_id": record.run_id,
-        "quarantined_millis": _millis(record.quarantined_at),
+        "quarantined_millis": _stored_millis(record.quarantined_at),
         "key_bytes": record.key,
         "value_bytes": record.value,
     }
 
 
-def _record(row: Mapping[Any, Any]) -> Quarantined:
+def _quarantined_record(row: Mapping[Any, Any]) -> Quarantined:
     """Return a quarantined record from an SQL row, which can lack the columns of key and value."""
     millis = row["record_millis"]
     return Quarantined(
@@ -226,18 +231,20 @@ def _record(row: Mapping[Any, Any]) -> Quarantined:
         offset=row["record_offset"],
         schema_id=row["schema_id"],
         reason=row["reason"],
-        timestamp=None if millis is None else _time(millis),
+        timestamp=None if millis is None else _stored_time(millis),
         size=row["size_bytes"],
         run_id=row["run_id"],
-        quarantined_at=_time(row["quarantined_millis"]),
+        quarantined_at=_stored_time(row["quarantined_millis"]),
         key=row.get("key_bytes"),
         value=row.get("value_bytes"),
     )
 
 
-def _millis(moment: datetime) -> int:
+def _stored_millis(moment: datetime) -> int:
+    """Return a quarantined record's time as its SQL row has it: in milliseconds since 1970."""
     return round(moment.timestamp() * 1000)
 
 
-def _time(millis: int) -> datetime:
+def _stored_time(millis: int) -> datetime:
+    """Return a quarantined record's time from the milliseconds in its SQL row."""
     return datetime.fromtimestamp(millis / 1000, tz=timezone.utc)

@@ -52,12 +52,12 @@ class ReaderLooks:
             StateError: The state store cannot be used.
         """
         text = {"look": _LOOKS.write(look)}
-        again = sa.update(reader_rows).where(_row_of(look.folder)).values(**text)
+        again = sa.update(reader_rows).where(_row_of_folder(look.folder)).values(**text)
         for _ in range(2):
             try:
                 with self._store.transaction() as connection:
                     if connection.execute(again).rowcount != 1:
-                        row = {"folder_digest": _digest(look.folder), **text}
+                        row = {"folder_digest": _folder_digest(look.folder), **text}
                         connection.execute(sa.insert(reader_rows).values(**row))
             except IntegrityError:  # another process has just stored the first look
                 continue
@@ -70,12 +70,14 @@ class ReaderLooks:
             StateError: The state store cannot be used.
         """
         with self._store.transaction() as connection:
-            connection.execute(sa.delete(reader_rows).where(_row_of(folder)))
+            connection.execute(sa.delete(reader_rows).where(_row_of_folder(folder)))
 
 
-def _row_of(folder: str) -> sa.ColumnElement[bool]:
-    return reader_rows.c.folder_digest == _digest(folder)
+def _row_of_folder(folder: str) -> sa.ColumnElement[bool]:
+    """Return the SQL condition on the look at the readers of a lake table's folder."""
+    return reader_rows.c.folder_digest == _folder_digest(folder)
 
 
-def _digest(folder: str) -> str:
+def _folder_digest(folder: str) -> str:
+    """Return the digest by which an SQL row of a look at readers names a lake table's folder."""
     return hashlib.sha256(folder.encode()).hexdigest()

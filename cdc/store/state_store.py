@@ -119,7 +119,7 @@ class Store:
             beside: Whether to return the record of the table's next generation instead.
         """
         with self.transaction() as connection:
-            return _stored(connection, table, beside)
+            return _stored_record(connection, table, beside)
 
     def newest(self, record: TableRecord) -> TableRecord:
         """Return the stored version of a record; ``record`` itself if none is stored."""
@@ -127,7 +127,7 @@ class Store:
 
     def newest_within(self, connection: Connection, record: TableRecord) -> TableRecord:
         """Return what `newest` returns, within a transaction."""
-        return _stored(connection, record.table, record.beside) or record
+        return _stored_record(connection, record.table, record.beside) or record
 
     def put(
         self,
@@ -162,10 +162,8 @@ class Store:
                     connection.execute(sa.insert(table_rows).values(**row))
                     changed = 1
                 else:
-                    update = (
-                        sa.update(table_rows).where(_is_version(record, expected)).values(**values)
-                    )
-                    changed = connection.execute(update).rowcount
+                    update = sa.update(table_rows).where(_row_of_version(record, expected))
+                    changed = connection.execute(update.values(**values)).rowcount
                 if changed == 1:
                     history.add_state(record, former)
                 if schema is not None and changed == 1:
@@ -173,7 +171,7 @@ class Store:
         except IntegrityError:
             changed = 0
         if changed != 1:
-            raise _changed_meanwhile(record, expected)
+            raise _changed_record_error(record, expected)
         return replace(record, version=expected + 1)
 
     def put_all(self, records: Sequence[TableRecord]) -> None:
@@ -213,15 +211,15 @@ class Store:
             StateError: Another process has changed one of the two records since it was read.
         """
         taken = replace(build, beside=False)
-        leave = sa.delete(table_rows).where(_is_version(build, build.version))
-        enter = sa.update(table_rows).where(_is_version(former, former.version))
+        leave = sa.delete(table_rows).where(_row_of_version(build, build.version))
+        enter = sa.update(table_rows).where(_row_of_version(former, former.version))
         with self.transaction() as connection:
             for record, statement in (
                 (build, leave),
                 (former, enter.values(**_values(taken, former.version + 1))),
             ):
                 if connection.execute(statement).rowcount != 1:
-                    raise _changed_meanwhile(record, record.version)
+                    raise _changed_record_error(record, record.version)
             self._history(connection).add_state(taken, (former.state, former.generation))
         return replace(taken, version=former.version + 1)
 
@@ -233,7 +231,7 @@ class Store:
         with self.transaction() as connection:
             history = self._history(connection)
             history.add_removal(table, history.former(table, beside=beside), beside=beside)
-            connection.execute(sa.delete(table_rows).where(_table_and_beside(table, beside)))
+            connection.execute(sa.delete(table_rows).where(_row_of_record(table, beside)))
             report = of_table(copy_rows, table) & (copy_rows.c.beside == beside)
             connection.execute(sa.delete(copy_rows).where(report))
 
@@ -387,7 +385,7 @@ class Store:
         key = (row.source, row.schema_name, row.table_name, row.beside)
         known = self._known_rows.get(key)
         if known is None or known[:2] != (row.version, row.record):
-            known = self._known_rows[key] = (row.version, row.record, _record(row))
+            known = self._known_rows[key] = (row.version, row.record, _read_table_record(row))
         return known[2]
 
     def _create(self) -> None:
@@ -443,10 +441,9 @@ def _lost_a_race(error: Exception) -> bool:
 
 
 def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
-    """Insert or replace the stored cost of a table's runs, in one statement.
+    """Insert or replace the stored cost of a table's runs, in one SQL statement.
 
-    A run of the table and a run of its next generation hold different leases. So both runs can
-    write the table's first row at the same time. The second write then replaces the first.
+    A run of the table and a run of its next generation can write the first row at the same time.
     """
     row, key = {**named(table), "cost": TABLE_COSTS.write(cost)}, list(cost_rows.primary_key)
     dialect = connection.dialect.name
@@ -459,17 +456,20 @@ def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
     connection.execute(new.on_conflict_do_update(index_elements=key, set_={"cost": row["cost"]}))
 
 
-def _stored(connection: Connection, table: TableId, beside: bool) -> TableRecord | None:
-    row = connection.execute(sa.select(table_rows).where(_table_and_beside(table, beside))).first()
-    return None if row is None else _record(row)
+def _stored_record(connection: Connection, table: TableId, beside: bool) -> TableRecord | None:
+    """Return the state store's record of a table; with ``beside``, of its next generation."""
+    row = connection.execute(sa.select(table_rows).where(_row_of_record(table, beside))).first()
+    return None if row is None else _read_table_record(row)
 
 
-def _table_and_beside(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
+def _row_of_record(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
+    """Return the SQL condition on a table's record; with ``beside``, on its next generation's."""
     return of_table(table_rows, table) & (table_rows.c.beside == beside)
 
 
-def _is_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
-    return _table_and_beside(record.table, record.beside) & (table_rows.c.version == version)
+def _row_of_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
+    """Return the SQL condition on a table's record in a version of it."""
+    return _row_of_record(record.table, record.beside) & (table_rows.c.version == version)
 
 
 def _values(record: TableRecord, version: int) -> dict[str, Any]:
@@ -482,7 +482,8 @@ def _values(record: TableRecord, version: int) -> dict[str, Any]:
     }
 
 
-def _changed_meanwhile(record: TableRecord, expected: int) -> StateError:
+def _changed_record_error(record: TableRecord, expected: int) -> StateError:
+    """Return the error for a table's record that another process has changed in the state store."""
     return StateError(
         f"the state of {record.resource if record.beside else f'table {record.table}'} was changed"
         " by another process meanwhile",
@@ -492,7 +493,7 @@ def _changed_meanwhile(record: TableRecord, expected: int) -> StateError:
     )
 
 
-def _record(row: sa.Row[Any]) -> TableRecord:
+def _read_table_record(row: sa.Row[Any]) -> TableRecord:
     table = TableId(row.source, row.schema_name, row.table_name)
     record = TABLE_RECORDS.read(row.record, f"the state of table {table}", table=table)
     return replace(record, version=row.version)

@@ -395,8 +395,8 @@ def transition(
         StateError: The move is not allowed, or an argument that the new state needs is missing.
     """
     attempt = attempt or record.attempt
-    if (obstacle := _obstacle(record, to, attempt, cause)) is not None:
-        raise _transition_refused(record, to, obstacle)
+    if (obstacle := _transition_obstacle(record, to, attempt, cause)) is not None:
+        raise _refused_transition(record, to, obstacle)
     origin, error = record.state, cause.error
     next_generation = origin in (State.NEEDS_BOOTSTRAP, State.RETIRED)
     return replace(
@@ -409,7 +409,7 @@ def transition(
         error=None if error is None else ErrorRecord.of(error),
         remedy=cause.remedy if error is None else error.remedy,
         retry_at=cause.retry_at if to is State.FAILED else None,
-        failures=_failures(record, to),
+        failures=_failures_in_a_row(record, to),
         last_commit=None if next_generation else record.last_commit,
         size=None if next_generation else record.size,
         named=None if next_generation else record.named,
@@ -417,7 +417,9 @@ def transition(
     )
 
 
-def _obstacle(record: TableRecord, to: State, attempt: Attempt | None, cause: Cause) -> str | None:
+def _transition_obstacle(
+    record: TableRecord, to: State, attempt: Attempt | None, cause: Cause
+) -> str | None:
     """Return why a table's record cannot move to a state; None if it can."""
     origin = record.state
     if to not in TRANSITIONS[origin]:
@@ -442,7 +444,7 @@ def _obstacle(record: TableRecord, to: State, attempt: Attempt | None, cause: Ca
 
 
 def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> TableRecord:
-    """Return the record of a BOOTSTRAPPING or CATCHING_UP table with its updated attempt.
+    """Return the record of a BOOTSTRAPPING or CATCHING_UP table to store, with its updated attempt.
 
     Raises:
         StateError: The table is in another state.
@@ -458,7 +460,7 @@ def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> Tabl
 
 
 def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> TableRecord:
-    """Return the table's record with a new last commit, and with zero failures in a row.
+    """Return the table's record to store, with a new last commit and with zero failures in a row.
 
     The commit can have added a column or a partition. So the table's entry in the Hive Metastore
     counts as out of date, and ``named`` becomes None.
@@ -466,7 +468,7 @@ def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> 
     return replace(record, last_commit=commit, failures=0, named=None, updated_at=at)
 
 
-def _failures(record: TableRecord, to: State) -> int:
+def _failures_in_a_row(record: TableRecord, to: State) -> int:
     """Return the number of failures in a row for a table's record after it moves to state ``to``.
 
     A move to FAILED adds one. A move out of FAILED keeps the number, since a retry can fail again.
@@ -476,7 +478,8 @@ def _failures(record: TableRecord, to: State) -> int:
     return record.failures if record.state is State.FAILED else 0
 
 
-def _transition_refused(record: TableRecord, to: State, reason: str) -> StateError:
+def _refused_transition(record: TableRecord, to: State, reason: str) -> StateError:
+    """Return the error for a change of a table's state that `TRANSITIONS` or the record forbids."""
     return StateError(
         f"table {record.table} is {record.state.name} and cannot become {to.name}: {reason}",
         remedy=f"See `tributary status {record.table}` for what can be done with it now.",

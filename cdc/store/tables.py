@@ -17,19 +17,19 @@ FORMAT = 3
 MYSQL = ("mysql", "mariadb")
 
 
-def _name(length: int = 128) -> TypeEngine[str]:
-    """Return the SQL type of names. With this type, every server compares names byte by byte."""
+def _name_type(length: int = 128) -> TypeEngine[str]:
+    """Return the state store's SQL type of names, which every server compares byte by byte."""
     exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return sa.String(length).with_variant(exact, *MYSQL)
 
 
-def _document() -> TypeEngine[str]:
-    """Return the SQL type of strings of any length; MySQL's TEXT would hold only 64 KiB."""
+def _document_type() -> TypeEngine[str]:
+    """Return the state store's SQL type of strings of any length, unlike MySQL's TEXT of 64 KiB."""
     return sa.Text().with_variant(mysql.LONGTEXT(), *MYSQL)
 
 
-def _bytes() -> TypeEngine[bytes]:
-    """Return the SQL type of bytes of any length; MySQL's BLOB would hold only 64 KiB."""
+def _bytes_type() -> TypeEngine[bytes]:
+    """Return the state store's SQL type of bytes of any length, unlike MySQL's BLOB of 64 KiB."""
     return sa.LargeBinary().with_variant(mysql.LONGBLOB(), *MYSQL)
 
 
@@ -53,57 +53,57 @@ installation_rows = sa.Table(
 table_rows = sa.Table(
     "tributary_table",
     metadata,
-    sa.Column("source", _name(), primary_key=True),
-    sa.Column("schema_name", _name(), primary_key=True),
-    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("source", _name_type(), primary_key=True),
+    sa.Column("schema_name", _name_type(), primary_key=True),
+    sa.Column("table_name", _name_type(), primary_key=True),
     sa.Column("beside", sa.Boolean, primary_key=True),
     sa.Column("state", sa.String(32), nullable=False),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("record", _document(), nullable=False),
+    sa.Column("record", _document_type(), nullable=False),
 )
 """One row per table, and one more for a next generation that a resync builds (``beside``)."""
 
 
-def _history(name: str) -> sa.Table:
-    """Return the SQL table of a history: each row has an entry, its table and when it was added."""
+def _history_table(name: str) -> sa.Table:
+    """Return the state store's SQL table of a history: rows of an entry, its table and its time."""
     return sa.Table(
         name,
         metadata,
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
-        sa.Column("source", _name(), nullable=False),
-        sa.Column("schema_name", _name(), nullable=False),
-        sa.Column("table_name", _name(), nullable=False),
+        sa.Column("source", _name_type(), nullable=False),
+        sa.Column("schema_name", _name_type(), nullable=False),
+        sa.Column("table_name", _name_type(), nullable=False),
         sa.Column("noted_at", sa.Double, nullable=False, index=True),
-        sa.Column("entry", _document(), nullable=False),
+        sa.Column("entry", _document_type(), nullable=False),
         sa.Index(f"{name}_table", "source", "schema_name", "table_name", "id"),
         sqlite_autoincrement=True,  # the id of a deleted entry is never given to another one
     )
 
 
-run_rows = _history("tributary_run")
+run_rows = _history_table("tributary_run")
 """The run history: one row per entry, which is one run of a table, or several earlier runs of an
 hour."""
 
-state_change_rows = _history("tributary_state_change")
+state_change_rows = _history_table("tributary_state_change")
 """The history of states: one row per change of a table's state, or of a next generation's state."""
 
 cost_rows = sa.Table(
     "tributary_cost",
     metadata,
-    sa.Column("source", _name(), primary_key=True),
-    sa.Column("schema_name", _name(), primary_key=True),
-    sa.Column("table_name", _name(), primary_key=True),
-    sa.Column("cost", _document(), nullable=False),
+    sa.Column("source", _name_type(), primary_key=True),
+    sa.Column("schema_name", _name_type(), primary_key=True),
+    sa.Column("table_name", _name_type(), primary_key=True),
+    sa.Column("cost", _document_type(), nullable=False),
 )
 """One row per table that has run: what its runs cost."""
 
 schema_rows = sa.Table(
     "tributary_registry_schema",
     metadata,
-    sa.Column("registry", _name(512), primary_key=True),
+    sa.Column("registry", _name_type(512), primary_key=True),
     sa.Column("schema_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("document", _document(), nullable=False),
+    sa.Column("document", _document_type(), nullable=False),
 )
 """One row per schema that was read from a registry and is kept for an outage of the registry."""
 
@@ -113,19 +113,19 @@ quarantine = sa.Table(
     sa.Column("attempt", sa.String(36), primary_key=True),
     sa.Column("partition_no", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("record_offset", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("source", _name(), nullable=False),
-    sa.Column("schema_name", _name(), nullable=False),
-    sa.Column("table_name", _name(), nullable=False),
-    sa.Column("topic", _name(255), nullable=False),
+    sa.Column("source", _name_type(), nullable=False),
+    sa.Column("schema_name", _name_type(), nullable=False),
+    sa.Column("table_name", _name_type(), nullable=False),
+    sa.Column("topic", _name_type(255), nullable=False),
     sa.Column("topic_id", sa.String(64), nullable=True),
     sa.Column("schema_id", sa.BigInteger, nullable=True),
-    sa.Column("reason", _document(), nullable=False),
+    sa.Column("reason", _document_type(), nullable=False),
     sa.Column("record_millis", sa.BigInteger, nullable=True),
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
     sa.Column("run_id", sa.String(64), nullable=False),
     sa.Column("quarantined_millis", sa.BigInteger, nullable=False),
-    sa.Column("key_bytes", _bytes(), nullable=True),
-    sa.Column("value_bytes", _bytes(), nullable=True),
+    sa.Column("key_bytes", _bytes_type(), nullable=True),
+    sa.Column("value_bytes", _bytes_type(), nullable=True),
     sa.Index("tributary_quarantine_table", "source", "schema_name", "table_name"),
 )
 """One row per Kafka record in quarantine."""
@@ -134,11 +134,11 @@ schema_change_rows = sa.Table(
     "tributary_schema_change",
     metadata,
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
-    sa.Column("entry_key", _name(), nullable=False, unique=True),
-    sa.Column("source", _name(), nullable=False),
-    sa.Column("schema_name", _name(), nullable=False),
-    sa.Column("table_name", _name(), nullable=False),
-    sa.Column("entry", _document(), nullable=False),
+    sa.Column("entry_key", _name_type(), nullable=False, unique=True),
+    sa.Column("source", _name_type(), nullable=False),
+    sa.Column("schema_name", _name_type(), nullable=False),
+    sa.Column("table_name", _name_type(), nullable=False),
+    sa.Column("entry", _document_type(), nullable=False),
     sa.Index("tributary_schema_change_table", "source", "schema_name", "table_name", "id"),
     sqlite_autoincrement=True,  # the id of a deleted entry is never given to another one
 )
@@ -147,29 +147,29 @@ schema_change_rows = sa.Table(
 lineage_rows = sa.Table(
     "tributary_lineage",
     metadata,
-    sa.Column("namespace", _name(255), primary_key=True),
-    sa.Column("position", _document(), nullable=False),
+    sa.Column("namespace", _name_type(255), primary_key=True),
+    sa.Column("position", _document_type(), nullable=False),
 )
 """One row per namespace of jobs: how far `lineage` has sent the histories as lineage events."""
 
 verification_rows = sa.Table(
     "tributary_verification",
     metadata,
-    sa.Column("source", _name(), primary_key=True),
-    sa.Column("schema_name", _name(), primary_key=True),
-    sa.Column("table_name", _name(), primary_key=True),
-    sa.Column("result", _document(), nullable=False),
+    sa.Column("source", _name_type(), primary_key=True),
+    sa.Column("schema_name", _name_type(), primary_key=True),
+    sa.Column("table_name", _name_type(), primary_key=True),
+    sa.Column("result", _document_type(), nullable=False),
 )
 """One row per table that was ever verified: the newest result of ``verify``."""
 
 check_rows = sa.Table(
     "tributary_check",
     metadata,
-    sa.Column("source", _name(), primary_key=True),
-    sa.Column("schema_name", _name(), primary_key=True),
-    sa.Column("table_name", _name(), primary_key=True),
-    sa.Column("check_name", _name(50), primary_key=True),
-    sa.Column("record", _document(), nullable=False),
+    sa.Column("source", _name_type(), primary_key=True),
+    sa.Column("schema_name", _name_type(), primary_key=True),
+    sa.Column("table_name", _name_type(), primary_key=True),
+    sa.Column("check_name", _name_type(50), primary_key=True),
+    sa.Column("record", _document_type(), nullable=False),
 )
 """One row per check of a table that was ever executed: the check's newest results."""
 
@@ -177,12 +177,12 @@ check_result_rows = sa.Table(
     "tributary_check_result",
     metadata,
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
-    sa.Column("source", _name(), nullable=False),
-    sa.Column("schema_name", _name(), nullable=False),
-    sa.Column("table_name", _name(), nullable=False),
-    sa.Column("check_name", _name(50), nullable=False),
+    sa.Column("source", _name_type(), nullable=False),
+    sa.Column("schema_name", _name_type(), nullable=False),
+    sa.Column("table_name", _name_type(), nullable=False),
+    sa.Column("check_name", _name_type(50), nullable=False),
     sa.Column("noted_at", sa.Double, nullable=False, index=True),
-    sa.Column("result", _document(), nullable=False),
+    sa.Column("result", _document_type(), nullable=False),
     sa.Index(
         "tributary_check_result_check",
         *("source", "schema_name", "table_name", "check_name", "id"),
@@ -193,9 +193,9 @@ check_result_rows = sa.Table(
 commit_count_rows = sa.Table(
     "tributary_commit_count",
     metadata,
-    sa.Column("source", _name(), primary_key=True),
-    sa.Column("schema_name", _name(), primary_key=True),
-    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("source", _name_type(), primary_key=True),
+    sa.Column("schema_name", _name_type(), primary_key=True),
+    sa.Column("table_name", _name_type(), primary_key=True),
     sa.Column("commits", sa.BigInteger, nullable=False),
 )
 """One row per table whose runs have committed: the number of commits, which never falls."""
@@ -204,25 +204,25 @@ reader_rows = sa.Table(
     "tributary_reader_look",
     metadata,
     sa.Column("folder_digest", sa.String(64), primary_key=True),
-    sa.Column("look", _document(), nullable=False),
+    sa.Column("look", _document_type(), nullable=False),
 )
 """One row per lake table whose registered readers only runs can look at; the key is the folder."""
 
 period_rows = sa.Table(
     "tributary_complete_period",
     metadata,
-    sa.Column("source", _name(), primary_key=True),
-    sa.Column("schema_name", _name(), primary_key=True),
-    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("source", _name_type(), primary_key=True),
+    sa.Column("schema_name", _name_type(), primary_key=True),
+    sa.Column("table_name", _name_type(), primary_key=True),
     sa.Column("unit", sa.String(8), primary_key=True),
-    sa.Column("zone", _name(64), primary_key=True),
+    sa.Column("zone", _name_type(64), primary_key=True),
     sa.Column("starts_at", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("ends_at", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.String(36), nullable=False),
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("pending", sa.Boolean, nullable=False, index=True),
     sa.Column("noted_at", sa.Double, nullable=False, index=True),
-    sa.Column("entry", _document(), nullable=False),
+    sa.Column("entry", _document_type(), nullable=False),
 )
 """One row per hour or day that was announced as complete. `pending` says that its marker file is
 missing or out of date."""
@@ -230,11 +230,11 @@ missing or out of date."""
 complete_table_rows = sa.Table(
     "tributary_complete_table",
     metadata,
-    sa.Column("source", _name(), primary_key=True),
-    sa.Column("schema_name", _name(), primary_key=True),
-    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("source", _name_type(), primary_key=True),
+    sa.Column("schema_name", _name_type(), primary_key=True),
+    sa.Column("table_name", _name_type(), primary_key=True),
     sa.Column("unit", sa.String(8), primary_key=True),
-    sa.Column("zone", _name(64), primary_key=True),
+    sa.Column("zone", _name_type(64), primary_key=True),
     sa.Column("newest_end", sa.BigInteger, nullable=False),
     sa.Column("late_rows", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.String(36), nullable=False),
@@ -245,11 +245,11 @@ late rows, and the copy for which all periods up to that end are announced."""
 copy_rows = sa.Table(
     "tributary_copy",
     metadata,
-    sa.Column("source", _name(), primary_key=True),
-    sa.Column("schema_name", _name(), primary_key=True),
-    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("source", _name_type(), primary_key=True),
+    sa.Column("schema_name", _name_type(), primary_key=True),
+    sa.Column("table_name", _name_type(), primary_key=True),
     sa.Column("beside", sa.Boolean, primary_key=True),
-    sa.Column("progress", _document(), nullable=False),
+    sa.Column("progress", _document_type(), nullable=False),
 )
 """One row per copy that is under way or has stopped, of a table or of a next generation
 (``beside``): the copy's progress."""
@@ -257,7 +257,7 @@ copy_rows = sa.Table(
 restart_rows = sa.Table(
     "tributary_restart",
     metadata,
-    sa.Column("connector", _name(512), primary_key=True),
+    sa.Column("connector", _name_type(512), primary_key=True),
     sa.Column("times", sa.Integer, nullable=False),
     sa.Column("next_at", sa.Double, nullable=False),
 )
@@ -266,9 +266,9 @@ restart_rows = sa.Table(
 loss_rows = sa.Table(
     "tributary_loss",
     metadata,
-    sa.Column("scope", _name(512), primary_key=True),
+    sa.Column("scope", _name_type(512), primary_key=True),
     sa.Column("times", sa.Integer, nullable=False),
-    sa.Column("what", _document(), nullable=False),
+    sa.Column("what", _document_type(), nullable=False),
     sa.Column("seen_at", sa.Double, nullable=False),
 )
 """One row per capture or table that ever lost changes: the count of losses. No row is ever deleted,
@@ -277,17 +277,17 @@ so a count never falls."""
 log_mark_rows = sa.Table(
     "tributary_log_mark",
     metadata,
-    sa.Column("scope", _name(512), primary_key=True),
+    sa.Column("scope", _name_type(512), primary_key=True),
     sa.Column("server", sa.String(255), nullable=False),
     sa.Column("file", sa.String(512), nullable=False),
-    sa.Column("executed", _document(), nullable=False),
+    sa.Column("executed", _document_type(), nullable=False),
 )
 """One row per capture with a mark: the end of the source's log at the last look."""
 
 late_commit_rows = sa.Table(
     "tributary_late_commit",
     metadata,
-    sa.Column("scope", _name(512), primary_key=True),
+    sa.Column("scope", _name_type(512), primary_key=True),
     sa.Column("stored", sa.String(64), nullable=False),
     sa.Column("confirmed", sa.String(64), nullable=False),
     sa.Column("since", sa.Double, nullable=False),
@@ -296,13 +296,13 @@ late_commit_rows = sa.Table(
 
 
 def look_table(name: str) -> sa.Table:
-    """Return an SQL table that stores the newest look of one kind for each connector."""
+    """Return an SQL table of the state store with the newest look of a kind for each connector."""
     return sa.Table(
         name,
         metadata,
-        sa.Column("connector", _name(512), primary_key=True),
+        sa.Column("connector", _name_type(512), primary_key=True),
         sa.Column("version", sa.BigInteger, nullable=False),
-        sa.Column("look", _document(), nullable=False),
+        sa.Column("look", _document_type(), nullable=False),
     )
 
 
@@ -315,7 +315,7 @@ type_look_rows = look_table("tributary_type_look")
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",
     metadata,
-    sa.Column("source", _name(), primary_key=True),
+    sa.Column("source", _name_type(), primary_key=True),
 )
 """One row per source whose replica's replay is paused for a moment, or is about to be."""
 
@@ -323,7 +323,7 @@ lease_wishes = sa.Table(
     "tributary_lease_wish",
     metadata,
     sa.Column("waiter", sa.String(36), primary_key=True),
-    sa.Column("resource", _name(512), nullable=False),
+    sa.Column("resource", _name_type(512), nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
 )
 """One row per wait of a process for a lease."""
@@ -331,7 +331,7 @@ lease_wishes = sa.Table(
 leases = sa.Table(
     "tributary_lease",
     metadata,
-    sa.Column("resource", _name(512), primary_key=True),
+    sa.Column("resource", _name_type(512), primary_key=True),
     sa.Column("owner", sa.String(256), nullable=True),
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
@@ -347,5 +347,5 @@ def named(table: TableId) -> dict[str, str]:
 
 
 def of_table(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a row is about a table."""
+    """Return the SQL condition that a row of the state store is about a table."""
     return sa.and_(*(rows.c[name] == value for name, value in named(table).items()))

@@ -106,7 +106,7 @@ class TaskLook(Part):
 
 
 def first_offset(record: TableRecord) -> int | None:
-    """Return O of a captured table; None if the table's attempt has not recorded O."""
+    """Return O from a table's stored record; None if the record's attempt has no O yet."""
     attempt = record.attempt
     if attempt is None or attempt.start_offsets is None:
         return None

@@ -46,14 +46,14 @@ class Connection(psycopg.Connection[Any]):
         The driver calls this method whenever it waits, except during the login.
         """
         try:
-            return super().wait(_within(ANSWER_LIMIT_S, gen), *more, **named)
+            return super().wait(_answer_within(ANSWER_LIMIT_S, gen), *more, **named)
         except _SilentError:
             self.close()  # otherwise a rollback would wait as long again
             raise
 
 
-def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
-    """Wait for an answer; raise an error if the server sends nothing for ``limit_s`` seconds."""
+def _answer_within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
+    """Wait for the state store's server; raise an error if it is silent for ``limit_s`` seconds."""
     moved = time.monotonic()
     try:
         ready = yield next(waiting)
@@ -87,7 +87,7 @@ def connect_args(url: URL) -> dict[str, Any]:
 
 
 def idle_limit_of_session(url: URL) -> str | None:
-    """Return the SQL that makes the server end a session whose transaction is idle too long.
+    """Return SQL for the state store's server: end a session whose transaction is idle too long.
 
     MariaDB has a setting for this, MySQL has none. The SQL for MySQL makes the server end every
     session that is idle too long, and the connection pool then opens a new session. The result is
@@ -100,7 +100,7 @@ def idle_limit_of_session(url: URL) -> str | None:
 
 
 def idle_limit_of_transaction(url: URL) -> str | None:
-    """Return the SQL that makes the server end the current transaction if it is idle too long.
+    """Return SQL for the state store's server: end the current transaction if idle too long.
 
     PostgreSQL can set the limit for one transaction. A limit for the session would remain set when
     a pooler gives the server's session to another client. The result is None for databases other

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from cdc.errors import StateError
 from cdc.store.documents import Codec, Part
 from cdc.store.table_state import STORE_REMEDY
-from cdc.store.tables import verification_rows
+from cdc.store.tables import named, of_table, verification_rows
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ class Verifications:
         Raises:
             StateError: The state store cannot be used, or the stored document is not a result.
         """
-        return self._read(sa.select(verification_rows).where(*_row_of(table))).get(table)
+        return self._read(
+            sa.select(verification_rows).where(of_table(verification_rows, table))
+        ).get(table)
 
     def _read(self, query: sa.Select[Any]) -> dict[TableId, VerifyRecord]:
         with self._store.transaction() as connection:
@@ -138,22 +140,16 @@ class Verifications:
             StateError: The state store cannot be used.
         """
         text = {"result": VERIFY_RECORDS.write(result)}
-        again = sa.update(verification_rows).where(*_row_of(table)).values(**text)
+        again = (
+            sa.update(verification_rows).where(of_table(verification_rows, table)).values(**text)
+        )
         for _ in range(2):
             try:
                 with self._store.transaction() as connection:
                     if connection.execute(again).rowcount != 1:
                         connection.execute(
-                            sa.insert(verification_rows).values(**_key(table), **text)
+                            sa.insert(verification_rows).values(**named(table), **text)
                         )
             except IntegrityError:  # another process has just stored the first result
                 continue
             return
-
-
-def _key(table: TableId) -> dict[str, str]:
-    return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
-
-
-def _row_of(table: TableId) -> list[sa.ColumnElement[bool]]:
-    return [verification_rows.c[name] == value for name, value in _key(table).items()]

@@ -68,7 +68,8 @@ for _module in (
     _module.register(app)
 
 
-def _version(value: bool) -> None:
+def _show_version(value: bool) -> None:
+    """Print the version for the option ``--version``, and end the command."""
     if value:
         typer.echo(f"tributary {importlib.metadata.version('tributary-cdc')}")
         raise typer.Exit
@@ -77,23 +78,24 @@ def _version(value: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Replicate PostgreSQL, MySQL and MariaDB tables to Apache Hudi, with an exact handoff."""
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line ``tributary``."""
     # Without a handler, SIGTERM or SIGHUP would end the process at once. Its leases would then
     # block other processes until they expire, a first `onboard` would leave its slot, and the
     # demo's servers would keep running.
-    handle_ends(_stop)
+    handle_ends(_end_command)
     app(prog_name="tributary")
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
-    """End the command by an exception.
+def _end_command(number: int, frame: FrameType | None) -> None:
+    """End the command ``tributary`` at a signal, by an exception.
 
     If the command then still waits for Spark, a timer kills Spark's JVM after a grace period. That
     ends the wait.

@@ -48,7 +48,7 @@ def list_(
             ]
         }
     )
-    rows = [(table, *_row(one)) for table, ones in found.items() for one in ones]
+    rows = [(table, *_check_row(one)) for table, ones in found.items() for one in ones]
     if not rows:
         renderer.line("No table has a check. `checks` in tributary.yaml has them: docs/checks.md")
         return
@@ -56,7 +56,8 @@ def list_(
     renderer.table(heads, rows)
 
 
-def _row(one: CheckStatus) -> tuple[object, ...]:
+def _check_row(one: CheckStatus) -> tuple[object, ...]:
+    """Return the row of a check in the table that ``checks list`` prints."""
     newest = None if one.record is None else one.record.newest
     due = "yes" if one.due else "no" if one.settings.scheduled else "never by itself"
     return (

@@ -28,7 +28,7 @@ TiersOption = Annotated[
 def chosen(
     opened: Services, tables: Sequence[str] | None, tiers: Sequence[str] | None
 ) -> list[TableId]:
-    """Return the tables that the arguments select; an empty list stands for all tables."""
+    """Return the tables that a command's arguments select; an empty list means all tables."""
     from operate.discover import followed, selected
 
     if tiers:

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
+    """Add the command ``complete`` to the command ``tributary``."""
     app.command()(complete)
 
 
-def _wait_s(text: str | None) -> float:
+def _wait_option_s(text: str | None) -> float:
+    """Return the duration of the option ``--wait`` in seconds; 0 without the option."""
     from cdc.config.value_types import seconds_of
 
     if text is not None and not re.fullmatch(r"[1-9][0-9]{0,5}[smhd]", text):
@@ -66,7 +67,7 @@ def complete(
     from operate.context import services
     from operate.periods import announced, calendar_of, wait_for_period
 
-    seconds, renderer = _wait_s(wait), Renderer(output)
+    seconds, renderer = _wait_option_s(wait), Renderer(output)
     if period is None and wait is not None:
         raise typer.BadParameter("needs a period", param_hint="--wait")
     with renderer.progress() as progress, services(config, progress) as opened:
@@ -106,6 +107,7 @@ def _show_answer(renderer: Renderer, answer: PeriodAnswer) -> None:
 
 
 def _show_announced(renderer: Renderer, table: str, found: list[Announcement]) -> None:
+    """Print the announced periods of a table."""
     renderer.document({"table": table, "periods": [one.to_json() for one in found]})
     if not found:
         renderer.line(f"No period of {table} was announced as complete yet.")

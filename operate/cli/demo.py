@@ -13,7 +13,7 @@ from operate.render import Output, Renderer
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
+    """Add the command ``demo`` to the command ``tributary``."""
     app.command()(demo)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operate.conditions import Condition, UnknownConditionError, parse
+from operate.conditions import Condition, UnknownConditionError, named_conditions
 
 if TYPE_CHECKING:
     from operate.conditions import Found
@@ -32,7 +32,7 @@ def conditions(texts: Iterable[str]) -> frozenset[Condition]:
         typer.BadParameter: ``--fail-on`` names something that is not a condition.
     """
     try:
-        return parse(texts)
+        return named_conditions(texts)
     except UnknownConditionError as error:
         raise typer.BadParameter(str(error), param_hint="--fail-on") from None
 

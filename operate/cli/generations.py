@@ -21,7 +21,7 @@ TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help=r"\[source:]
 
 
 def register(parent: typer.Typer) -> None:
-    """Add the commands to the root."""
+    """Add the group ``generations`` to the command ``tributary``."""
     parent.add_typer(app)
 
 
@@ -43,7 +43,7 @@ def list_(
     with renderer.progress() as progress, services(config, progress) as opened:
         wanted = opened.config.table_id(table)
         found = look(opened, wanted)
-    renderer.document({"table": wanted, "generations": _plain(found)})
+    renderer.document({"table": wanted, "generations": _generations_json(found)})
     if not found:
         renderer.line(f"{wanted} has no generation in the lake.")
         return
@@ -92,7 +92,11 @@ def remove(
         wanted = opened.config.table_id(table)
         done = drop(opened, wanted, generation or ())
     renderer.document(
-        {"table": wanted, "removed": _plain(done.removed), "generations": _plain(done.left)}
+        {
+            "table": wanted,
+            "removed": _generations_json(done.removed),
+            "generations": _generations_json(done.left),
+        }
     )
     for one in done.removed:
         renderer.line(
@@ -103,7 +107,7 @@ def remove(
         renderer.line(f"{wanted} has no generation to remove.")
 
 
-def _plain(found: Iterable[Generation]) -> list[dict[str, Any]]:
+def _generations_json(found: Iterable[Generation]) -> list[dict[str, Any]]:
     """Return the JSON objects that ``generations list`` prints."""
     return [
         {

@@ -27,7 +27,7 @@ class KindOption(str, Enum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
+    """Add the command ``history`` to the command ``tributary``."""
     app.command()(history)
 
 
@@ -89,10 +89,11 @@ def history(
         renderer.line(f"Nothing has happened since {at:%Y-%m-%d %H:%M:%S %Z}.")
         return
     heads = ("when (UTC)", "table", "what", "who", "run")
-    renderer.table(heads, [_row(event) for event in events])
+    renderer.table(heads, [_event_row(event) for event in events])
 
 
-def _row(event: Event) -> tuple[object, ...]:
+def _event_row(event: Event) -> tuple[object, ...]:
+    """Return the row of an event in the table that ``history`` prints."""
     when = event.at.astimezone(timezone.utc)
     run = None if event.run_id is None else event.run_id[:_SHOWN_ID]
     return f"{when:%Y-%m-%d %H:%M:%S}", event.table, event.what, event.by, run

@@ -26,7 +26,7 @@ SinceOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
+    """Add the command ``lineage`` to the command ``tributary``."""
     app.command()(lineage)
 
 
@@ -83,11 +83,12 @@ def lineage(
         if follow:
             with suppress(KeyboardInterrupt):
                 for sent in sender.follow(interval, ended):
-                    _show(renderer, sent)
+                    _show_sent_events(renderer, sent)
             return
-        _show(renderer, sender.send())
+        _show_sent_events(renderer, sender.send())
 
 
-def _show(renderer: Renderer, sent: int) -> None:
+def _show_sent_events(renderer: Renderer, sent: int) -> None:
+    """Print how many OpenLineage events the command has sent."""
     renderer.document({"events": sent})
     renderer.line(f"Sent {sent:,} event{'' if sent == 1 else 's'}.")

@@ -40,13 +40,13 @@ MetricsHostOption = Annotated[
 
 
 def register(parent: typer.Typer) -> None:
-    """Add the commands to the root."""
+    """Add the group ``metrics`` to the command ``tributary``."""
     parent.add_typer(app)
 
 
 @contextmanager
 def metrics_of_run(run: Services, host: str, port: int | None) -> Iterator[None]:
-    """Serve metrics beside a run for a ``with`` block; without a port, do nothing.
+    """Serve metrics for a ``with`` block of the command ``run``; do nothing without --metrics-port.
 
     Raises:
         ConfigError: The address or port cannot be used.

@@ -31,7 +31,7 @@ _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold re
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
+    """Add the commands of daily work to the command ``tributary``."""
     for command in (check, plan, run, verify, pause, resume, retry):
         app.command()(command)
 
@@ -137,7 +137,7 @@ def run(
             waiting, refused = runs.waiting(), runs.refused()
             renderer.document({"conditions": to_json(runs.conditions())})
         else:
-            waiting, refused = _once(renderer, runs), []
+            waiting, refused = _run_once(renderer, runs), []
         code, held, ended = runs.exit_code(), held_cores(), has_ended()
         failing = runs.failing()
     show_found(renderer, failing)
@@ -197,8 +197,8 @@ def _require_read(renderer: Renderer, files: Sequence[str]) -> None:
         raise typer.Exit(ExitCode.SOME_FAILED)
 
 
-def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
-    """Execute one run and print its results.
+def _run_once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
+    """Execute one run for the command ``run``, and print its results.
 
     Returns:
         The tables that wait for an operator, except tables whose error was already printed.
@@ -243,6 +243,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
 
 
 def _show_unmatched(renderer: Renderer, argument: str) -> None:
+    """Print that an argument of ``run`` matches no table on the plan yet."""
     renderer.line(
         f"{argument!r} matches no table on the plan yet; tables that are onboarded are followed.",
         style="yellow",
@@ -261,6 +262,7 @@ def _show_waiting(renderer: Renderer, waiting: Sequence[TableRecord]) -> None:
 
 
 def _show_resyncs(renderer: Renderer, outcomes: list[Any]) -> None:
+    """Print the outcomes of automatic resyncs."""
     if renderer.json:
         renderer.document({"resynced": [outcome.to_json() for outcome in outcomes]})
         return

@@ -53,12 +53,12 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except TributaryError as error:
             code = ExitCode.NEEDS_BOOTSTRAP if requires_bootstrap(error) else ExitCode.ERROR
-            _show(error, ctx.obj)
+            _show_error(error, ctx.obj)
         except Exception as error:  # an unforeseen one is shown like ours, not as a traceback
             if _is_typers_own(error):
                 raise
             code = ExitCode.ERROR
-            _show(_unexpected(error), ctx.obj)
+            _show_error(_unexpected_error(error), ctx.obj)
         raise typer.Exit(code)
 
 
@@ -70,6 +70,7 @@ def _remember_output(ctx: typer.Context, value: Output) -> Output:
 
 
 def _remember_verbosity(ctx: typer.Context, value: int) -> int:
+    """Remember how often a command has the option ``-v``, and configure its log messages."""
     ctx.obj.verbosity = value
     configure_logging(value)
     return value
@@ -109,7 +110,7 @@ VerboseOption = Annotated[
 
 
 def configure_logging(verbosity: int) -> None:
-    """Send log messages to stderr.
+    """Send a command's log messages to stderr, by the number of its options ``-v``.
 
     Args:
         verbosity: 0 for warnings and errors; 1 adds information; 2 or more adds debug messages.
@@ -140,7 +141,8 @@ class _Stderr(logging.Handler):
         sys.stderr.write(redact(self.format(record)) + "\n")
 
 
-def _show(error: TributaryError, invocation: Invocation) -> None:
+def _show_error(error: TributaryError, invocation: Invocation) -> None:
+    """Print a command's error; with ``-v``, also its traceback."""
     if invocation.verbosity:
         cause = error.__cause__ if isinstance(error, _InternalError) else error
         lines = traceback.format_exception(cause or error)
@@ -152,8 +154,8 @@ class _InternalError(TributaryError):
     """An unforeseen error of a command; ``__cause__`` is the original exception."""
 
 
-def _unexpected(error: Exception) -> _InternalError:
-    """Return an unforeseen exception as an error with a remedy and without secrets."""
+def _unexpected_error(error: Exception) -> _InternalError:
+    """Return a command's unforeseen exception as an error with a remedy and without secrets."""
     text = redact(str(error)).strip().splitlines()
     found = _InternalError(
         f"unexpected {type(error).__name__}: {text[0] if text else 'no message'}",

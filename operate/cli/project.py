@@ -19,7 +19,7 @@ config_app = typer.Typer(
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
+    """Add the commands of the whole project to the command ``tributary``."""
     app.command()(init)
     app.command()(package)
     app.command()(warm_up)
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def starting_config() -> str:
-    """Return the commented configuration that ``init`` writes."""
+    """Return the commented configuration that ``tributary init`` writes."""
     return (importlib.resources.files("operate") / "starting_config.yaml").read_text("utf-8")
 
 

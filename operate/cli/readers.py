@@ -25,7 +25,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The reader's 
 
 
 def register(parent: typer.Typer) -> None:
-    """Add the commands to the root."""
+    """Add the group ``readers`` to the command ``tributary``."""
     parent.add_typer(app)
 
 
@@ -68,7 +68,7 @@ def list_(
         renderer.line("No reader has recorded what it has read: see docs/readers_python.md.")
         return
     heads = ("table", "reader", "is", "commit read (UTC)", "lag", "limit", "recorded (UTC)")
-    renderer.table(heads, [_row(one) for one in found], numbers="lag,limit")
+    renderer.table(heads, [_reader_row(one) for one in found], numbers="lag,limit")
     show_late(renderer, found)
 
 
@@ -145,7 +145,8 @@ def show_late(renderer: Renderer, found: Iterable[ReaderStatus]) -> None:
             )
 
 
-def _row(one: ReaderStatus) -> tuple[object, ...]:
+def _reader_row(one: ReaderStatus) -> tuple[object, ...]:
+    """Return the row of a reader in the table that ``readers list`` prints."""
     state = one.state
     read, recorded = (
         None if at is None else f"{at:%Y-%m-%d %H:%M:%S}"

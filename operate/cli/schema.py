@@ -60,7 +60,7 @@ def diff(
         ("column", "source", "registry", "lake"),
         [(side.name, side.source, side.registry, side.lake) for side in found.columns],
     )
-    _finish(renderer, found.changes, found.verdict)
+    _end_with_verdict(renderer, found.changes, found.verdict)
 
 
 @schema_app.command("check")
@@ -89,7 +89,7 @@ def check(
         renderer.error(error)
         raise typer.Exit(ExitCode.USAGE) from None
     renderer.document(answer.to_json())
-    _finish(renderer, answer.changes, answer.verdict)
+    _end_with_verdict(renderer, answer.changes, answer.verdict)
 
 
 @schema_app.command("history")
@@ -171,7 +171,7 @@ def types(
     )
 
 
-def _finish(renderer: Renderer, changes: Sequence[Change], verdict: Verdict) -> None:
+def _end_with_verdict(renderer: Renderer, changes: Sequence[Change], verdict: Verdict) -> None:
     """Print schema changes and their verdict; exit with code 4 if the verdict is bootstrap."""
     for change in changes:
         style = _STYLES.get(change.verdict)

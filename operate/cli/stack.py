@@ -79,7 +79,7 @@ def up(
 ) -> None:
     """Start the servers that do not run, wait until all are ready, and write a configuration."""
     renderer = Renderer(output)
-    stack = _stack(folder)
+    stack = _stack_in_folder(folder)
     ours = stack.wrote(config)
     asked = {"metastore": metastore, "s3": s3, "trino": trino}
     optional = [name for name, wanted in asked.items() if wanted]
@@ -96,7 +96,7 @@ def up(
             f"{config} has other content and was not changed; `tributary stack env` prints the"
             " addresses"
         )
-    _show(renderer, servers)
+    _show_servers(renderer, servers)
 
 
 @app.command()
@@ -114,7 +114,7 @@ def down(
 ) -> None:
     """Stop every server."""
     renderer = Renderer(output)
-    stack = _stack(folder)
+    stack = _stack_in_folder(folder)
     if delete and stack.remove_config(config):
         renderer.note(f"removed {config}")
     stack.down(delete=delete, report=renderer.note)
@@ -129,9 +129,9 @@ def status(
     verbose: VerboseOption = 0,
 ) -> None:
     """Show each server's port, process, memory and state; exit code 1 if any is not healthy."""
-    renderer, stack = Renderer(output), _stack(folder)
+    renderer, stack = Renderer(output), _stack_in_folder(folder)
     servers = stack.status()
-    _show(renderer, servers)
+    _show_servers(renderer, servers)
     if servers and not stack.wrote(config):
         problem = "differs from the file that" if config.is_file() else "is missing;"
         writes = "writes" if config.is_file() else "writes it"
@@ -149,7 +149,7 @@ def env(
 ) -> None:
     """Print the addresses as shell exports, for eval "$(tributary stack env)"."""
     renderer = Renderer(output)
-    values = _stack(folder).env()
+    values = _stack_in_folder(folder).env()
     if config.is_file():
         # With this variable, commands find their configuration from any folder.
         values["TRIBUTARY_CONFIG"] = str(config.resolve())
@@ -158,14 +158,16 @@ def env(
         renderer.line(f"export {name}={shlex.quote(value)}")
 
 
-def _stack(folder: Path) -> LocalStack:
+def _stack_in_folder(folder: Path) -> LocalStack:
+    """Return the local stack in the folder that a command's option names."""
     # Imported here, since the packages that run servers are an extra that can be missing.
     from stack.local import LocalStack
 
     return LocalStack(folder)
 
 
-def _show(renderer: Renderer, servers: list[ServerStatus]) -> None:
+def _show_servers(renderer: Renderer, servers: list[ServerStatus]) -> None:
+    """Print the servers of a stack, as ``stack up`` and ``stack status`` do."""
     renderer.document(servers)
     if not servers:
         renderer.line("There is no stack in this folder. Start one with `tributary stack up`.")

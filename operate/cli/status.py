@@ -35,7 +35,7 @@ EMPTY_PLAN = "No table is on the plan. Next: tributary discover, tributary onboa
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
+    """Add the command ``status`` to the command ``tributary``."""
     app.command()(status)
 
 
@@ -130,6 +130,7 @@ def show_targets(renderer: Renderer, targets: Iterable[Shortfall]) -> None:
 
 
 def _show_tables(renderer: Renderer, tables: Sequence[TableStatus]) -> None:
+    """Print the tables, one a row, as ``status`` shows them."""
     rows = []
     for table in tables:
         record, commit = table.record, table.record.last_commit
@@ -148,6 +149,7 @@ def _show_tables(renderer: Renderer, tables: Sequence[TableStatus]) -> None:
 
 
 def _show_shared(renderer: Renderer, shared: SharedStatus) -> None:
+    """Print the state of a shared lake table and its shards."""
     old = "unknown" if shared.freshness_s is None else seconds(shared.freshness_s)
     joining = f", {len(shared.joining)} not published yet" if shared.joining else ""
     renderer.line(
@@ -159,6 +161,7 @@ def _show_shared(renderer: Renderer, shared: SharedStatus) -> None:
 
 
 def _show_messages(renderer: Renderer, table: TableStatus) -> None:
+    """Print what ``status`` reports about a table below the list of tables."""
     record = table.record
     why = record.reason or (record.error and record.error.message)
     if why:
@@ -191,6 +194,7 @@ def _show_messages(renderer: Renderer, table: TableStatus) -> None:
 
 
 def _show_failed_check(renderer: Renderer, table: TableId, check: CheckStatus) -> None:
+    """Print the failed check of a table, with its remedy."""
     result = check.failure
     if result is None:
         return
@@ -207,6 +211,7 @@ def _show_failed_check(renderer: Renderer, table: TableId, check: CheckStatus) -
 
 
 def _show_periods(renderer: Renderer, table: TableId, periods: TablePeriods) -> None:
+    """Print the newest complete period of a table, and whether the next one is overdue."""
     newest = "none yet" if periods.newest is None else f"{periods.newest} ({periods.zone})"
     late = f"; {periods.late_rows:,} late rows" if periods.late_rows else ""
     overdue = periods.overdue(datetime.now(timezone.utc))
@@ -218,6 +223,7 @@ def _show_periods(renderer: Renderer, table: TableId, periods: TablePeriods) -> 
 
 
 def _show_unequal(renderer: Renderer, table: TableId, verified: VerifyRecord) -> None:
+    """Print the differences that ``verify`` has found in a table, with the remedy."""
     counts = [f"{count:,} {kind}" for kind, count in verified.differences.items()]
     renderer.line(
         f"{table}: verify found differences at {verified.at:%Y-%m-%d %H:%M:%S} UTC:"
@@ -231,6 +237,7 @@ def _show_unequal(renderer: Renderer, table: TableId, verified: VerifyRecord) ->
 
 
 def _show_size(renderer: Renderer, table: TableStatus) -> None:
+    """Print the size of a table's files, if it was measured."""
     if (taken := table.record.size) is None:
         return
     renderer.line(
@@ -242,6 +249,7 @@ def _show_size(renderer: Renderer, table: TableStatus) -> None:
 
 
 def _show_last_runs(renderer: Renderer, table: TableId, runs: Sequence[RunEntry]) -> None:
+    """Print the last runs of a table, one a row."""
     renderer.line(f"Last runs of {table}:")
     renderer.table(
         ("began (UTC)", "took", "commits", "events", "state after", "error"),
@@ -261,6 +269,7 @@ def _show_last_runs(renderer: Renderer, table: TableId, runs: Sequence[RunEntry]
 
 
 def _show_capture(renderer: Renderer, capture: CaptureStatus) -> None:
+    """Print the state of a capture, with its problems and remedies."""
     held = None if capture.log is None else capture.log.retained_bytes
     silent = None if capture.silent_s is None else seconds(capture.silent_s)
     renderer.line(

@@ -154,7 +154,7 @@ def onboard(
     from operate.discover import at_source
     from operate.onboard import onboard as bring
 
-    listed = _listed(file)
+    listed = _read_list_file(file)
     if not tables and not listed:
         raise typer.BadParameter("name a table, or a list of tables with -f", param_hint="TABLE")
     renderer = Renderer(output)
@@ -171,7 +171,7 @@ def onboard(
                 with_bootstrap=not no_bootstrap,
                 by_wildcard=wanted.by_wildcard,
             )
-            _show_plan(renderer, planned, strict=strict)
+            _show_dry_run(renderer, planned, strict=strict)
             return
         outcomes = bring(
             opened,
@@ -183,8 +183,8 @@ def onboard(
     finish(renderer, outcomes, strict=strict)
 
 
-def _listed(file: Path | None) -> list[str]:
-    """Return the names and wildcards in a file that lists tables; an empty list without a file."""
+def _read_list_file(file: Path | None) -> list[str]:
+    """Return the names and wildcards in the file of the option ``--file``; none without a file."""
     from operate.table_list import read_list
 
     if file is None:
@@ -199,7 +199,8 @@ def _listed(file: Path | None) -> list[str]:
     raise typer.BadParameter(problem, param_hint="-f")
 
 
-def _show_plan(renderer: Renderer, planned: Plan, *, strict: bool) -> None:
+def _show_dry_run(renderer: Renderer, planned: Plan, *, strict: bool) -> None:
+    """Print the steps of ``onboard --dry-run``; then exit, unless the exit code is 0."""
     from operate.table_outcome import exit_code_of
 
     renderer.document(
@@ -365,7 +366,7 @@ def path(
 
 
 def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = False) -> None:
-    """Show the outcome of each table; then exit, unless the command's exit code is 0.
+    """Print the outcome of each table; then exit, unless the command's exit code is 0.
 
     If there are many tables, those with nothing to do are only counted, in the last line.
 
@@ -405,7 +406,7 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
 
 
 def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
-    """Show each error once, with all tables that have it; then show why tables were left out."""
+    """Print each error once, with all tables that have it; then print why tables were left out."""
     from operate.table_outcome import problems
 
     failed = [outcome for outcome in outcomes if outcome.failed]
@@ -417,7 +418,7 @@ def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as text, for example ``12 MiB``."""
+    """Return a number of bytes as commands print it, for example ``12 MiB``."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:

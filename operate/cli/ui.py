@@ -16,7 +16,7 @@ from operate.ui import CACHE_S, PORT
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
+    """Add ``ui`` and ``report`` to the command ``tributary``."""
     app.command()(ui)
     app.command()(report)
 

@@ -116,6 +116,7 @@ _SHOWN_KEYS = 20
 
 
 def _show_verification(renderer: Renderer, result: Verification) -> None:
+    """Print what ``verify`` has found for a table."""
     verdict = "equal" if result.equal else "DIFFERENT"
     renderer.line(
         f"{result.table}: {verdict}, {result.rows_compared:,} rows compared,"
@@ -132,11 +133,11 @@ def _show_verification(renderer: Renderer, result: Verification) -> None:
         )
     for one in result.differences[:_SHOWN_KEYS]:
         columns = f" in {', '.join(one.columns)}" if one.columns else ""
-        renderer.line(f"  {one.kind}: {_key(one.key)}{columns}")
+        renderer.line(f"  {one.kind}: {_key_as_text(one.key)}{columns}")
     if result.difference_count > _SHOWN_KEYS:
         renderer.line(f"  and {result.difference_count - _SHOWN_KEYS:,} more differences")
     for key in result.unsettled[:_SHOWN_KEYS]:
-        renderer.line(f"  never seen equal, since it changes all the time: {_key(key)}")
+        renderer.line(f"  never seen equal, since it changes all the time: {_key_as_text(key)}")
     if result.unsettled_count > len(result.unsettled[:_SHOWN_KEYS]):
         renderer.line(
             f"  {result.unsettled_count:,} keys in all could not be compared, since they keep"
@@ -146,5 +147,6 @@ def _show_verification(renderer: Renderer, result: Verification) -> None:
         renderer.line(f"  What to do: run `tributary resync {result.table}`, which copies it again")
 
 
-def _key(key: Mapping[str, object]) -> str:
+def _key_as_text(key: Mapping[str, object]) -> str:
+    """Return the key of a compared row as ``verify`` prints it."""
     return ", ".join(f"{name} = {value}" for name, value in key.items())

@@ -79,7 +79,7 @@ class Executed:
 def known_checks(
     services: Services, tables: Sequence[TableId]
 ) -> dict[TableId, tuple[CheckStatus, ...]]:
-    """Return the enabled checks of tables on the plan with their newest results, by table.
+    """Return the enabled data checks of tables on the plan with their newest results, by table.
 
     Raises:
         ConfigError: A table's settings cannot work.
@@ -131,7 +131,7 @@ class Ages:
 
 
 def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) -> Executed:
-    """Execute checks of tables, ``spark.parallel_tables`` tables at a time; keep the results.
+    """Execute data checks of tables, ``spark.parallel_tables`` tables at a time; keep the results.
 
     If an earlier failure should have paused a table and has not, the table is paused now, even if
     no check is due. Spark is started only if a check needs it. If another process is executing the
@@ -153,7 +153,7 @@ def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) ->
     plans = {table: one for table, one in plans.items() if one or table in unpaused}
     kinds = {check.kind for checks in plans.values() for check in checks.values()}
     context = services.run_context if kinds - _WITHOUT_SPARK else None
-    aged = [table for table, checks in plans.items() if _has(checks, "freshness")]
+    aged = [table for table, checks in plans.items() if _has_check_of_kind(checks, "freshness")]
     ages = Ages(services, aged)
     found: dict[TableId, list[CheckResult]] = {}
 
@@ -209,7 +209,7 @@ class _TableChecks:
         commits = commit_counts(store, table).get(table, 0)
         now = [one for one in current(self._services, record) if one.name in planned]
         checks = wanted.chosen(now)
-        for group in _groups(checks):
+        for group in _checks_by_pass(checks):
             began = store.now()
             findings = self._group(record, {name: checks[name] for name in group}, began)
             for name in group:
@@ -317,12 +317,13 @@ _REPEATED = 4
 shorter."""
 
 
-def _has(checks: Mapping[str, CheckSettings], kind: str) -> bool:
+def _has_check_of_kind(checks: Mapping[str, CheckSettings], kind: str) -> bool:
+    """Whether one of a table's data checks is of the given kind."""
     return any(check.kind == kind for check in checks.values())
 
 
-def _groups(checks: Mapping[str, CheckSettings]) -> list[list[str]]:
-    """Return the names of checks that are executed together: all checks of rows in one pass."""
+def _checks_by_pass(checks: Mapping[str, CheckSettings]) -> list[list[str]]:
+    """Return the names of data checks by pass: all checks of rows together, each other alone."""
     alone = [[name] for name, one in checks.items() if one.kind in _ALONE]
     together = [name for name, one in checks.items() if one.kind not in _ALONE]
     return [together, *alone] if together else alone

@@ -38,7 +38,7 @@ class Finding:
 
 
 def violations(counts: Mapping[str, int], what: str, *, rows: int) -> Finding:
-    """Return the finding of a check that counts violations in each of its columns.
+    """Return the finding of a data check that counts violations in each of its columns.
 
     Args:
         counts: The number of violations, by column.
@@ -54,7 +54,7 @@ def violations(counts: Mapping[str, int], what: str, *, rows: int) -> Finding:
 
 
 def freshness(check: CheckSettings, age_s: float | None, target_s: int) -> Finding:
-    """Return the finding of a check of kind ``freshness``.
+    """Return the finding of a data check of kind ``freshness``.
 
     Args:
         check: The check.
@@ -70,7 +70,7 @@ def freshness(check: CheckSettings, age_s: float | None, target_s: int) -> Findi
 
 
 def last_period(check: CheckSettings, now: datetime) -> tuple[datetime, datetime] | None:
-    """Return the beginning and the end of the period whose rows a volume check counts.
+    """Return the beginning and the end of the period whose rows a ``volume`` data check counts.
 
     The result is None if the check counts all rows. Otherwise, it is the last whole period that
     ended at least the check's ``settle`` ago. Periods are counted from 1970 in UTC.
@@ -86,7 +86,7 @@ def last_period(check: CheckSettings, now: datetime) -> tuple[datetime, datetime
 
 
 def volume(check: CheckSettings, counts: Mapping[str, int], past: Sequence[CheckResult]) -> Finding:
-    """Return the finding of a check of kind ``volume``.
+    """Return the finding of a data check of kind ``volume``.
 
     A failed result counts as history, too. So if the number of rows stays at a new level, the check
     fails until most of its history has that level.

@@ -39,7 +39,7 @@ class LakeRows:
 
 
 def lake_rows(context: RunContext, record: TableRecord, attempt: Attempt) -> LakeRows:
-    """Return a published table's rows as of the newest commit of its stream.
+    """Return, for data checks, a published table's rows as of the newest commit of its stream.
 
     The source is not asked, since the commit records the source's columns.
 

@@ -35,12 +35,12 @@ _RUN_WAITS_S = 2.0
 
 
 def lease_of_checks(table: TableId) -> str:
-    """Return the name of the lease of the process that executes a table's checks."""
+    """Return the name of the lease of the process that executes a table's data checks."""
     return f"the checks of table {table}"
 
 
 def current(services: Services, record: TableRecord) -> tuple[CheckStatus, ...]:
-    """Return the enabled checks of a table with their newest results.
+    """Return the enabled data checks of a table with their newest results.
 
     Raises:
         ConfigError: The table's settings cannot work.
@@ -60,7 +60,7 @@ def current(services: Services, record: TableRecord) -> tuple[CheckStatus, ...]:
 def pause_failed(
     services: Services, table: TableId, *, wait_s: float | None = None
 ) -> Outcome | None:
-    """Pause a table if a failed check must still pause it; return None if there is no such check.
+    """Pause a table if a failed data check must still pause it; return None if there is none.
 
     The caller holds the lease of the table's checks.
 
@@ -82,11 +82,15 @@ def pause_failed(
     ]
     if not failures:
         return None
-    return _pause(services, failures, LEASE_WAIT_S if wait_s is None else wait_s)
+    return _pause_after_failed_checks(
+        services, failures, LEASE_WAIT_S if wait_s is None else wait_s
+    )
 
 
-def _pause(services: Services, failures: list[CheckResult], wait_s: float) -> Outcome:
-    """Pause a table after failed checks.
+def _pause_after_failed_checks(
+    services: Services, failures: list[CheckResult], wait_s: float
+) -> Outcome:
+    """Pause a table after failed data checks.
 
     Only an INCREMENTAL table is paused, and only if it was not copied again since the check began.
     The pause stays due unless the table is PAUSED now, or was copied again since the check began.
@@ -98,7 +102,7 @@ def _pause(services: Services, failures: list[CheckResult], wait_s: float) -> Ou
             record = require(services, table)
             same = str(record.attempt_id) == first.attempt
             if record.state is State.INCREMENTAL and same:
-                outcome = _paused(services, record, first)
+                outcome = _pause_under_lease(services, record, first)
             else:
                 outcome = Outcome(table, "checked", record.state, unchanged=True)
     except LeaseHeldError as held:
@@ -115,7 +119,8 @@ def _pause(services: Services, failures: list[CheckResult], wait_s: float) -> Ou
     return outcome
 
 
-def _paused(services: Services, record: TableRecord, failure: CheckResult) -> Outcome:
+def _pause_under_lease(services: Services, record: TableRecord, failure: CheckResult) -> Outcome:
+    """Pause a table, whose lease the caller holds, because of a failed data check."""
     table = failure.table
     error = PausedByPolicyError(
         f"check {failure.check} of table {table} failed: {failure.detail}",
@@ -130,7 +135,7 @@ def _paused(services: Services, record: TableRecord, failure: CheckResult) -> Ou
 
 
 def pause_due(services: Services, records: Iterable[TableRecord]) -> None:
-    """Pause the tables that failed checks must still pause; runs do this between their rounds.
+    """Pause the tables that failed data checks must still pause; runs do this between their rounds.
 
     A table whose checks another process executes now is left to that process.
 

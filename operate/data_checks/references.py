@@ -66,7 +66,7 @@ class _Side:
 def check_reference(
     services: Services, context: RunContext, table: TableId, check: CheckSettings
 ) -> tuple[Finding, str]:
-    """Execute a check of kind ``reference``; return the finding and the checked table's instant.
+    """Execute a ``reference`` data check; return the finding and the checked table's instant.
 
     Raises:
         StateError: One of the tables is not published.
@@ -81,41 +81,47 @@ def check_reference(
     if other.source != table.source:
         reason = f"{other} is a table of another source, whose positions cannot be compared"
         return Finding("error", reason), ""
-    ours, theirs = (_side(services, context, one) for one in (table, other))
+    ours, theirs = (_side_of_reference(services, context, one) for one in (table, other))
     for _ in range(_ROUNDS):
-        finding, instant = _compared(services, context, ours, theirs, check)
+        finding, instant = _compare_tables_once(services, context, ours, theirs, check)
         if finding.outcome != "failed":
             break
     return finding, instant
 
 
-def _side(services: Services, context: RunContext, table: TableId) -> _Side:
+def _side_of_reference(services: Services, context: RunContext, table: TableId) -> _Side:
+    """Return the checked or the referenced table of a ``reference`` check, with its stream."""
     record, attempt = require_published(services, table)
     capture = Capture.of(context, services.connect, record)
     return _Side(record, attempt, Following(services, context, capture, attempt))
 
 
-def _compared(
+def _compare_tables_once(
     services: Services, context: RunContext, ours: _Side, theirs: _Side, check: CheckSettings
 ) -> tuple[Finding, str]:
-    """Compare both tables once; return the finding and the checked table's instant."""
+    """Compare both tables of a ``reference`` check once.
+
+    The result is the finding and the checked table's instant.
+    """
     source = services.source(ours.record.table.source)
     ended = services.kafka.stable_offsets(ours.following.topic)
-    _bring(theirs, source.write_marker().position)
+    _bring_up_to(theirs, source.write_marker().position)
     known = lake_rows(context, theirs.record, theirs.attempt)
-    _bring(ours, source.write_marker().position)
+    _bring_up_to(ours, source.write_marker().position)
     checked = lake_rows(context, ours.record, ours.attempt)
     names = () if check.references is None else check.references.columns
-    if reason := _misfit(checked.columns, check.columns, known.columns, names):
+    if reason := _misfit_of_columns(checked.columns, check.columns, known.columns, names):
         return Finding("error", reason), checked.instant
-    finding = _matched(checked.rows, known.rows, check.columns, names, below=max(ended.values()))
+    finding = _count_dangling_references(
+        checked.rows, known.rows, check.columns, names, below=max(ended.values())
+    )
     if finding.outcome == "failed":
         named = f"{finding.detail} of table {theirs.record.table}"
         finding = replace(finding, detail=named)
     return finding, checked.instant
 
 
-def _matched(
+def _count_dangling_references(
     checked: DataFrame,
     known: DataFrame,
     columns: tuple[str, ...],
@@ -123,7 +129,7 @@ def _matched(
     *,
     below: int,
 ) -> Finding:
-    """Count the rows whose last event is below offset ``below`` and that refer to no known row.
+    """Count the rows, last changed below offset ``below``, whose references match no known row.
 
     A row with a NULL in one of the columns refers to nothing, and is not counted.
 
@@ -159,19 +165,19 @@ def _matched(
     return Finding("failed", detail, counts)
 
 
-def _bring(side: _Side, position: LogPosition) -> None:
-    """Bring a table up to a position of the source's log."""
+def _bring_up_to(side: _Side, position: LogPosition) -> None:
+    """Bring a table of a ``reference`` check up to a position of the source's log."""
     side.following.capture.wait_until_captured(position, timeout_s=WAIT_S)
     side.following.advance()
 
 
-def _misfit(
+def _misfit_of_columns(
     ours: Mapping[str, LakeColumn],
     columns: tuple[str, ...],
     theirs: Mapping[str, LakeColumn],
     names: tuple[str, ...],
 ) -> str | None:
-    """Return why the columns of a reference cannot be compared; None if they can."""
+    """Return why the columns of a ``reference`` check cannot be compared; None if they can."""
     for name, other in zip(columns, names, strict=True):
         if name not in ours:
             return f"the lake table has no column {name}"

@@ -51,7 +51,7 @@ class _Refused(Exception):
 def check_rows(
     rows: DataFrame, schema: TableSchema, checks: Mapping[str, CheckSettings], *, now: datetime
 ) -> dict[str, Finding]:
-    """Execute checks of one table's rows in one pass, and return the findings by name.
+    """Execute data checks of one table's rows in one pass, and return the findings by name.
 
     The finding of a volume check has the number of rows, which is not judged yet.
 
@@ -111,18 +111,20 @@ class _Table:
         return F.expr(f"try_cast({literal(text)} AS {self.type_of(column)})")
 
 
-def _number(wrong: SparkColumn) -> SparkColumn:
-    """Return an expression that counts the rows for which a condition holds."""
+def _count_rows_where(wrong: SparkColumn) -> SparkColumn:
+    """Return an expression that counts, for a data check, the rows for which a condition holds."""
     return F.count(F.when(wrong, F.lit(1)))
 
 
-def _any_null(values: Iterable[SparkColumn]) -> SparkColumn:
-    """Return an expression: is a configured value NULL? Without rows, its result is NULL."""
+def _any_configured_null(values: Iterable[SparkColumn]) -> SparkColumn:
+    """Return an expression: is a data check's configured value NULL? Without rows, it is NULL."""
     return F.max(reduce(or_, (value.isNull() for value in values)))
 
 
-def _by_column(what: str, columns: Sequence[str]) -> Callable[[Mapping[str, Any], int], Finding]:
-    """Return a function that judges violations by column.
+def _judge_by_column(
+    what: str, columns: Sequence[str]
+) -> Callable[[Mapping[str, Any], int], Finding]:
+    """Return a function that judges the violations of a data check by column.
 
     If a configured value is not of its column's type, the finding is an error.
     """
@@ -139,20 +141,23 @@ def _by_column(what: str, columns: Sequence[str]) -> Callable[[Mapping[str, Any]
 
 
 def _not_null(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
-    columns = {f"={name}": _number(table.column(name).isNull()) for name in check.columns}
-    return Aggregates(columns, _by_column("rows are NULL in", check.columns))
+    """Count the rows that are NULL in each column, for a data check of kind ``not_null``."""
+    columns = {f"={name}": _count_rows_where(table.column(name).isNull()) for name in check.columns}
+    return Aggregates(columns, _judge_by_column("rows are NULL in", check.columns))
 
 
 def _accepted_values(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
+    """Count the rows with another value, for a data check of kind ``accepted_values``."""
     columns = {}
     for name in check.columns:
         values = [table.value(text, name) for text in check.values]
-        columns[f"={name}"] = _number(~table.column(name).isin(*values))
-        columns[f"?{name}"] = _any_null(values)
-    return Aggregates(columns, _by_column("rows have another value in", check.columns))
+        columns[f"={name}"] = _count_rows_where(~table.column(name).isin(*values))
+        columns[f"?{name}"] = _any_configured_null(values)
+    return Aggregates(columns, _judge_by_column("rows have another value in", check.columns))
 
 
 def _range(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
+    """Count the rows that are out of range, for a data check of kind ``range``."""
     columns = {}
     for name in check.columns:
         outside, bounds = [], []
@@ -162,9 +167,9 @@ def _range(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
         if check.max is not None:
             bounds.append(high := table.value(check.max, name))
             outside.append(table.column(name) > high)
-        columns[f"={name}"] = _number(reduce(or_, outside))
-        columns[f"?{name}"] = _any_null(bounds)
-    return Aggregates(columns, _by_column("rows are out of range in", check.columns))
+        columns[f"={name}"] = _count_rows_where(reduce(or_, outside))
+        columns[f"?{name}"] = _any_configured_null(bounds)
+    return Aggregates(columns, _judge_by_column("rows are out of range in", check.columns))
 
 
 def _unique(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
@@ -172,7 +177,7 @@ def _unique(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
     key = [table.column(name) for name in check.columns]
     whole = reduce(and_, (column.isNotNull() for column in key))
     columns = {
-        "whole": _number(whole),
+        "whole": _count_rows_where(whole),
         # A distinct count leaves out rows that have a NULL in one of the columns.
         "distinct": F.count_distinct(*key),
     }
@@ -189,12 +194,13 @@ def _unique(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
 
 
 def _volume(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
+    """Count the rows of the last period, or all rows, for a data check of kind ``volume``."""
     period = last_period(check, now)
     if period is None or check.time_column is None:
         return Aggregates({}, lambda values, rows: Finding("passed", "", {COUNTED: rows}))
     begin, end = (moment(one, table, check.time_column) for one in period)
     column = table.column(check.time_column)
-    inside = _number((column >= begin) & (column < end))
+    inside = _count_rows_where((column >= begin) & (column < end))
     ended = int(period[1].timestamp())
 
     def judged(values: Mapping[str, Any], rows: int) -> Finding:
@@ -204,7 +210,7 @@ def _volume(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
 
 
 def moment(at: datetime, table: _Table, column: str) -> SparkColumn:
-    """Return a time as a value of a column's type.
+    """Return a time as a Spark value of a column's type, for a data check.
 
     Raises:
         _Refused: The column has no times.

@@ -24,7 +24,7 @@ _TIME = "{:%Y-%m-%d %H:%M:%S}"
 
 
 def scope_of(check: CheckSettings, *, now: datetime, seed: int) -> Scope:
-    """Return which part of a table a check compares.
+    """Return which part of a table a data check of kind ``verify`` compares.
 
     Args:
         check: The check.
@@ -53,7 +53,7 @@ def scope_of(check: CheckSettings, *, now: datetime, seed: int) -> Scope:
 def check_verified(
     services: Services, context: RunContext, table: TableId, check: CheckSettings, now: datetime
 ) -> tuple[Finding, str]:
-    """Execute a check of kind ``verify``; return the finding and the lake table's instant.
+    """Execute a data check of kind ``verify``; return the finding and the lake table's instant.
 
     Raises:
         TributaryError: Source, stream or lake cannot be read, or the table does not fit the check.
@@ -68,7 +68,7 @@ def check_verified(
 
 
 def reach_of(scope: Scope, found: Verification, *, primary: bool) -> Reach:
-    """Return which rows a check has compared.
+    """Return which rows a data check of kind ``verify`` has compared.
 
     Args:
         scope: The part of the table that the check had to compare.
@@ -86,7 +86,7 @@ def reach_of(scope: Scope, found: Verification, *, primary: bool) -> Reach:
 
 
 def judged(found: Verification) -> Finding:
-    """Return the finding of a check from the result of ``verify``."""
+    """Return the finding of a data check of kind ``verify`` from the result of the comparison."""
     counts = {"rows": found.rows_compared, **found.counts}
     shown = f"{found.rows_compared:,} rows compared, up to source position {found.position}"
     if found.parts is not None:

@@ -42,11 +42,13 @@ def sessions(source: str, config: SourceConfig) -> Sessions:
         config: The source's configuration.
     """
     if isinstance(config, PostgresSourceConfig):
-        return _on_postgres(postgres.Connections(source, config))
-    return _on_mysql(source, config)
+        return _sessions_on_postgres(postgres.Connections(source, config))
+    return _sessions_on_mysql(source, config)
 
 
-def _on_postgres(connections: postgres.Connections) -> Sessions:
+def _sessions_on_postgres(connections: postgres.Connections) -> Sessions:
+    """Return a function that opens the demo's sessions on PostgreSQL."""
+
     @contextmanager
     def opened() -> Iterator[AdminSession]:
         with connections.open("admin") as session:
@@ -69,7 +71,8 @@ class _PostgresSession:
         return self._session.transaction()
 
 
-def _on_mysql(source: str, config: MysqlSourceConfig) -> Sessions:
+def _sessions_on_mysql(source: str, config: MysqlSourceConfig) -> Sessions:
+    """Return a function that opens the demo's sessions on MySQL or MariaDB."""
     connections = mysql.Connections(source, config)
 
     @contextmanager

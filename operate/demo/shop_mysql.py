@@ -185,9 +185,10 @@ _DEEDS: tuple[Deed, ...] = (
 )
 
 
-def _shop(kind: str, title: str) -> ShopKind:
+def _shop_of_kind(kind: str, title: str) -> ShopKind:
+    """Return the demo's shop for MySQL or MariaDB, whose statements are the same."""
     return ShopKind(kind, title, _CREATE, _FILL, _DEEDS, WITNESSES)
 
 
-MYSQL = _shop("mysql", "MySQL")
-MARIADB = _shop("mariadb", "MariaDB")
+MYSQL = _shop_of_kind("mysql", "MySQL")
+MARIADB = _shop_of_kind("mariadb", "MariaDB")

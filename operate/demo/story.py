@@ -188,7 +188,7 @@ class Demo:
     def _onboard(self, opened: Services, writers: Writers) -> None:
         before = writers.total
         self.results.onboarded = onboard(
-            opened, [_table(opened, name) for name in (*self._shop.tables, KEYLESS)]
+            opened, [_table_of_shop(opened, name) for name in (*self._shop.tables, KEYLESS)]
         )
         rows = []
         for outcome in self.results.onboarded:
@@ -197,7 +197,7 @@ class Demo:
             if outcome.error is not None or outcome.state is not State.INCREMENTAL:
                 self.results.failures.append(outcome)
                 continue
-            handoff = _handoff(opened, outcome.table)
+            handoff = _handoff_offsets(opened, outcome.table)
             rows.append(
                 (
                     outcome.table,
@@ -251,7 +251,7 @@ class Demo:
             )
 
     def _run(self, opened: Services) -> None:
-        names = {_table(opened, name) for name in self._shop.tables}
+        names = {_table_of_shop(opened, name) for name in self._shop.tables}
         records = [record for record in opened.store.tables() if record.table in names]
         results = run_tables(
             opened.run_context, records, parallel=opened.config.spark.parallel_tables
@@ -272,7 +272,7 @@ class Demo:
         self, opened: Services, at_source: Sessions, witness: Witness, where: str
     ) -> tuple[str, str]:
         """Return the row that the SQL condition ``where`` finds: at the source, and in the lake."""
-        table = _table(opened, witness.table)
+        table = _table_of_shop(opened, witness.table)
         record = require(opened, table)
         source = opened.source(table.source)
         found = source.table(table)
@@ -286,10 +286,10 @@ class Demo:
                 f"SELECT {', '.join(names)} FROM {SCHEMA}.{witness.table} WHERE {where}"  # noqa: S608 - fixed text
             )
         theirs = lake.where(where).select(*in_lake).first()
-        return _shown(names, ours), _shown(in_lake, theirs)
+        return _row_as_text(names, ours), _row_as_text(in_lake, theirs)
 
     def _verify(self, opened: Services) -> None:
-        wanted = [_table(opened, name) for name in self._shop.tables]
+        wanted = [_table_of_shop(opened, name) for name in self._shop.tables]
         self.results.verified, failures = verify_tables(opened, wanted)
         self.results.failures += failures
         self._renderer.table(
@@ -338,11 +338,12 @@ class Demo:
         self._renderer.line(f"({seconds(took)})", style="dim")
 
 
-def _table(opened: Services, name: str) -> TableId:
+def _table_of_shop(opened: Services, name: str) -> TableId:
+    """Return the id of a table of the demo's shop."""
     return opened.config.table_id(f"{SCHEMA}.{name}")
 
 
-def _handoff(opened: Services, table: TableId) -> tuple[int, int]:
+def _handoff_offsets(opened: Services, table: TableId) -> tuple[int, int]:
     """Return the offsets O and H of a copy for the demo, each summed over the partitions."""
     attempt = require(opened, table).attempt
     if attempt is None:
@@ -351,7 +352,8 @@ def _handoff(opened: Services, table: TableId) -> tuple[int, int]:
     return sum(start.values()), sum(end.values())
 
 
-def _shown(names: Sequence[str], row: Sequence[object] | None) -> str:
+def _row_as_text(names: Sequence[str], row: Sequence[object] | None) -> str:
+    """Return a row of the demo's shop as text, with the names of its columns."""
     if row is None:
         return "no row"
     return ", ".join(f"{name} {value}" for name, value in zip(names, row, strict=True))

@@ -29,19 +29,20 @@ _LOGINS = (
 
 
 def keep_client_secrets() -> None:
-    """Remember the secrets in the client's variables and in its file of settings.
+    """Remember the secrets in the variables and in the file of settings of OpenLineage's client.
 
     Raises:
         ConfigError: The file cannot be read, or is not YAML. The client would log the file's lines.
     """
     for name, value in os.environ.items():
         if name.startswith(_PREFIX):
-            _keep_variable(name.removeprefix(_PREFIX), value)
+            _keep_secrets_of_variable(name.removeprefix(_PREFIX), value)
     if (file := _settings_file()) is not None:
-        _keep(_read(file))
+        _keep_secrets_of_settings(_read_settings_file(file))
 
 
-def _keep_variable(name: str, value: str) -> None:
+def _keep_secrets_of_variable(name: str, value: str) -> None:
+    """Remember the secrets in the value of a variable of OpenLineage's client."""
     try:
         parsed = json.loads(value)
     except ValueError:
@@ -50,16 +51,19 @@ def _keep_variable(name: str, value: str) -> None:
         if any(one in value for one in "{}[]"):
             keep_secret(value)
     # A secret can consist of digits. In a variable's name, two underscores separate the keys.
-    _keep(value if isinstance(parsed, (int, float)) else parsed, name.rpartition("__")[2])
+    _keep_secrets_of_settings(
+        value if isinstance(parsed, (int, float)) else parsed, name.rpartition("__")[2]
+    )
 
 
-def _keep(settings: object, key: str = "") -> None:
+def _keep_secrets_of_settings(settings: object, key: str = "") -> None:
+    """Remember the secrets in settings of OpenLineage's client, at any depth."""
     if isinstance(settings, Mapping):
         for name, value in settings.items():
-            _keep(value, str(name))
+            _keep_secrets_of_settings(value, str(name))
     elif isinstance(settings, (list, tuple)):
         for value in settings:
-            _keep(value, key)
+            _keep_secrets_of_settings(value, key)
     elif isinstance(settings, str):
         if is_sensitive(key) or _API_KEY.search(key):
             keep_secret(settings)
@@ -69,14 +73,15 @@ def _keep(settings: object, key: str = "") -> None:
 
 
 def _settings_file() -> Path | None:
-    """Return the file that the client reads: the first one of the client's three places."""
+    """Return the file that OpenLineage's client reads: the first one of its three places."""
     named = os.environ.get("OPENLINEAGE_CONFIG")
     places = [Path(named)] if named else []
     places += [Path(_FILE), Path("~/.openlineage").expanduser() / _FILE]
     return next((one for one in places if one.is_file() and os.access(one, os.R_OK)), None)
 
 
-def _read(file: Path) -> object:
+def _read_settings_file(file: Path) -> object:
+    """Read the YAML file with the settings of OpenLineage's client."""
     try:
         return yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:

@@ -57,7 +57,7 @@ class Name:
 
 
 def source_name(config: Config, table: TableId) -> Name | None:
-    """Return the name of a source's table; None if the source is no longer configured."""
+    """Return a source table's name in OpenLineage; None if the source is no longer configured."""
     source = config.sources.get(table.source)
     if source is None:
         return None
@@ -73,12 +73,12 @@ def source_name(config: Config, table: TableId) -> Name | None:
 
 
 def topic_name(config: Config, topic: str) -> Name:
-    """Return the name of a topic, with the first of the configured brokers."""
+    """Return the name of a topic in OpenLineage, with the first of the configured brokers."""
     return Name(f"kafka://{config.kafka.bootstrap_servers.split(',')[0].strip()}", topic)
 
 
 def lake_name(url: str) -> Name:
-    """Return the name of a lake's table: its folder, above the folders of its generations.
+    """Return a lake table's name in OpenLineage: its folder, above the folders of its generations.
 
     The generation's folder is not part of the name. It is named like a partition, so OpenLineage's
     clients that trim partitions arrive at the same name.
@@ -96,7 +96,7 @@ def lake_name(url: str) -> Name:
 def catalog_name(
     config: Config, record: TableRecord
 ) -> symlinks_dataset.SymlinksDatasetFacet | None:
-    """Return the lake table's name in the Hive Metastore, as another name; None if it has none."""
+    """Return OpenLineage's facet of a lake table's name in the Hive Metastore; None without one."""
     if config.catalog is None:
         return None
     shown = record.shown_as or ".".join(config.catalog_name(record.table, record.shard) or ())
@@ -106,7 +106,7 @@ def catalog_name(
 
 
 def source_facets(record: TableRecord | None) -> Facets:
-    """Return the facets of a source's table, with the columns of the newest look at the catalog.
+    """Return OpenLineage's facets of a source's table, with the columns of the newest catalog look.
 
     Args:
         record: The table's record; None if there is no record any more.
@@ -115,19 +115,21 @@ def source_facets(record: TableRecord | None) -> Facets:
     looked = None if record is None or record.attempt is None else record.attempt.fingerprint
     if looked is not None:
         columns = Catalog.read(looked.facts).columns
-        facets["schema"] = _schema([(column.name, column.type) for column in columns.values()])
+        facets["schema"] = _schema_facet(
+            [(column.name, column.type) for column in columns.values()]
+        )
     return facets
 
 
 def topic_facets() -> Facets:
-    """Return the facets of a topic."""
+    """Return OpenLineage's facets of a topic."""
     return {"datasetType": dataset_type_dataset.DatasetTypeDatasetFacet("TOPIC")}
 
 
 def lake_facets(
     config: Config, record: TableRecord | None, columns: Sequence[LakeField], source: Name | None
 ) -> Facets:
-    """Return the facets of a lake's table.
+    """Return OpenLineage's facets of a lake table.
 
     Args:
         config: The configuration.
@@ -143,13 +145,14 @@ def lake_facets(
         facets["symlinks"] = other
     if columns:
         own = [(column.name, column.lake) for column in columns]
-        facets["schema"] = _schema([*META_COLUMNS, *own])
+        facets["schema"] = _schema_facet([*META_COLUMNS, *own])
         if source is not None:
             facets["columnLineage"] = _column_lineage(columns, source)
     return facets
 
 
-def _schema(columns: Sequence[tuple[str, str]]) -> schema_dataset.SchemaDatasetFacet:
+def _schema_facet(columns: Sequence[tuple[str, str]]) -> schema_dataset.SchemaDatasetFacet:
+    """Return OpenLineage's facet of a table's columns."""
     fields = [
         schema_dataset.SchemaDatasetFacetFields(name, kind, ordinal_position=number)
         for number, (name, kind) in enumerate(columns, start=1)

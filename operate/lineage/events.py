@@ -137,7 +137,7 @@ class _Ended:
 def events_of(
     subject: Subject, noted: Numbered, began: Numbered | None = None
 ) -> tuple[RunEvent, ...]:
-    """Return the events of one entry of a history; none if the entry is no run of a job.
+    """Return the OpenLineage events of one entry of a history; none if it is no run of a job.
 
     Args:
         subject: The entry's table.
@@ -147,26 +147,29 @@ def events_of(
     """
     entry = noted.entry
     if isinstance(entry, RunEntry):
-        return _both(subject, _run(subject, noted, entry))
+        return _start_and_end(subject, _ended_run(subject, noted, entry))
     if isinstance(entry, SchemaEntry):
-        return _both(subject, _schema_change(subject, noted, entry))
+        return _start_and_end(subject, _ended_schema_change(subject, noted, entry))
     if ends_copy(entry):
-        return _both(subject, _copy(subject, noted, entry, began or noted))
+        return _start_and_end(subject, _ended_copy(subject, noted, entry, began or noted))
     return ()
 
 
 def ends_copy(entry: StateEntry) -> bool:
-    """Whether a change of state ends a copy of a table: the copy is published, or has stopped."""
+    """Whether a state change ends a copy, for lineage: the copy is published, or has stopped."""
     ended = (State.INCREMENTAL, State.FAILED, State.PAUSED, State.NEEDS_BOOTSTRAP)
     return entry.former in COPYING and entry.state in ended
 
 
-def _run(subject: Subject, noted: Numbered, entry: RunEntry) -> _Ended:
+def _ended_run(subject: Subject, noted: Numbered, entry: RunEntry) -> _Ended:
+    """Return, for lineage, how a run of a table went."""
     one = entry.runs == 1
     ended_at = entry.started_at + timedelta(seconds=entry.seconds) if one else noted.at
     error = None
     if entry.error is not None:
-        error = _failure(subject, entry.error.error, entry.error.message)
+        error = _failure_as_text(subject, entry.error.error, entry.error.message)
+    settings = subject.config.table_settings
+    emptied = entry.counts.get("t") and settings(subject.table).on_truncate == "apply"
     return _Ended(
         "run",
         f"{entry.run_id}/{noted.number}",
@@ -175,13 +178,14 @@ def _run(subject: Subject, noted: Numbered, entry: RunEntry) -> _Ended:
         ended_at,
         error,
         entry.instant if entry.commits else None,
-        Change.TRUNCATE if entry.counts.get("t") and _applies_truncates(subject) else None,
+        Change.TRUNCATE if emptied else None,
         entry.events if entry.commits else None,
         columns=subject.columns(entry.generation, ended_at) if entry.commits else (),
     )
 
 
-def _schema_change(subject: Subject, noted: Numbered, entry: SchemaEntry) -> _Ended:
+def _ended_schema_change(subject: Subject, noted: Numbered, entry: SchemaEntry) -> _Ended:
+    """Return, for lineage, how a schema change went."""
     followed = entry.outcome == "followed"
     what = "; ".join(change.what for change in entry.changes)
     return _Ended(
@@ -197,10 +201,11 @@ def _schema_change(subject: Subject, noted: Numbered, entry: SchemaEntry) -> _En
     )
 
 
-def _copy(subject: Subject, noted: Numbered, entry: StateEntry, began: Numbered) -> _Ended:
+def _ended_copy(subject: Subject, noted: Numbered, entry: StateEntry, began: Numbered) -> _Ended:
+    """Return, for lineage, how a copy went."""
     error, published = None, entry.state is State.INCREMENTAL
     if entry.state is not None and not published:
-        error = _failure(subject, f"the copy is {entry.state.value}", entry.why)
+        error = _failure_as_text(subject, f"the copy is {entry.state.value}", entry.why)
     record, size = subject.record, None
     if published and record is not None and record.generation == entry.generation:
         size = record.size if record.size and record.size.measured_at >= began.at else None
@@ -219,54 +224,54 @@ def _copy(subject: Subject, noted: Numbered, entry: StateEntry, began: Numbered)
     )
 
 
-def _failure(subject: Subject, kind: str, message: str | None) -> str:
-    """Return what an event says of a failure; the message, which can quote rows, on request."""
+def _failure_as_text(subject: Subject, kind: str, message: str | None) -> str:
+    """Return what a lineage event says of a failure.
+
+    The message, which can quote rows, is included on request.
+    """
     if subject.messages and message:
         return redact_own(f"{kind}: {message}")
     return f"{kind}: `tributary history {subject.table}` has the message"
 
 
-def _applies_truncates(subject: Subject) -> bool:
-    return subject.config.table_settings(subject.table).on_truncate == "apply"
-
-
-def _both(subject: Subject, ended: _Ended) -> tuple[RunEvent, ...]:
-    """Return the event of a run's start, and the event of its end."""
+def _start_and_end(subject: Subject, ended: _Ended) -> tuple[RunEvent, ...]:
+    """Return the OpenLineage event of a run's start, and the event of its end."""
     source = source_name(subject.config, subject.table)
     record = subject.record
-    inputs, output = [], lake_name(_folder(subject))
+    inputs, output = [], lake_name(_lake_folder(subject))
     if source is not None:
         inputs.append((source, source_facets(record)))
     if ended.topic and record is not None:
         inputs.append((topic_name(subject.config, record.topic), topic_facets()))
-    facets = lake_facets(subject.config, record, ended.columns, source) | _versions(ended)
+    facets = lake_facets(subject.config, record, ended.columns, source) | _version_facets(ended)
     return (
-        _event(
+        _run_event(
             subject,
             ended,
             RunState.START,
             [InputDataset(name.namespace, name.name) for name, _ in inputs],
             OutputDataset(output.namespace, output.name),
         ),
-        _event(
+        _run_event(
             subject,
             ended,
             ended.state,
             [InputDataset(name.namespace, name.name, facets=more) for name, more in inputs],
             OutputDataset(
-                output.namespace, output.name, facets=facets, outputFacets=_statistics(ended)
+                output.namespace, output.name, facets=facets, outputFacets=_statistics_facet(ended)
             ),
         ),
     )
 
 
-def _event(
+def _run_event(
     subject: Subject,
     ended: _Ended,
     state: RunState,
     inputs: list[InputDataset],
     output: OutputDataset,
 ) -> RunEvent:
+    """Return one OpenLineage event, of the start or the end of a job's run."""
     start = state is RunState.START
     facets: dict[str, RunFacet] = {
         "processing_engine": processing_engine_run.ProcessingEngineRunFacet(
@@ -289,12 +294,12 @@ def _event(
 
 
 def job_name(table: TableId, kind: str) -> str:
-    """Return the name of a table's job: ``run``, ``copy`` or ``schema``."""
+    """Return a table's job name in OpenLineage, ending in ``run``, ``copy`` or ``schema``."""
     return f"{table.source}.{table.schema}.{table.name}.{kind}"
 
 
-def _folder(subject: Subject) -> str:
-    """Return the folder of a table in the lake; for a shard, the folder of the shared table."""
+def _lake_folder(subject: Subject) -> str:
+    """Return the lake folder that names a table in lineage; for a shard, the shared table's."""
     record = subject.record
     shard = subject.config.shard(subject.table) if record is None else record.shard
     if shard is not None:
@@ -302,7 +307,8 @@ def _folder(subject: Subject) -> str:
     return subject.config.own_path(subject.table) if record is None else record.base_path
 
 
-def _versions(ended: _Ended) -> Facets:
+def _version_facets(ended: _Ended) -> Facets:
+    """Return OpenLineage's facets of a lake table's new version and its change."""
     facets: Facets = {}
     if ended.instant is not None:
         facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(ended.instant)
@@ -313,7 +319,8 @@ def _versions(ended: _Ended) -> Facets:
     return facets
 
 
-def _statistics(ended: _Ended) -> dict[str, OutputDatasetFacet]:
+def _statistics_facet(ended: _Ended) -> dict[str, OutputDatasetFacet]:
+    """Return OpenLineage's facet of the written rows and bytes; empty if they are not known."""
     if ended.rows is None and ended.bytes is None:
         return {}
     known = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(

@@ -190,11 +190,13 @@ def _client() -> Iterator[Callable[[RunEvent], None]]:
     try:
         client = OpenLineageClient(config=config)
     except Exception as error:  # noqa: BLE001 - each transport has errors of its own
-        raise _unusable(error) from None
+        raise _unusable_client_error(error) from None
     # The client prints the events if no setting names a transport.
     printed = client.transport.kind == "console"
-    if client.transport.kind == "noop" or (printed and not _named(client.config.transport)):
-        raise _nowhere()
+    if client.transport.kind == "noop" or (
+        printed and not _is_transport_named(client.config.transport)
+    ):
+        raise _no_receiver_error()
     logged = _Refusals()
     log = logging.getLogger("openlineage.client.transport")
     log.addHandler(logged)
@@ -202,26 +204,28 @@ def _client() -> Iterator[Callable[[RunEvent], None]]:
     def emit(event: RunEvent) -> None:
         client.emit(event)
         if logged.first is not None:
-            raise _refused(logged.first)
+            raise _refused_events_error(logged.first)
 
     try:
         yield emit
         whole = client.close(_CLOSE_S)
-    except Exception as error:  # noqa: BLE001 - each transport has errors of its own
+    except Exception as error:  # each transport has errors of its own
         # A transport that sends in the background would go on, and leave its thread behind.
         with suppress(Exception):
             client.close(0.0)
-        raise error if isinstance(error, LineageError) else _refused(_described(error)) from None
+        if isinstance(error, LineageError):
+            raise error from None
+        raise _refused_events_error(_error_on_one_line(error)) from None
     finally:
         log.removeHandler(logged)
     if logged.first is not None:
-        raise _refused(logged.first)
+        raise _refused_events_error(logged.first)
     if not whole:
-        raise _refused(f"events were not sent within {_CLOSE_S:g} s")
+        raise _refused_events_error(f"events were not sent within {_CLOSE_S:g} s")
 
 
-def _named(transport: Mapping[str, Any] | None) -> bool:
-    """Whether the client's settings name the kind of its transport."""
+def _is_transport_named(transport: Mapping[str, Any] | None) -> bool:
+    """Whether the settings of OpenLineage's client name the kind of its transport."""
     return bool((transport or {}).get("type"))
 
 
@@ -250,7 +254,8 @@ def lacking() -> ConfigError:
     )
 
 
-def _nowhere() -> ConfigError:
+def _no_receiver_error() -> ConfigError:
+    """Return the error which says that no receiver of lineage events is configured."""
     return ConfigError(
         "no receiver of lineage events is configured, or OPENLINEAGE_DISABLED is true",
         remedy="Set OPENLINEAGE_URL, or write openlineage.yml (docs/lineage.md); --dry-run prints"
@@ -259,16 +264,18 @@ def _nowhere() -> ConfigError:
     )
 
 
-def _unusable(error: Exception) -> ConfigError:
+def _unusable_client_error(error: Exception) -> ConfigError:
+    """Return the error which says that OpenLineage's client cannot be used as it is configured."""
     return ConfigError(
-        f"OpenLineage's client cannot be used as it is configured: {_described(error)}",
+        f"OpenLineage's client cannot be used as it is configured: {_error_on_one_line(error)}",
         remedy="Correct what the message names in openlineage.yml, or in the variables that begin"
         " with OPENLINEAGE.",
         field="openlineage.yml",
     )
 
 
-def _refused(reason: str) -> LineageError:
+def _refused_events_error(reason: str) -> LineageError:
+    """Return the error which says that the receiver of lineage events does not take them."""
     return LineageError(
         f"the receiver of lineage events does not take them: {reason}",
         remedy="Check the address and the login that OpenLineage's client has;"
@@ -277,7 +284,7 @@ def _refused(reason: str) -> LineageError:
     )
 
 
-def _described(error: Exception) -> str:
-    """Return an error of a transport on one line."""
+def _error_on_one_line(error: Exception) -> str:
+    """Return an error of a transport of OpenLineage's client on one line."""
     first = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {first}"

@@ -44,7 +44,8 @@ class Metric:
         return f"tributary_{self.name}"
 
 
-def _of_table(name: str, help_: str, unit: str, read_from: str, *more: str) -> Metric:
+def _metric_of_table(name: str, help_: str, unit: str, read_from: str, *more: str) -> Metric:
+    """Return a metric of Prometheus that each table has, with the labels of tables."""
     return Metric(f"table_{name}", help_, unit, read_from, (*TABLE, *more))
 
 
@@ -79,117 +80,123 @@ STATE = Metric(
     "1 for the table's state, 0 for the other states.",
     *(_BOOL, _STORE, (*TABLE, "state"), "state set"),
 )
-WATERMARK = _of_table(
+WATERMARK = _metric_of_table(
     "watermark_timestamp_seconds",
     "Event time up to which the newest commit is complete.",
     *(_MOMENT, _STORE),
 )
-COMPLETE = _of_table(
+COMPLETE = _metric_of_table(
     "complete_timestamp_seconds",
     "Event time up to which the table is complete, by the newest look that proved that nothing is"
     " missing. It is later than the commit's watermark if the table lacks no event and a newer"
     " heartbeat proves it, or if the first event that waits is newer.",
     *(_MOMENT, "state store, Kafka"),
 )
-COMMIT = _of_table("commit_timestamp_seconds", "Time of the newest commit.", _MOMENT, _STORE)
-COMMIT_SECONDS = _of_table(
+COMMIT = _metric_of_table("commit_timestamp_seconds", "Time of the newest commit.", _MOMENT, _STORE)
+COMMIT_SECONDS = _metric_of_table(
     "commit_duration_seconds",
     "How long the newest commit took, from the read of the topic to the end of the commit. This and"
     " the other figures of the newest commit are absent if no run has written it: after a copy, a"
     " change of columns or the death of a process, and for shards.",
     *(_SECONDS, _STORE),
 )
-COMMIT_BYTES = _of_table(
+COMMIT_BYTES = _metric_of_table(
     "commit_written_bytes",
     "Size of the data files that the newest commit wrote. Hudi rewrites each file in which a row"
     " changes.",
     *(_BYTES, _STORE),
 )
-COMMIT_ROWS = _of_table(
+COMMIT_ROWS = _metric_of_table(
     "commit_rows",
     "Rows of the newest commit by what Hudi did: `insert`, `update` or `delete`.",
     *("rows", _STORE, "operation"),
 )
-COMMIT_BYTES_PER_ROW = _of_table(
+COMMIT_BYTES_PER_ROW = _metric_of_table(
     "commit_written_bytes_per_row",
     "Written bytes of the newest commit per changed row; absent if no row changed.",
     *("bytes per row", _STORE),
 )
-FRESHNESS = _of_table(
+FRESHNESS = _metric_of_table(
     "freshness_seconds",
     "Seconds since the time up to which the table is complete, less `allowed_lateness_s`; without"
     " such a time, since the newest commit, or the copy without one, while events wait.",
     *(_SECONDS, "state store, Kafka"),
 )
-TARGET = _of_table("freshness_target_seconds", "The freshness target.", _SECONDS, "tributary.yaml")
-LATE = _of_table(
+TARGET = _metric_of_table(
+    "freshness_target_seconds", "The freshness target.", _SECONDS, "tributary.yaml"
+)
+LATE = _metric_of_table(
     "late",
     "Whether an incremental table's freshness exceeds its target.",
     *(_BOOL, "state store, Kafka"),
 )
-BEHIND = _of_table(
+BEHIND = _metric_of_table(
     "events_behind",
     "Offsets between the newest commit and the end of the topic: at most this many events wait.",
     *("events", "state store, Kafka"),
 )
-QUARANTINED = _of_table("quarantined_messages", "Messages in quarantine.", "messages", _STORE)
-ERROR = _of_table(
+QUARANTINED = _metric_of_table(
+    "quarantined_messages", "Messages in quarantine.", "messages", _STORE
+)
+ERROR = _metric_of_table(
     "error",
     "1 while the table has an error; `kind` is the error's class. A table without one has no"
     " series.",
     *(_BOOL, _STORE, "kind"),
 )
-FAILURES = _of_table("failures", "Failures in a row; absent at 0.", "failures", _STORE)
-LOST = _of_table(
+FAILURES = _metric_of_table("failures", "Failures in a row; absent at 0.", "failures", _STORE)
+LOST = _metric_of_table(
     "lost",
     "1 if changes are missing both in the table's stream and in its lake table; otherwise absent.",
     *(_BOOL, "state store, sources, Kafka, Connect"),
 )
-ABANDONED = _of_table(
+ABANDONED = _metric_of_table(
     "copy_abandoned",
     "1 if a table with readers waits for a copy that no process works on; otherwise absent.",
     *(_BOOL, _STORE),
 )
-LEASE = _of_table(
+LEASE = _metric_of_table(
     "lease_expiry_timestamp_seconds",
     "When the lease of the process that works on the table expires, unless it is renewed. Without"
     " such a process there is no series.",
     *(_MOMENT, _STORE),
 )
-LEASE_TAKEN = _of_table(
+LEASE_TAKEN = _metric_of_table(
     "lease_taken_timestamp_seconds",
     "When that process took the lease. A run holds it for its turn, a copy until its end.",
     *(_MOMENT, _STORE),
 )
-RUN_AT = _of_table(
+RUN_AT = _metric_of_table(
     "run_timestamp_seconds", "When the newest run of the table began.", _MOMENT, _STORE
 )
-RUN_SECONDS = _of_table("run_duration_seconds", "How long the newest run took.", _SECONDS, _STORE)
-RUN_COMMITS = _of_table("run_commits", "Commits of the newest run.", "commits", _STORE)
-RUN_RECORDS = _of_table(
+RUN_SECONDS = _metric_of_table(
+    "run_duration_seconds", "How long the newest run took.", _SECONDS, _STORE
+)
+RUN_COMMITS = _metric_of_table("run_commits", "Commits of the newest run.", "commits", _STORE)
+RUN_RECORDS = _metric_of_table(
     "run_records",
     "Kafka records of the newest run by operation, as Debezium names it: `c` create, `u` update,"
     " `d` delete, `t` truncate; `tombstone`.",
     *("records", _STORE, "operation"),
 )
-LAKE = _of_table(
+LAKE = _metric_of_table(
     "lake_bytes",
     "Size in the lake as last measured. `part` is `current`: files of the newest commit; `kept`:"
     " the rest of the generation; `other_generations`.",
     *(_BYTES, _STORE, "part"),
 )
-VERIFY_AT = _of_table(
+VERIFY_AT = _metric_of_table(
     "verify_timestamp_seconds", "When `verify` last compared the table.", _MOMENT, _STORE
 )
-VERIFY_EQUAL_AT = _of_table(
+VERIFY_EQUAL_AT = _metric_of_table(
     "verify_success_timestamp_seconds",
     "When `verify` last found source and lake equal.",
     *(_MOMENT, _STORE),
 )
-VERIFY_SECONDS = _of_table(
+VERIFY_SECONDS = _metric_of_table(
     "verify_duration_seconds", "How long the newest `verify` took.", _SECONDS, _STORE
 )
-DRIFT = _of_table(
+DRIFT = _metric_of_table(
     "verify_drift_rows",
     "Differences that the newest `verify` found; absent if there are none. `kind` is `missing`,"
     " `extra`, `different` or `duplicate` for the first 1,000, `more` for those beyond them,"
@@ -197,27 +204,27 @@ DRIFT = _of_table(
     *("rows", _STORE, "kind"),
 )
 
-CHECK_OUTCOME = _of_table(
+CHECK_OUTCOME = _metric_of_table(
     "check_outcome",
     "1 for the outcome of the check's newest execution: `passed`, `failed`, `skipped` or `error`.",
     *(_BOOL, _STORE, "check", "outcome"),
 )
-CHECK_FAILED = _of_table(
+CHECK_FAILED = _metric_of_table(
     "check_failed",
     "Whether the check has a failure that nothing has ended (docs/checks.md). `policy`"
     " is `report`, `alarm` or `pause`.",
     *(_BOOL, _STORE, "check", "policy"),
 )
-CHECK_DUE = _of_table(
+CHECK_DUE = _metric_of_table(
     "check_due",
     "Whether the check is due by its schedule, and was not executed since or did not work. A check"
     " without a schedule has no series.",
     *(_BOOL, "state store, tributary.yaml", "check"),
 )
-CHECK_AT = _of_table(
+CHECK_AT = _metric_of_table(
     "check_timestamp_seconds", "When the check last ended.", *(_MOMENT, _STORE, "check")
 )
-CHECK_PASSED_AT = _of_table(
+CHECK_PASSED_AT = _metric_of_table(
     "check_success_timestamp_seconds", "When the check last passed.", *(_MOMENT, _STORE, "check")
 )
 
@@ -228,19 +235,19 @@ WITHOUT_TABLES = Metric(
     " Absent while a table is on the plan, and if Connect did not answer.",
     *("connectors", "state store, Connect"),
 )
-PERIOD_END = _of_table(
+PERIOD_END = _metric_of_table(
     "period_end_timestamp_seconds",
     "End of the newest hour or day that was announced as complete. Only tables with the setting"
     " `completeness` have it.",
     *(_MOMENT, _STORE),
 )
-PERIOD_DUE = _of_table(
+PERIOD_DUE = _metric_of_table(
     "period_due_timestamp_seconds",
     "From when on the next hour or day is overdue: its end, the lateness that the settings allow,"
     " and the freshness target have passed. Absent while the table is not incremental.",
     *(_MOMENT, _STORE),
 )
-LATE_ROWS = _of_table(
+LATE_ROWS = _metric_of_table(
     "late_rows",
     "Number of rows that came late for hours or days that were announced as complete; absent at 0.",
     *("rows", _STORE),

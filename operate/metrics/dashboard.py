@@ -87,7 +87,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "targets": targets,
         "links": links,
         "fieldConfig": {"defaults": _field(panel), "overrides": []},
-        "options": _options(panel),
+        "options": _options_of_panel(panel),
     }
 
 
@@ -113,8 +113,8 @@ def _field(panel: Panel) -> dict[str, Any]:
     return found
 
 
-def _options(panel: Panel) -> dict[str, Any]:
-    """Return the options of a panel's type."""
+def _options_of_panel(panel: Panel) -> dict[str, Any]:
+    """Return the options of a Grafana panel's type."""
     legend = {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"]}
     tooltip = {"mode": "multi", "sort": "desc"}
     if panel.kind == "timeseries":
@@ -143,7 +143,7 @@ def _options(panel: Panel) -> dict[str, Any]:
 
 
 def _variables() -> list[dict[str, Any]]:
-    """Return the variables of the dashboard; each depends on the ones before it."""
+    """Return the variables of Grafana's dashboard; each depends on the ones before it."""
     datasource = {"type": "prometheus", "uid": "${datasource}"}
     found: list[dict[str, Any]] = [
         {

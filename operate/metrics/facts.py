@@ -180,7 +180,7 @@ class BoundedAnswers(Answers):
         }
         for name in services.config.sources:
             asked["source", name] = calls.start(
-                ("source", name), partial(_identity, services, name)
+                ("source", name), partial(_identity_of_source, services, name)
             )
         found = {one: answer(call, " ".join(one).strip(), until) for one, call in asked.items()}
         return {
@@ -188,7 +188,8 @@ class BoundedAnswers(Answers):
         }
 
 
-def _identity(services: Services, name: str) -> object:
+def _identity_of_source(services: Services, name: str) -> object:
+    """Ask a source for its identity: the metric ``up`` shows whether it answers."""
     return services.source(name).identity()
 
 

@@ -71,11 +71,11 @@ def families(config: Config, facts: Facts | None) -> Iterator[GaugeMetricFamily]
         if facts.status is not None:
             found.add(m.READ_AT, facts.read_at)
             found.add(m.READ_SECONDS, facts.seconds)
-            _add_all(found, config, facts, facts.status)
+            _add_metrics_of_status(found, config, facts, facts.status)
     yield from found
 
 
-def _add_all(found: _Families, config: Config, facts: Facts, status: Status) -> None:
+def _add_metrics_of_status(found: _Families, config: Config, facts: Facts, status: Status) -> None:
     """Add the metrics whose values need the state store."""
     found.add(m.TABLES, len(status.tables))
     if not status.tables:
@@ -116,6 +116,7 @@ def _add_all(found: _Families, config: Config, facts: Facts, status: Status) -> 
 
 
 def _add_table(found: _Families, table: TableStatus, run: RunEntry | None) -> None:
+    """Add the metrics of a table."""
     record, commit = table.record, table.record.last_commit
     labels = (record.table.source, str(record.table), record.tier)
     for state in _STATES:
@@ -160,6 +161,7 @@ def _add_table(found: _Families, table: TableStatus, run: RunEntry | None) -> No
 
 
 def _add_writes(found: _Families, writes: CommitWrites, labels: tuple[str, str, str]) -> None:
+    """Add the metrics of what a table's newest commit has written."""
     found.add(m.COMMIT_SECONDS, writes.seconds, *labels)
     found.add(m.COMMIT_BYTES, writes.bytes, *labels)
     found.add(m.COMMIT_ROWS, writes.inserts, *labels, "insert")
@@ -169,6 +171,7 @@ def _add_writes(found: _Families, writes: CommitWrites, labels: tuple[str, str, 
 
 
 def _add_check(found: _Families, check: CheckStatus, labels: tuple[str, str, str]) -> None:
+    """Add the metrics of a table's data check."""
     if check.settings.scheduled:
         found.add(m.CHECK_DUE, check.due, *labels, check.name)
     if check.record is None:
@@ -181,6 +184,7 @@ def _add_check(found: _Families, check: CheckStatus, labels: tuple[str, str, str
 
 
 def _add_reader(found: _Families, reader: ReaderStatus) -> None:
+    """Add the metrics of a registered reader."""
     labels = (reader.table, reader.state.name)
     found.add(m.READER_LAG, reader.lag_s, *labels)
     found.add(m.READER_UNREAD, reader.unread_s, *labels)
@@ -190,6 +194,7 @@ def _add_reader(found: _Families, reader: ReaderStatus) -> None:
 
 
 def _add_run(found: _Families, run: RunEntry, labels: tuple[str, str, str]) -> None:
+    """Add the metrics of a table's newest run."""
     found.add(m.RUN_AT, run.started_at, *labels)
     found.add(m.RUN_SECONDS, run.seconds, *labels)
     found.add(m.RUN_COMMITS, run.commits, *labels)
@@ -198,6 +203,7 @@ def _add_run(found: _Families, run: RunEntry, labels: tuple[str, str, str]) -> N
 
 
 def _add_capture(found: _Families, config: Config, capture: CaptureStatus) -> None:
+    """Add the metrics of a capture: its connector, its heartbeat and its log."""
     labels = (capture.source, capture.tier)
     if capture.connector is not None:
         found.add(m.CONNECTOR_UP, capture.connector == "running", *labels)

@@ -72,18 +72,18 @@ def of(metric: m.Metric, more: str = "") -> str:
 
 
 def total(metric: m.Metric, more: str = "", *, by: str = "") -> str:
-    """Return an expression that sums a metric; a series that several processes show counts once."""
+    """Return a PromQL sum of a metric; a series that several processes show counts once."""
     once = f"max by ({', '.join(metric.labels)}) ({of(metric, more)})"
     return f"sum by ({by}) ({once})" if by else f"sum({once})"
 
 
 def in_state(state: str) -> str:
-    """Return an expression for the number of tables in a state."""
+    """Return a PromQL expression for the number of tables in a state."""
     return total(m.STATE, f'state="{state}"')
 
 
 def count(title: str, expression: str, about: str, steps: Steps, runbook: str | None) -> Panel:
-    """Return a small panel with one number of the whole fleet."""
+    """Return a small Grafana panel with one number of the whole fleet."""
     return Panel(
         *(title, "stat", ((expression, ""),), "short", about),
         steps=steps,
@@ -94,7 +94,7 @@ def count(title: str, expression: str, about: str, steps: Steps, runbook: str | 
 
 
 def worst(title: str, expression: str, unit: str, about: str, **more: Any) -> Panel:
-    """Return a panel of the 20 largest series, so that thousands of tables stay readable."""
+    """Return a Grafana panel of the 20 largest series, so thousands of tables stay readable."""
     return Panel(
         title, "timeseries", ((f"topk(20, {expression})", "{{table}}"),), unit, about, **more
     )

@@ -31,20 +31,24 @@ def as_text(families: Iterable[GaugeMetricFamily]) -> bytes:
         for sample in family.samples:
             place = id(sample.labels)
             if (labels := known.get(place)) is None:
-                labels = known[place] = _as_text(sample.labels)
-            lines.append(f"{sample.name}{labels} {_number(sample.value)}\n")
+                labels = known[place] = _labels_as_text(sample.labels)
+            lines.append(f"{sample.name}{labels} {_number_as_text(sample.value)}\n")
     return "".join(lines).encode()
 
 
-def _as_text(labels: dict[str, str]) -> str:
+def _labels_as_text(labels: dict[str, str]) -> str:
     """Return the labels of a series, sorted by name; an empty text without labels."""
-    inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(labels.items()))
+    inside = ",".join(
+        f'{name}="{_escaped_label_value(value)}"' for name, value in sorted(labels.items())
+    )
     return f"{{{inside}}}" if inside else ""
 
 
-def _escaped(value: str) -> str:
+def _escaped_label_value(value: str) -> str:
+    """Return the value of a label with the escapes of Prometheus' text format."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
-def _number(value: float) -> str:
+def _number_as_text(value: float) -> str:
+    """Return a metric's value as Prometheus' text format has it."""
     return str(floatToGoString(value))  # type: ignore[no-untyped-call]

@@ -36,7 +36,7 @@ SHORTEST_TOKEN = 16
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine only."""
+    """Whether the address of the page can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -46,7 +46,7 @@ def is_loopback(host: str) -> bool:
 
 
 def token_of(host: str, reference: str | None) -> str | None:
-    """Return the token that viewers need; None if they need no token.
+    """Return the token that viewers of the page need; None if they need no token.
 
     Args:
         host: The address to listen at.
@@ -77,7 +77,7 @@ def token_of(host: str, reference: str | None) -> str | None:
 
 
 def knows_host(header: str, names: Collection[str]) -> bool:
-    """Whether a Host header is ``localhost``, an IP address, or a name of this server.
+    """Whether a viewer's Host header is ``localhost``, an IP address, or a name of the page's host.
 
     Another site can let its own name point to this machine (DNS rebinding). A browser with a page
     of that site then sends the site's name in this header. The site cannot make the browser send an
@@ -99,7 +99,7 @@ def knows_host(header: str, names: Collection[str]) -> bool:
 
 
 def is_allowed(header: str, token: str) -> bool:
-    """Whether an Authorization header has the token: as Bearer, or as the password of Basic."""
+    """Whether a viewer's Authorization header has the page's token, by Bearer or Basic."""
     kind, _, value = header.partition(" ")
     given = value.strip()
     if kind.lower() == "basic":

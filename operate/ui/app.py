@@ -67,7 +67,7 @@ class Ui:
         }
         routes = [Route(path, self._page(path, page)) for path, page in pages.items()]
         routes += [Route("/healthz", lambda _: Response("ok\n", media_type="text/plain"))]
-        routes += [Route("/static/{name}", _static)]
+        routes += [Route("/static/{name}", _static_file)]
         return Starlette(routes=routes, exception_handlers={HTTPException: self._refused})
 
     def _page(
@@ -168,7 +168,8 @@ class Ui:
         }
 
 
-def _static(request: Request) -> Response:
+def _static_file(request: Request) -> Response:
+    """Answer a viewer's request for one of `ASSETS`, the files that the page loads."""
     name = request.path_params["name"]
     if name not in ASSETS:
         raise HTTPException(404)

@@ -65,7 +65,7 @@ class CalendarView:
 
 
 def calendar(services: Services, table: TableStatus, now: datetime) -> CalendarView | None:
-    """Return a table's calendar; None if its settings ask for no complete periods.
+    """Return a table's calendar for the page; None if its settings ask for no complete periods.
 
     Raises:
         TributaryError: The state store cannot be used, or the table is no longer on the plan.
@@ -77,9 +77,9 @@ def calendar(services: Services, table: TableStatus, now: datetime) -> CalendarV
     by_start = {one.starts_at: one for one in found}
     overdue = known.overdue(now)
     rows: dict[str, list[Cell]] = {}
-    for period in _last(periods, now):
-        label, short = _place(periods, period)
-        cell = _cell(period, by_start.get(period.start), known.newest_end, now, overdue)
+    for period in _shown_periods(periods, now):
+        label, short = _row_and_label(periods, period)
+        cell = _period_cell(period, by_start.get(period.start), known.newest_end, now, overdue)
         rows.setdefault(label, []).append(Cell(period.name, short, *cell))
     return CalendarView(
         *(str(name), known.by, known.zone, known.newest, known.late_rows, overdue),
@@ -87,16 +87,16 @@ def calendar(services: Services, table: TableStatus, now: datetime) -> CalendarV
     )
 
 
-def _last(calendar: Calendar, now: datetime) -> list[Period]:
-    """Return the last periods up to now, oldest first."""
+def _shown_periods(calendar: Calendar, now: datetime) -> list[Period]:
+    """Return the periods up to now that the page's calendar shows, oldest first."""
     found, since = [calendar.holding(now)], now - _SPAN[calendar.unit]
     while found[-1].start > since:  # bounded: a period is not longer than 25 hours
         found.append(calendar.before(found[-1]))
     return found[::-1]
 
 
-def _place(calendar: Calendar, period: Period) -> tuple[str, str]:
-    """Return the name of a period's row, and the period's name within this row."""
+def _row_and_label(calendar: Calendar, period: Period) -> tuple[str, str]:
+    """Return, for the page's calendar, the name of a period's row and its name within the row."""
     local = period.start.astimezone(calendar.clock)
     if calendar.unit == "hour":
         return f"{local:%a %Y-%m-%d}", f"{local:%H}"
@@ -104,14 +104,14 @@ def _place(calendar: Calendar, period: Period) -> tuple[str, str]:
     return f"week of {monday}", f"{local:%d}"
 
 
-def _cell(
+def _period_cell(
     period: Period,
     announcement: Announcement | None,
     newest_end: datetime | None,
     now: datetime,
     overdue: bool,
 ) -> tuple[str, str, Tone]:
-    """Return the mark, the words and the tone of a period's cell."""
+    """Return the mark, the words and the tone of a period's cell in the page's calendar."""
     if newest_end is not None and period.end <= newest_end:
         late = 0 if announcement is None else announcement.late_rows
         if late:

@@ -86,31 +86,33 @@ class CopyView:
 
 
 def copies(look: Look) -> list[CopyView]:
-    """Return the unfinished copies: those with a process first, then those with planned chunks."""
+    """Return the unfinished copies for the page: those with a process, then those with chunks."""
     status = look.facts.status
     found: list[CopyView] = []
     for table in () if status is None else status.tables:
         for record in (table.record, table.build):
-            if record is not None and (stage := _stage(record)) is not None:
+            if record is not None and (stage := _copy_stage(record)) is not None:
                 working = not table.half_copied and table.record.state is not State.FAILED
-                found.append(_view(record, stage, working, look.copies, look.facts.read_at))
+                found.append(_copy_view(record, stage, working, look.copies, look.facts.read_at))
     return sorted(found, key=lambda one: (not one.working, not one.planned, one.name))
 
 
-def _stage(record: TableRecord) -> str | None:
+def _copy_stage(record: TableRecord) -> str | None:
+    """Return how the page names the stage of an unfinished copy; None if it shows no copy."""
     state = record.resume_to if record.state is State.FAILED else record.state
     if record.state is State.REGISTERED and record.attempt is None and not record.beside:
         return None  # nothing has begun, and the list of tables shows it
     return None if state is None else _STAGES.get(state)
 
 
-def _view(
+def _copy_view(
     record: TableRecord,
     stage: str,
     working: bool,
     reports: Mapping[tuple[TableId, bool], CopyProgress],
     now: datetime,
 ) -> CopyView:
+    """Return an unfinished copy as the page shows it."""
     attempt = record.attempt
     report = reports.get((record.table, record.beside))
     if report is not None and (attempt is None or report.attempt != str(attempt.id)):
@@ -127,7 +129,7 @@ def _view(
         record.beside,
         stage,
         working,
-        tuple(_blocks(planned, done, writing)),
+        tuple(_bar_blocks(planned, done, writing)),
         committed=len(done),
         planned=planned,
         rows=None if report is None or complete else report.rows,
@@ -139,8 +141,8 @@ def _view(
     )
 
 
-def _blocks(planned: int, done: frozenset[int], writing: frozenset[int]) -> Iterator[Block]:
-    """Yield the blocks of a bar; a block is committed once all of its chunks are."""
+def _bar_blocks(planned: int, done: frozenset[int], writing: frozenset[int]) -> Iterator[Block]:
+    """Yield the blocks of a copy's bar on the page; one is committed once all of its chunks are."""
     count = min(planned, _BLOCKS)
     for place in range(count):
         chunks = range(place * planned // count, (place + 1) * planned // count)

@@ -147,7 +147,7 @@ class Overview:
 
 
 def overview(facts: Facts, *, slowest: int = 8) -> Overview:
-    """Return the fleet at a glance."""
+    """Return the fleet at a glance, as the page shows it."""
     services = [
         Service(" ".join(filter(None, key)).replace("_", " "), up)
         for key, up in sorted(facts.up.items())
@@ -156,7 +156,7 @@ def overview(facts: Facts, *, slowest: int = 8) -> Overview:
         return Overview((), services, (), (), ())
     troubles = of_fleet(facts.status, facts.read_at)
     return Overview(
-        _tiles(facts, troubles),
+        _fleet_tiles(facts, troubles),
         services,
         troubles,
         sources(facts),
@@ -164,8 +164,8 @@ def overview(facts: Facts, *, slowest: int = 8) -> Overview:
     )
 
 
-def _tiles(facts: Facts, troubles: Sequence[Trouble]) -> list[Tile]:
-    """Return the figures of the fleet. The facts must have a status."""
+def _fleet_tiles(facts: Facts, troubles: Sequence[Trouble]) -> list[Tile]:
+    """Return the page's figures of the fleet. The facts must have a status."""
     tables = () if facts.status is None else facts.status.tables
     states = Counter(one.record.state for one in tables)
     late = sum(one.late for one in tables)
@@ -202,11 +202,14 @@ def _tiles(facts: Facts, troubles: Sequence[Trouble]) -> list[Tile]:
 
 
 def sources(facts: Facts) -> list[SourceView]:
-    """Return the captures of all sources."""
-    return [] if facts.status is None else [_source(facts, one) for one in facts.status.captures]
+    """Return the captures of all sources, as the page shows them."""
+    return (
+        [] if facts.status is None else [_source_view(facts, one) for one in facts.status.captures]
+    )
 
 
-def _source(facts: Facts, capture: CaptureStatus) -> SourceView:
+def _source_view(facts: Facts, capture: CaptureStatus) -> SourceView:
+    """Return a capture, with the figures of its tables, as the page shows it."""
     tables = [
         one
         for one in (() if facts.status is None else facts.status.tables)
@@ -240,7 +243,7 @@ def _source(facts: Facts, capture: CaptureStatus) -> SourceView:
 
 
 def run_view(entry: RunEntry) -> RunView:
-    """Return a run with its steps."""
+    """Return a run with its steps, as the page shows it."""
     whole = max(entry.seconds, sum(entry.steps.values()), 0.001)
     left = whole - sum(entry.steps.values())
     listed = sorted(entry.steps.items(), key=lambda one: -one[1])
@@ -252,6 +255,6 @@ def run_view(entry: RunEntry) -> RunView:
 
 
 def slowest_runs(entries: Iterable[RunEntry], most: int) -> list[RunView]:
-    """Return the slowest runs; an entry of several runs counts with their mean duration."""
+    """Return the slowest runs for the page; an entry of several runs counts with their mean."""
     longest = sorted(entries, key=lambda one: -one.seconds / one.runs)
     return [run_view(one) for one in longest[:most]]

@@ -45,7 +45,7 @@ class Look:
 
 
 def take_look(services: Services, reader: FactReader) -> Look:
-    """Read the facts of one look."""
+    """Read the facts of one look, from which the page is made."""
     facts = reader.read()
     try:
         reports = CopyReports(services.store).all() if facts.status is not None else ()

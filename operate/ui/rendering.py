@@ -38,7 +38,7 @@ def lacking(package: str) -> ConfigError:
 
 
 def asset(name: str) -> bytes:
-    """Return the content of one of `ASSETS`."""
+    """Return the content of one of `ASSETS`, the files that the page loads."""
     return (_HERE / "static" / name).read_bytes()
 
 
@@ -89,27 +89,27 @@ class Pages:
 
 
 def _without_secrets(value: Any) -> Any:
-    """Remove this process's secrets from a text, for Jinja; other values stay as they are."""
+    """Remove this process's secrets from a text, for the page's templates; leave other values."""
     return redact_own(value) if type(value) is str else value
 
 
 def parts(text: str) -> list[str]:
-    """Return a text, split at its backquotes; parts 2, 4, ... are commands or names."""
+    """Return a text of the page, split at its backquotes; parts 2, 4, ... are commands or names."""
     return to_paste(text).split("`")
 
 
 def moment(at: datetime) -> str:
-    """Return a time as text for people, in UTC."""
+    """Return a time as text for viewers of the page, in UTC."""
     return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 
 def iso(at: datetime) -> str:
-    """Return a time for the attribute ``datetime``."""
+    """Return a time for the attribute ``datetime`` in the page's HTML."""
     return f"{at.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def size(count: int) -> str:
-    """Return a number of bytes for people, for example ``1.5 GiB``."""
+    """Return a number of bytes as the page shows it, for example ``1.5 GiB``."""
     value, unit = float(count), 0
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1

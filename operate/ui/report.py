@@ -51,7 +51,7 @@ class Written:
 
 
 def write_report(services: Services, path: Path) -> Written:
-    """Write the report to a file in one step.
+    """Write the report, which shows the fleet as the page does, to an HTML file in one step.
 
     Args:
         services: The services of the command. No Spark session is started.
@@ -76,7 +76,7 @@ def write_report(services: Services, path: Path) -> Written:
     text = pages.render(
         "report.html",
         style=style,
-        style_hash=_hash(style),
+        style_hash=_style_hash(style),
         at=now,
         fleet=fleet,
         listing=listing(status.tables, Wanted(), all_rows=True),
@@ -85,17 +85,17 @@ def write_report(services: Services, path: Path) -> Written:
         calendars=[one for one in found if one is not None],
         events=history(services, now - _DAY, most=_EVENTS)[::-1][:_EVENTS],
     )
-    _replace(path, text)
+    _replace_report(path, text)
     return Written(str(path), len(status.tables), len(fleet.troubles), len(text.encode()))
 
 
-def _hash(text: str) -> str:
-    """Return the hash by which a content security policy allows an inline style."""
+def _style_hash(text: str) -> str:
+    """Return the hash by which the report's content security policy allows an inline style."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _replace(path: Path, text: str) -> None:
-    """Write a file in one step.
+def _replace_report(path: Path, text: str) -> None:
+    """Write the HTML file of the report in one step.
 
     Raises:
         ConfigError: The file cannot be written.

@@ -65,7 +65,7 @@ def serving(config: Config, place: Place, *, cache_s: float = CACHE_S) -> Iterat
     except ImportError as error:
         raise lacking(error.name or "starlette") from None
     token = token_of(place.host, place.token)
-    taken = _socket(place)
+    taken = _listening_socket(place)
     services = Services(config, NullProgress())
     try:
         looks = Looks(services, cache_s=cache_s)
@@ -96,8 +96,8 @@ def serving(config: Config, place: Place, *, cache_s: float = CACHE_S) -> Iterat
         services.close()
 
 
-def _socket(place: Place) -> socket.socket:
-    """Return a socket that listens, so that the first viewer can come before the server is up.
+def _listening_socket(place: Place) -> socket.socket:
+    """Return a socket that listens for the page's viewers, who can come before the server is up.
 
     Raises:
         ConfigError: The address or port cannot be used.

@@ -92,7 +92,7 @@ def table_page(services: Services, look: Look, name: str) -> TablePage | None:
 
 
 def runs_chart(runs: Sequence[RunEntry]) -> str:
-    """Return the data of a chart of runs as JSON: durations and changes over time."""
+    """Return the data of the page's chart of runs as JSON: durations and changes over time."""
     ordered = sorted(runs, key=lambda one: one.started_at)
     return json.dumps(
         {

@@ -69,7 +69,7 @@ class Row:
 
 
 def row(table: TableStatus) -> Row:
-    """Return a table's row."""
+    """Return a table's row in the page's list of tables."""
     record = table.record
     commit = record.last_commit
     return Row(
@@ -87,7 +87,8 @@ def row(table: TableStatus) -> Row:
     )
 
 
-def _or_last(value: float | None) -> tuple[bool, float]:
+def _unknown_last(value: float | None) -> tuple[bool, float]:
+    """Return a key that sorts a column of the page's list: greatest first, unknown ones last."""
     return (value is None, -(value or 0.0))
 
 
@@ -97,9 +98,9 @@ SORTS: Mapping[str, Callable[[Row], Any]] = {
         *(one.tone != "bad", one.tone != "warn", not one.late, not one.conditions),
         *(one.state, one.name),
     ),
-    "freshness": lambda one: (_or_last(one.freshness_s), one.name),
-    "used": lambda one: (_or_last(one.used), one.name),
-    "behind": lambda one: (_or_last(one.behind), one.name),
+    "freshness": lambda one: (_unknown_last(one.freshness_s), one.name),
+    "used": lambda one: (_unknown_last(one.used), one.name),
+    "behind": lambda one: (_unknown_last(one.behind), one.name),
     "commit": lambda one: (
         one.committed_at is None,
         one.committed_at and one.committed_at.timestamp(),
@@ -182,7 +183,7 @@ class Listing:
 
 
 def listing(tables: Iterable[TableStatus], wanted: Wanted, *, all_rows: bool = False) -> Listing:
-    """Return a page of the list.
+    """Return a page of the list of tables, as ``tributary ui`` shows it.
 
     Args:
         tables: All tables.

@@ -38,7 +38,7 @@ class Trouble:
 
 
 def of_table(table: TableStatus) -> Iterator[Trouble]:
-    """Yield the troubles of one table."""
+    """Yield the troubles of one table for the page."""
     record, name = table.record, str(table.record.table)
     why = record.reason or (record.error and record.error.message)
     if why:
@@ -71,7 +71,8 @@ def of_table(table: TableStatus) -> Iterator[Trouble]:
         yield Trouble(name, message, build.error.remedy, since=build.updated_at)
 
 
-def _of_captures(status: Status) -> Iterator[Trouble]:
+def _capture_troubles(status: Status) -> Iterator[Trouble]:
+    """Yield the troubles of all captures for the page."""
     for one in status.captures:
         name = f"capture {one.place}"
         if one.problem:
@@ -83,7 +84,8 @@ def _of_captures(status: Status) -> Iterator[Trouble]:
             yield Trouble(name, one.warning, None, "warn", table=False)
 
 
-def _of_targets(status: Status) -> Iterator[Trouble]:
+def _target_troubles(status: Status) -> Iterator[Trouble]:
+    """Yield the missed freshness targets, and those that cannot be kept, for the page."""
     for one in status.targets:
         many = len(one.tables) > 1
         name = f"{len(one.tables):,} tables" if many else str(one.tables[0])
@@ -93,18 +95,18 @@ def _of_targets(status: Status) -> Iterator[Trouble]:
 
 
 def of_fleet(status: Status, now: datetime) -> list[Trouble]:
-    """Return all troubles, grave ones first: of the store, captures, tables, targets, readers."""
+    """Return the page's troubles, grave ones first: store, captures, tables, targets, readers."""
     found: list[Trouble] = []
     if status.empty_store is not None and (problem := status.empty_store.problem) is not None:
         found.append(Trouble("state store", problem.message, problem.remedy, table=False))
-    found += _of_captures(status)
+    found += _capture_troubles(status)
     for table in status.tables:
         found += of_table(table)
         if (periods := table.periods) is not None and periods.overdue(now):
             message = f"the next complete {periods.by} is overdue"
             remedy = f"See `tributary status {table.record.table}` and the log of runs."
             found.append(Trouble(str(table.record.table), message, remedy, "warn"))
-    found += _of_targets(status)
+    found += _target_troubles(status)
     for reader in status.readers:
         if reader.late:
             unread = reader.unread_s

@@ -78,9 +78,9 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Return the given source rows, whose values are not hashed or masked, as a data frame."""
+    """Return source rows for ``verify``, whose values are not hashed or masked, as a data frame."""
     shown = schema.shown().columns
-    ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
+    ddl = ", ".join(f"{_quoted_column(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
     values = [tuple(row[name] for name in names) for row in rows]
     return local_frame(spark, values, ddl)
@@ -96,7 +96,7 @@ def as_table(lake: DataFrame, schema: TableSchema, *, also: Sequence[str] = ()) 
     present = {name.lower() for name in lake.columns}
     return lake.select(
         *(
-            (F.col(_quoted(column.name)) if column.name.lower() in present else F.lit(None))
+            (F.col(_quoted_column(column.name)) if column.name.lower() in present else F.lit(None))
             .cast(column.lake_type)
             .alias(column.name)
             for column in schema.columns
@@ -106,7 +106,7 @@ def as_table(lake: DataFrame, schema: TableSchema, *, also: Sequence[str] = ()) 
 
 
 def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: int) -> ComparedRows:
-    """Compare all rows of source and lake by key, in one pass with one shuffle.
+    """Compare all rows of source and lake by key, for ``verify``, in one pass with one shuffle.
 
     Args:
         source: The source's rows, with the columns in lake types.
@@ -114,7 +114,7 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
         schema: The table's schema in the lake.
         limit: Maximum number of differing keys to return.
     """
-    key = [F.col(_quoted(name)) for name in schema.key]
+    key = [F.col(_quoted_column(name)) for name in schema.key]
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
     ours = source.select(*key, *row_digest(schema), one.alias(_SOURCE), none.alias(_LAKE))
     theirs = lake.select(*key, *row_digest(schema), none.alias(_SOURCE), one.alias(_LAKE))
@@ -147,7 +147,7 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
         lake_rows=totals["lake"],
         keys=totals["keys"],
         differing=totals["differing"],
-        suspects=tuple(_key(row, schema) for row in suspects),
+        suspects=tuple(_key_of_compared_row(row, schema) for row in suspects),
     )
 
 
@@ -181,7 +181,7 @@ def compare_bags(
         shown: list[tuple[int, dict[str, object]]] = []
         if totals["differing"]:
             wanted = kept.where(surplus != 0).limit(limit).select(*_DIGEST, surplus.alias(_SURPLUS))
-            shown = _shown(source.unionByName(lake), wanted, schema)
+            shown = _differing_rows(source.unionByName(lake), wanted, schema)
     finally:
         kept.unpersist()
     return BagComparison(
@@ -193,14 +193,14 @@ def compare_bags(
     )
 
 
-def _shown(
+def _differing_rows(
     rows: DataFrame, wanted: DataFrame, schema: TableSchema
 ) -> list[tuple[int, dict[str, object]]]:
-    """Return, for each wanted digest, the row's surplus and the row.
+    """Return, for each wanted digest of a compared row, the row's surplus and the row.
 
     The surplus is the row's count in the source minus its count in the lake.
     """
-    columns = [F.col(_quoted(column.name)) for column in schema.columns]
+    columns = [F.col(_quoted_column(column.name)) for column in schema.columns]
     found = (
         rows.select(F.struct(*columns).alias(_ROW), *row_digest(schema))
         .join(F.broadcast(wanted), on=[*_DIGEST])
@@ -212,26 +212,28 @@ def _shown(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Return each row's key and its columns' digests. The result must fit in driver memory."""
-    key = [F.col(_quoted(name)) for name in schema.key]
+    """Return each compared row's key and its columns' digests. They must fit in driver memory."""
+    key = [F.col(_quoted_column(name)) for name in schema.key]
     columns = [
         F.concat(
             *(
-                _hex(F.xxhash64(F.lit(seed), *_facts(column.name, column.lake_type)))
+                _hex_digits(F.xxhash64(F.lit(seed), *_hash_inputs(column.name, column.lake_type)))
                 for seed in _SEEDS
             )
         )
         for column in schema.columns
     ]
     found = rows.select(F.struct(*key).alias("key"), F.array(*columns).alias("digest")).collect()
-    return [(_key(row["key"], schema), tuple(row["digest"])) for row in found]
+    return [(_key_of_compared_row(row["key"], schema), tuple(row["digest"])) for row in found]
 
 
 def with_keys(
     spark: SparkSession, lake: DataFrame, schema: TableSchema, keys: Iterable[Key]
 ) -> DataFrame:
-    """Return the lake's rows that have one of the given keys. Each executor gets all keys."""
-    ddl = ", ".join(f"{_quoted(name)} {schema.column(name).lake_type}" for name in schema.key)
+    """Return the lake's rows with the given keys, for ``verify``. Each executor gets all keys."""
+    ddl = ", ".join(
+        f"{_quoted_column(name)} {schema.column(name).lake_type}" for name in schema.key
+    )
     wanted = local_frame(spark, keys, ddl)
     return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")
 
@@ -243,7 +245,9 @@ def row_digest(schema: TableSchema, names: Sequence[str] = _DIGEST) -> list[Spar
         schema: The table's schema in the lake.
         names: The names of the two results.
     """
-    facts = [fact for column in schema.columns for fact in _facts(column.name, column.lake_type)]
+    facts = [
+        fact for column in schema.columns for fact in _hash_inputs(column.name, column.lake_type)
+    ]
     return [
         F.xxhash64(F.lit(seed), *facts).alias(name)
         for name, seed in zip(names, _SEEDS, strict=True)
@@ -251,7 +255,7 @@ def row_digest(schema: TableSchema, names: Sequence[str] = _DIGEST) -> list[Spar
 
 
 def column_digest(schema: TableSchema, columns: Sequence[str], name: str) -> SparkColumn:
-    """Return the 64-bit digest of a row's values in some columns, as an expression named ``name``.
+    """Return the digest of a compared row's values in some columns, as an expression ``name``.
 
     Args:
         schema: The table's schema in the lake.
@@ -259,11 +263,11 @@ def column_digest(schema: TableSchema, columns: Sequence[str], name: str) -> Spa
         name: The name of the result.
     """
     kinds = ((column, schema.column(column).lake_type) for column in columns)
-    facts = [fact for column, kind in kinds for fact in _facts(column, kind)]
+    facts = [fact for column, kind in kinds for fact in _hash_inputs(column, kind)]
     return F.xxhash64(F.lit(_SEEDS[0]), *facts).alias(name)
 
 
-def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
+def _hash_inputs(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
     """Return a compared column's two inputs for the hash: whether the value is NULL, and the value.
 
     The first input is needed, since the hash skips a NULL.
@@ -272,28 +276,28 @@ def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
         name: The column's name.
         lake_type: The column's Spark SQL type.
     """
-    value = F.col(_quoted(name))
+    value = F.col(_quoted_column(name))
     folded = lake_type.lower()
     if folded in ("float", "double"):
         value = value.cast("string")  # the hash takes -0.0 for 0.0, and NaN has many bit patterns
     elif folded.startswith(("array", "struct", "map")):
         value = F.to_json(F.struct(value), {"ignoreNullFields": "false"})
-    return F.isnull(F.col(_quoted(name))), value
+    return F.isnull(F.col(_quoted_column(name))), value
 
 
-def _hex(number: SparkColumn) -> SparkColumn:
-    """Return a digest's 64-bit number as 16 hexadecimal digits."""
+def _hex_digits(number: SparkColumn) -> SparkColumn:
+    """Return the 64-bit number of a compared row's digest as 16 hexadecimal digits."""
     return F.lpad(F.hex(number), 16, "0")
 
 
-def _key(row: Any, schema: TableSchema) -> Key:
+def _key_of_compared_row(row: Any, schema: TableSchema) -> Key:
     """Return the key of a compared row whose first columns are the key columns."""
     types = (schema.column(name).lake_type for name in schema.key)
-    return tuple(_python(value, kind) for value, kind in zip(row, types, strict=True))
+    return tuple(_python_key_value(value, kind) for value, kind in zip(row, types, strict=True))
 
 
-def _python(value: Any, lake_type: str) -> object:
-    """Convert a key's value from Spark so that it equals the value that `cdc.sources` returns."""
+def _python_key_value(value: Any, lake_type: str) -> object:
+    """Convert a compared key's value from Spark so that it equals the value of `cdc.sources`."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, float) and math.isnan(value):
@@ -303,5 +307,6 @@ def _python(value: Any, lake_type: str) -> object:
     return value
 
 
-def _quoted(name: str) -> str:
+def _quoted_column(name: str) -> str:
+    """Return the name of a compared column in backquotes, for Spark."""
     return "`" + name.replace("`", "``") + "`"

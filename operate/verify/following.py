@@ -69,7 +69,7 @@ class Following:
             require_attempt(record, self.attempt)
             result = run_table(self.context, record, until=target)
             if result.error is not None:
-                raise _stopped(self.table, result)
+                raise _failed_run_error(self.table, result)
             # If another run holds the table, that run gets there.
             return not self._reached(target)
 
@@ -106,7 +106,7 @@ def require_attempt(record: TableRecord, attempt: Attempt) -> None:
         )
 
 
-def _stopped(table: TableId, result: RunResult) -> TributaryError:
+def _failed_run_error(table: TableId, result: RunResult) -> TributaryError:
     """Return the error of ``verify`` after a failed run of the table."""
     error = result.error
     kind = LostHistoryError if result.state is State.NEEDS_BOOTSTRAP else LakeError

@@ -93,16 +93,18 @@ class KeyOrder:
             uuid = uuids_sort_as_text and schema.column(name).source_type == "uuid"
             plain = lake_type in (*_WHOLE, "date") or lake_type.startswith("decimal")
             if not (plain or uuid):
-                raise _no_order(schema.table, name)
+                raise _unsorted_key_error(schema.table, name)
 
     def value(self, key: Sequence[str]) -> tuple[object, ...]:
         """Convert a key from text to values that compare as the source sorts its keys."""
         return tuple(
-            _compared(text, lake_type) for text, (_, lake_type) in zip(key, self.types, strict=True)
+            _sortable_key_value(text, lake_type)
+            for text, (_, lake_type) in zip(key, self.types, strict=True)
         )
 
 
-def _compared(text: str, lake_type: str) -> object:
+def _sortable_key_value(text: str, lake_type: str) -> object:
+    """Convert a compared key's text to a value that sorts as the source sorts its keys."""
     try:
         if lake_type == "date":
             return date.fromisoformat(text)
@@ -111,7 +113,8 @@ def _compared(text: str, lake_type: str) -> object:
         return text
 
 
-def _no_order(table: TableId, column: str) -> LakeError:
+def _unsorted_key_error(table: TableId, column: str) -> LakeError:
+    """Return the error of ``verify`` for a key that the lake cannot sort as the source does."""
     return LakeError(
         f"table {table} cannot be compared by ranges of its key: the source sorts column {column}"
         " by rules that the lake does not have",
@@ -123,37 +126,33 @@ def _no_order(table: TableId, column: str) -> LakeError:
 
 
 def ranges_of(points: Sequence[tuple[str, ...]]) -> list[KeyRange]:
-    """Return the ranges into which the given boundaries divide all keys."""
+    """Return the ranges for ``verify`` into which the given boundaries divide all keys."""
     return [KeyRange(low, high) for low, high in pairwise((None, *points, None))]
 
 
 def sampled(ranges: Sequence[KeyRange], scope: Scope) -> list[KeyRange]:
-    """Return the ranges of a sample: at least one, in the order of the key."""
+    """Return the ranges of a sample for ``verify``: at least one, in the order of the key."""
     count = min(len(ranges), max(1, math.ceil(len(ranges) * scope.fraction)))
     chosen = random.Random(scope.seed).sample(range(len(ranges)), count)  # noqa: S311 - no secret
     return [ranges[place] for place in sorted(chosen)]
 
 
 def left(ranges: Sequence[KeyRange], order: KeyOrder, upto: tuple[str, ...]) -> list[KeyRange]:
-    """Return the ranges that remain after a comparison up to the key ``upto``."""
+    """Return the ranges that ``verify`` has yet to compare, after the key ``upto``."""
     at = order.value(upto)
-    later = [one for one in ranges if one.upper is None or _after(order.value(one.upper), at)]
+    later = [one for one in ranges if one.upper is None or order.value(one.upper) > at]
     first, *others = later
     return [replace(first, lower=upto), *others]
 
 
-def _after(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    return bool(one > other)
-
-
 def pieces(ranges: Sequence[KeyRange], parallel: int) -> list[list[KeyRange]]:
-    """Return the ranges in groups that are compared one after the other."""
+    """Return the ranges in groups that ``verify`` compares one after the other."""
     size = max(1, parallel)
     return [list(ranges[at : at + size]) for at in range(0, len(ranges), size)]
 
 
 def joined(ranges: Sequence[KeyRange]) -> list[KeyRange]:
-    """Return the ranges with neighbours joined, so that few conditions describe them."""
+    """Return compared ranges with neighbours joined, so that few conditions describe them."""
     found: list[KeyRange] = []
     for one in ranges:
         if found and found[-1].upper is not None and found[-1].upper == one.lower:

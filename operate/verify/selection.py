@@ -31,33 +31,34 @@ _FACTS = f"struct<{_COUNT}:bigint,{_SUMS[0]}:decimal(38,0),{_SUMS[1]}:decimal(38
 
 
 def of_ranges(ranges: Sequence[KeyRange], order: KeyOrder) -> SparkColumn:
-    """Return a condition: a lake row's key is in one of several ranges."""
-    return reduce(or_, (_of_range(one, order) for one in ranges))
+    """Return a condition for ``verify``: a lake row's key is in one of several ranges."""
+    return reduce(or_, (_of_one_range(one, order) for one in ranges))
 
 
-def _of_range(one: KeyRange, order: KeyOrder) -> SparkColumn:
+def _of_one_range(one: KeyRange, order: KeyOrder) -> SparkColumn:
+    """Return a condition for ``verify``: a lake row's key is in a range."""
     inside = [F.lit(True)]
     if one.lower is not None:
-        inside.append(~_before(one.lower, order))
+        inside.append(~_key_before(one.lower, order))
     if one.upper is not None:
-        inside.append(_before(one.upper, order))
+        inside.append(_key_before(one.upper, order))
     return reduce(and_, inside)
 
 
-def _before(bound: tuple[str, ...], order: KeyOrder) -> SparkColumn:
-    """Return a condition: a row's key is smaller than a bound, in lexicographic order."""
+def _key_before(bound: tuple[str, ...], order: KeyOrder) -> SparkColumn:
+    """Return a condition for ``verify``: a row's key is smaller than a bound, lexicographically."""
     found = F.lit(False)
     for (name, lake_type), text in reversed(list(zip(order.types, bound, strict=True))):
-        column, end = _column(name), F.lit(text).cast(lake_type)
+        column, end = _compared_column(name), F.lit(text).cast(lake_type)
         found = (column < end) | ((column == end) & found)
     return found
 
 
 def of_time(window: TimeRange, schema: TableSchema) -> SparkColumn:
-    """Return a condition: a lake row lies in a window of time."""
+    """Return a condition for ``verify``: a lake row lies in a window of time."""
     lake_type = schema.column(window.column).lake_type
     zone = "Z" if lake_type == "timestamp" else ""
-    column = _column(window.column)
+    column = _compared_column(window.column)
     begin, end = (F.lit(f"{text}{zone}").cast(lake_type) for text in (window.begin, window.end))
     return (column >= begin) & (column < end)
 
@@ -65,7 +66,7 @@ def of_time(window: TimeRange, schema: TableSchema) -> SparkColumn:
 def differing_partitions(
     source: DataFrame, lake: DataFrame, schema: TableSchema, by: Sequence[str]
 ) -> tuple[list[int], int, int]:
-    """Compare both sides by the count and the checksums of each partition.
+    """Compare source and lake, for ``verify``, by count and checksums of each partition.
 
     No row is shuffled. A partition has two checksums: sums of its rows' 64-bit digests, with two
     seeds.
@@ -107,7 +108,7 @@ def differing_partitions(
 
 
 def of_partitions(partitions: Sequence[int], schema: TableSchema, by: Sequence[str]) -> SparkColumn:
-    """Return a condition: a row belongs to one of the partitions with the given digests.
+    """Return a condition for ``verify``: a row's partition has one of the given digests.
 
     The condition cannot have the values that make a partition: PySpark would read literals of times
     without a zone in the zone of this process. Two partitions with one digest are both selected.
@@ -115,5 +116,6 @@ def of_partitions(partitions: Sequence[int], schema: TableSchema, by: Sequence[s
     return column_digest(schema, by, _PLACE).isin(*partitions)
 
 
-def _column(name: str) -> SparkColumn:
+def _compared_column(name: str) -> SparkColumn:
+    """Return the Spark column with a compared column's name, which can have any characters."""
     return F.col("`" + name.replace("`", "``") + "`")

@@ -112,7 +112,7 @@ class Round:
 
 
 def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> Round:
-    """Divide the suspects into equal keys, differences, and keys that need another round.
+    """Divide suspects of ``verify`` into equal keys, differences, and keys for another round.
 
     Args:
         suspects: The keys that differed before.
@@ -152,7 +152,7 @@ def sightings(
     absent: frozenset[Key],
     in_lake: list[tuple[Key, RowDigest]],
 ) -> dict[Key, Sighting]:
-    """Return the sighting of each suspect key in one round, from the rows of that round.
+    """Return the sighting of each suspect key in one round of ``verify``, from the round's rows.
 
     Args:
         keys: The keys of the suspects.

@@ -101,7 +101,7 @@ def verify_table(
         # The earlier pieces of a comparison can have read the replica.
         whole_now = replace(scope, from_primary=scope.from_primary and not found.continued)
         primary = reads_primary(services, table, whole_now)
-        _keep(services, verifier._attempt, found, primary=primary)
+        _keep_verification(services, verifier._attempt, found, primary=primary)
     if found.equal and scope.whole and not scope.in_pieces:
         connector = services.capture_of(require(services, table)).connector
         KeptLooks(services.store).settle(connector, table, found.covered.get(0, 0))
@@ -109,18 +109,20 @@ def verify_table(
 
 
 def reads_primary(services: Services, table: TableId, scope: Scope) -> bool:
-    """Return whether a comparison reads the source's rows from the primary."""
+    """Return whether ``verify`` reads the source's rows from the primary."""
     return scope.from_primary or services.config.source(table.source).replica is None
 
 
-def _keep(services: Services, attempt: Attempt, found: Verification, *, primary: bool) -> None:
+def _keep_verification(
+    services: Services, attempt: Attempt, found: Verification, *, primary: bool
+) -> None:
     """Store the result of ``verify``, without keys and values of rows.
 
     If the comparison stopped before the table's end without a difference, an earlier result stays.
     Only its ``proven`` changes: how far the table is proven equal.
     """
     kept, now = Verifications(services.store), services.store.now()
-    earlier = _of_attempt(kept.of(found.table), attempt)
+    earlier = _result_of_attempt(kept.of(found.table), attempt)
     if found.proven is not None and found.equal and earlier is not None:
         kept.keep(found.table, replace(earlier, proven=found.proven))
         return
@@ -145,7 +147,7 @@ def _keep(services: Services, attempt: Attempt, found: Verification, *, primary:
     kept.keep(found.table, result)
 
 
-def _of_attempt(record: VerifyRecord | None, attempt: Attempt) -> VerifyRecord | None:
+def _result_of_attempt(record: VerifyRecord | None, attempt: Attempt) -> VerifyRecord | None:
     """Return a result of ``verify`` if it is about the given attempt, else None."""
     return record if record is not None and record.attempt == str(attempt.id) else None
 
@@ -168,8 +170,8 @@ def require_published(services: Services, table: TableId) -> tuple[TableRecord, 
     return record, record.attempt
 
 
-def _read_source(services: Services, table: TableId, scope: Scope) -> Source:
-    """Return the table's source; without a replica if the scope asks for the primary's rows."""
+def _source_to_verify(services: Services, table: TableId, scope: Scope) -> Source:
+    """Return the source that ``verify`` reads; without a replica if the scope asks for that."""
     if not scope.from_primary:
         return services.source(table.source)
     config = services.config.source(table.source)
@@ -188,7 +190,7 @@ class _TableVerifier:
         self._scope = scope
         self._topic = record.topic
         self._tier = record.tier
-        self._source = _read_source(services, table, scope)
+        self._source = _source_to_verify(services, table, scope)
         self._table = self._source.table(table)
         self._settings = self._lake_settings(services)
         self._schema = self._source.schema(self._table, self._settings)
@@ -271,7 +273,7 @@ class _TableVerifier:
             chosen = sampled(every, scope)
             part = Part(chosen, of_ranges(joined(chosen), order))
             return Plan((part,), ranges=len(every))
-        before = _of_attempt(Verifications(self._services.store).of(self._id), self._attempt)
+        before = _result_of_attempt(Verifications(self._services.store).of(self._id), self._attempt)
         proven = before.proven if before is not None and scope.go_on else None
         ranges = self._ranges(at_least=PIECES)
         every, ranges = ranges, ranges if proven is None else left(ranges, order, proven.upto)

@@ -44,7 +44,7 @@ _CLAUSE = re.compile(
 
 
 def unreadable_clause(text: str) -> str | None:
-    """Return the first clause at which MariaDB's connector stops; None if there is no such clause.
+    """Return the first clause of SQL text at which MariaDB's connector stops; None without one.
 
     Args:
         text: One or more SQL statements. If they cannot be tokenized, the result is None.
@@ -60,7 +60,7 @@ def unreadable_clause(text: str) -> str | None:
 
 
 def require_readable(text: str, table: TableId) -> None:
-    """Raise an error if MariaDB's connector would stop at a planned statement.
+    """Raise an error if MariaDB's connector would stop at a planned DDL statement.
 
     Raises:
         DdlError: The connector would stop at a clause of a statement.

@@ -41,7 +41,7 @@ class NamedTable:
 
 
 def unreported_table(statement: str) -> NamedTable | None:
-    """Return the table that a statement changes although the connector's record names no table.
+    """Return the table that a DDL statement changes although the connector's record names none.
 
     The connectors write such a record for these statements:
 
@@ -106,6 +106,7 @@ def _replaced_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _swapped_table(tokens: Sequence[Token]) -> NamedTable | None:
+    """Return the table that the tokens of EXCHANGE PARTITION name after WITH TABLE."""
     words = _words(tokens)
     places = (n for n in range(len(words)) if tuple(words[n : n + 2]) == _EXCHANGE)
     if words[:1] != ["ALTER"] or (at := next(places, None)) is None:

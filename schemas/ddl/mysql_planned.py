@@ -95,7 +95,7 @@ _UNASKED = (
 
 
 def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
-    """Return the planned MySQL statements that change the table's definition, in order.
+    """Parse planned MySQL statements; return, in order, those that change the table's definition.
 
     Args:
         text: One or more SQL statements of MySQL or MariaDB.
@@ -107,12 +107,12 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
     # The parser logs a warning for text that it does not know. This module raises an error instead.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     if EXECUTED_COMMENT.search(text):
-        raise _refused(table, text, "the server executes the text of such comments (/*!)")
+        raise _refused_statement(table, text, "the server executes the text of such comments (/*!)")
     try:
         tokens = sqlglot.tokenize(text, read=_DIALECT)
     except SqlglotError as error:
-        raise _refused(
-            table, text, f"the statement cannot be parsed ({_first_line(error)})"
+        raise _refused_statement(
+            table, text, f"the statement cannot be parsed ({str(error).splitlines()[0]})"
         ) from error
     found = []
     for part in _split(tokens, TokenType.SEMICOLON):
@@ -122,19 +122,20 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
         if words[0] == "SET":
             named = [word for word in words[1:3] if word not in ("SESSION", "LOCAL")][:1]
             if not _QUIET_SETTINGS.issuperset(named) or "," in words:
-                raise _refused(
+                raise _refused_statement(
                     table, text, "the setting may change the meaning of the other statements"
                 )
             continue
         statement = text[part[0].start : part[-1].end + 1]
-        found.append(Statement(statement, tuple(_read(statement, part, table))))
+        found.append(Statement(statement, tuple(_read_statement(statement, part, table))))
     return tuple(found)
 
 
-def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause]:
+def _read_statement(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause]:
+    """Yield the parsed clauses of a planned MySQL statement."""
     words = _words(tokens)
     if other := next((one for one in tokens if _is_other_word(one)), None):
-        raise _refused(table, text, f"write type {other.text} with another of its names")
+        raise _refused_statement(table, text, f"write type {other.text} with another of its names")
     if words[0] == "RENAME":  # the parser keeps the rest of it as one text
         rest = sqlglot.tokenize(text.partition(tokens[0].text)[2], read=_DIALECT)
         tokens = [tokens[0], *rest]
@@ -147,33 +148,33 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
         _require_grave(text, tokens, table)
         return
     if keeps_rows(text):
-        _require_named(_altered_table(tokens)[0], text, table)
+        _require_named_table(_altered_table(tokens)[0], text, table)
         return
     drop = DROP_INDEX.match(text)
     parsed = sqlglot.parse_one(drop[0] if drop else text, read=_DIALECT)
     if isinstance(parsed, exp.Alter):
-        _require(parsed.this, text, table)
-        yield from _altered(parsed, text, table)
+        _require_parsed_table(parsed.this, text, table)
+        yield from _clauses_of_alter(parsed, text, table)
     elif isinstance(parsed, exp.Create):
         index = parsed.this
-        _require(index.args.get("table"), text, table)
+        _require_parsed_table(index.args.get("table"), text, table)
         if parsed.args.get("unique"):
             yield AddUnique(
                 index.name, whole_columns(index.args["params"].args.get("columns") or ())
             )
     elif isinstance(parsed, exp.Drop):
         place = parsed.args.get("cluster")
-        _require(None if place is None else place.this, text, table)
+        _require_parsed_table(None if place is None else place.this, text, table)
         yield DropIndex(_only_name(parsed, text, table))
     else:
-        raise _refused(table, text, "the statement is not understood")
+        raise _refused_statement(table, text, "the statement is not understood")
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
-    """Raise an error unless a statement of unknown effect surely requires a new copy."""
+    """Raise an error unless a MySQL statement of unknown effect surely requires a new copy."""
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
-        raise _refused(table, text, "only ALTER TABLE is understood")
+        raise _refused_statement(table, text, "only ALTER TABLE is understood")
     named, after = _altered_table(tokens)
     clauses = list(_split(tokens[after:], TokenType.COMMA))
     for clause in clauses:
@@ -181,9 +182,9 @@ def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
             # The table's rows and the partition's are swapped.
             other, _ = _table_at(clause, [one.text.upper() for one in clause].index("TABLE") + 1)
             named = other if _names_table(other, table) else named
-    _require_named(named, text, table)
+    _require_named_table(named, text, table)
     if not any(_is_grave(_words(clause)) or _is_of_table(clause) for clause in clauses):
-        raise _refused(table, text, "the statement is not understood")
+        raise _refused_statement(table, text, "the statement is not understood")
 
 
 def _is_grave(words: Sequence[str]) -> bool:
@@ -203,13 +204,14 @@ def _is_of_table(clause: Sequence[Token]) -> bool:
     return said[0] == "DROP" and said[1] in _OF_INDEX and said[-1] == "PRIMARY"
 
 
-def _altered(alter: exp.Alter, text: str, table: TableId) -> Iterator[Clause]:
+def _clauses_of_alter(alter: exp.Alter, text: str, table: TableId) -> Iterator[Clause]:
+    """Yield the clauses of a planned ALTER TABLE of MySQL."""
     for action in alter.args.get("actions") or ():
         if isinstance(action, exp.ColumnDef):
             exists = bool(action.args.get("exists"))
-            yield Add(_definition(action, text, table), _column_before(action), exists)
+            yield Add(_column_definition(action, text, table), _column_before(action), exists)
         elif isinstance(action, exp.ModifyColumn) and isinstance(action.this, exp.ColumnDef):
-            column = _definition(action.this, text, table)
+            column = _column_definition(action.this, text, table)
             former = action.args.get("rename_from")
             yield Redefine(
                 former.name if former else column.name, column, _column_before(action.this)
@@ -228,14 +230,15 @@ def _altered(alter: exp.Alter, text: str, table: TableId) -> Iterator[Clause]:
         elif isinstance(action, exp.AlterColumn):
             default = action.args.get("default")
             if default is not None or action.args.get("drop"):
-                yield SetDefault(action.this.name, None if default is None else _sql(default))
+                yield SetDefault(action.this.name, None if default is None else _node_sql(default))
         elif isinstance(action, exp.AddConstraint):
-            yield from _keys(action)
+            yield from _added_keys(action)
 
 
-def _definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:
+def _column_definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:
+    """Return the definition of a column in a planned MySQL statement."""
     if column.args.get("kind") is None:
-        raise _refused(table, text, f"column {column.name!r} has no type")
+        raise _refused_statement(table, text, f"column {column.name!r} has no type")
     plain = column.copy()
     plain.set("position", None)
     plain.set("exists", None)
@@ -252,16 +255,17 @@ def _definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:
         elif isinstance(rule, exp.UniqueColumnConstraint):
             unique = True
         elif isinstance(rule, exp.ComputedColumnConstraint):
-            expression, stored = _sql(rule.this), bool(rule.args.get("persisted"))
+            expression, stored = _node_sql(rule.this), bool(rule.args.get("persisted"))
         elif not isinstance(rule, _UNASKED):
-            raise _refused(table, text, f"{_sql(constraint)} is not understood")
+            raise _refused_statement(table, text, f"{_node_sql(constraint)} is not understood")
     plain.set("constraints", asked)
     # Without quotes the parser's writer might take the name for a keyword.
     plain.set("this", exp.to_identifier(column.name, quoted=True))
-    return Definition(column.name, _sql(plain), expression, not_null, primary, unique, stored)
+    return Definition(column.name, _node_sql(plain), expression, not_null, primary, unique, stored)
 
 
-def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
+def _added_keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
+    """Yield the primary key and the unique indexes that an action of ALTER TABLE adds."""
     for key in action.find_all(exp.PrimaryKey):
         yield AddUnique("PRIMARY", whole_columns(key.expressions), primary=True)
     for index in action.find_all(exp.UniqueColumnConstraint):
@@ -285,29 +289,30 @@ def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
     """Return the name of the object that DROP names; raise an error if it names several."""
     names = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     if len(names) != 1:
-        raise _refused(table, text, "the statement is not understood")
+        raise _refused_statement(table, text, "the statement is not understood")
     return str(names[0].name)
 
 
-def _require(found: exp.Expr | None, text: str, table: TableId) -> None:
-    """Raise an error if ``found`` is another table than ``table``.
+def _require_parsed_table(found: exp.Expr | None, text: str, table: TableId) -> None:
+    """Raise an error if a parsed name in a planned MySQL statement is not ``table``.
 
     ``found`` can lack the database.
     """
     named = (found.db or None, found.name) if isinstance(found, exp.Table) else (None, "")
-    _require_named(named, text, table)
+    _require_named_table(named, text, table)
 
 
-def _require_named(named: tuple[str | None, str], text: str, table: TableId) -> None:
+def _require_named_table(named: tuple[str | None, str], text: str, table: TableId) -> None:
+    """Raise an error if a planned MySQL statement names another table."""
     if not _names_table(named, table):
-        raise _refused(table, text, "the statement changes another table")
+        raise _refused_statement(table, text, "the statement changes another table")
 
 
 def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
     """Raise an error if no name in a MySQL statement is the table's name."""
     named = [_table_at(tokens, at)[0] for at in range(len(tokens)) if _begins_name(tokens, at)]
     if not any(_names_table(one, table) for one in named):
-        raise _refused(table, text, "the statement changes another table")
+        raise _refused_statement(table, text, "the statement changes another table")
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
@@ -334,6 +339,7 @@ def _table_at(tokens: Sequence[Token], at: int) -> tuple[tuple[str | None, str],
 
 
 def _names_table(named: tuple[str | None, str], table: TableId) -> bool:
+    """Whether a name in a planned MySQL statement, maybe without database, is the table's."""
     database, name = named
     return name == table.name and database in (None, table.schema)
 
@@ -372,15 +378,13 @@ def _split(tokens: Sequence[Token], at: TokenType) -> Iterator[list[Token]]:
         yield part
 
 
-def _sql(node: exp.Expr) -> str:
+def _node_sql(node: exp.Expr) -> str:
+    """Return a parsed part of a MySQL statement as SQL text."""
     return node.sql(dialect=_DIALECT, comments=False)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
-
-
-def _refused(table: TableId, text: str, why: str) -> DdlError:
+def _refused_statement(table: TableId, text: str, why: str) -> DdlError:
+    """Return the error for a planned MySQL statement that gets no verdict."""
     shown = " ".join(text.split())
     return DdlError(
         f"no verdict on table {table} for {shown[:200]!r}: {why}",

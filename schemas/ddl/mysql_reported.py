@@ -57,7 +57,7 @@ _QUIET_PROPERTIES = (
 
 
 def read_statements(statements: Iterable[str]) -> StatementEffects:
-    """Return the total effect that DDL statements of the binlog have on a table.
+    """Parse DDL statements of the binlog; return the total effect that they have on a table.
 
     Args:
         statements: The SQL statements that changed the table, in order.
@@ -67,13 +67,13 @@ def read_statements(statements: Iterable[str]) -> StatementEffects:
     effects = StatementEffects()
     for text in statements:
         effects.count += 1
-        if not _is_understood(text, effects):
-            effects.grave.append(_shown(text))
+        if not _note_statement(text, effects):
+            effects.grave.append(_shown_statement(text))
     return effects
 
 
-def _is_understood(text: str, effects: StatementEffects) -> bool:
-    """Add a statement's effects to ``effects``; return whether all its effects are known."""
+def _note_statement(text: str, effects: StatementEffects) -> bool:
+    """Add a MySQL statement's effects to ``effects``; return whether all its effects are known."""
     if EXECUTED_COMMENT.search(text):
         return False
     if keeps_rows(text):
@@ -81,7 +81,7 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
     if drop := DROP_INDEX.match(text):
         if drop["name"].strip("`").upper() == "PRIMARY":
             return False
-        effects.dropped_indexes.append(DroppedIndex(_shown(text)))
+        effects.dropped_indexes.append(DroppedIndex(_shown_statement(text)))
         return True
     try:
         parsed = sqlglot.parse_one(text, read=_DIALECT)
@@ -98,17 +98,22 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
     if not all(_harmless_option(one) for one in parsed.args.get("options") or ()):
         return False
     if any(_CASCADES.search(action.sql(_DIALECT, comments=False)) for action in actions):
-        effects.cascades.append(_shown(text))
+        effects.cascades.append(_shown_statement(text))
     _note_dropped(text, actions, effects)
-    understood = [_action(action, effects) for action in actions]
+    understood = [_note_action(action, effects) for action in actions]
     return all(understood)
 
 
 def _note_dropped(text: str, actions: Sequence[exp.Expr], effects: StatementEffects) -> None:
     """If a statement drops an index, note the statement, and the unique indexes it creates."""
     if any(_drops_index(action) for action in actions):
-        unique = tuple(frozenset(found) for action in actions for found in _unique(action) if found)
-        effects.dropped_indexes.append(DroppedIndex(_shown(text), unique))
+        unique = tuple(
+            frozenset(found)
+            for action in actions
+            for found in _unique_index_columns(action)
+            if found
+        )
+        effects.dropped_indexes.append(DroppedIndex(_shown_statement(text), unique))
 
 
 def _drops_index(action: exp.Expr) -> bool:
@@ -118,7 +123,7 @@ def _drops_index(action: exp.Expr) -> bool:
     return isinstance(action, exp.Drop) and action.args.get("kind") in _INDEX_KINDS
 
 
-def _unique(action: exp.Expr) -> Iterator[set[str]]:
+def _unique_index_columns(action: exp.Expr) -> Iterator[set[str]]:
     """Yield the columns, in lower case, of each unique index that an action creates."""
     if isinstance(action, exp.Create) and action.args.get("unique"):
         parts = action.this.args["params"].args.get("columns") or ()
@@ -139,7 +144,8 @@ def whole_columns(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def _shown(text: str) -> str:
+def _shown_statement(text: str) -> str:
+    """Return a MySQL statement in one line, shortened for messages."""
     return " ".join(text.split())[:200]
 
 
@@ -165,10 +171,10 @@ def _harmless_option(option: exp.Expr) -> bool:
     return isinstance(option, _QUIET_PROPERTIES)
 
 
-def _action(action: exp.Expr, effects: StatementEffects) -> bool:
+def _note_action(action: exp.Expr, effects: StatementEffects) -> bool:
     """Add the effect of one action of ALTER TABLE to ``effects``; return whether it is known."""
     if isinstance(action, exp.ColumnDef):
-        effects.added[action.name.lower()] = _older_rows(action)
+        effects.added[action.name.lower()] = _value_in_older_rows(action)
         return True
     if isinstance(action, exp.Drop):
         kind = action.args.get("kind")
@@ -205,7 +211,7 @@ def _is_numbered(column: exp.ColumnDef) -> bool:
     )
 
 
-def _older_rows(column: exp.ColumnDef) -> OldValue:
+def _value_in_older_rows(column: exp.ColumnDef) -> OldValue:
     """Return the value that ADD COLUMN gives the new column in older rows."""
     kinds = [one.args.get("kind") for one in column.args.get("constraints") or ()]
     nullable, default = True, None

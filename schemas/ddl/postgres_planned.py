@@ -170,44 +170,46 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
         statements = sqlglot.parse(text, read=_DIALECT)
     except SqlglotError as error:
         first = str(error).splitlines()[0]
-        raise _refused(table, text, f"the statement cannot be parsed ({first})") from error
+        raise _refused_statement(
+            table, text, f"the statement cannot be parsed ({first})"
+        ) from error
     found: list[Action] = []
     for statement in statements:
         if statement is not None:
-            found.extend(_statement(statement, table))
+            found.extend(_statement_effects(statement, table))
     return tuple(found)
 
 
-def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
-    """Yield the effects of one statement on the table; nothing if it has no effect."""
+def _statement_effects(statement: exp.Expr, table: TableId) -> Iterator[Action]:
+    """Yield the effects of one planned PostgreSQL statement on the table; none if it has none."""
     if isinstance(statement, (*_QUIET, *_TRANSACTION)):
         return  # changes of rows have events, and the other statements change no column
     if isinstance(statement, exp.Create) and statement.args.get("kind") == "INDEX":
         return
     if isinstance(statement, exp.Command):
-        yield from _command(statement, table)
+        yield from _unparsed_statement_effect(statement, table)
         return
     if isinstance(statement, exp.Drop) and statement.args.get("kind") == "TABLE":
         for dropped in statement.find_all(exp.Table):
-            _require(dropped, table, statement)
+            _require_same_table(dropped, table, statement)
         yield Leave("is dropped")
         return
     if not isinstance(statement, exp.Alter) or statement.args.get("kind") != "TABLE":
-        raise _refused(table, _sql(statement), "only ALTER TABLE is understood")
-    _require(statement.this, table, statement)
+        raise _refused_statement(table, _printed_ddl(statement), "only ALTER TABLE is understood")
+    _require_same_table(statement.this, table, statement)
     for action in statement.args.get("actions") or ():
-        yield from _action(action, table)
+        yield from _alter_action_effects(action, table)
 
 
-def _command(statement: exp.Command, table: TableId) -> Iterator[Action]:
-    """Yield the effect of a statement that sqlglot does not parse, but returns as a string."""
+def _unparsed_statement_effect(statement: exp.Command, table: TableId) -> Iterator[Action]:
+    """Yield the effect of a PostgreSQL statement that sqlglot returns as a string, unparsed."""
     text = " ".join(f"{statement.this} {statement.expression}".split())
     match = re.fullmatch(
         rf"alter table (?:if exists )?(?:only )?({_NAME}(?:\.{_NAME})?) (.+)", text, re.IGNORECASE
     )
     if match is None:
-        raise _refused(table, text, "only ALTER TABLE is understood")
-    _require(exp.to_table(match[1], dialect=_DIALECT), table, statement)
+        raise _refused_statement(table, text, "only ALTER TABLE is understood")
+    _require_same_table(exp.to_table(match[1], dialect=_DIALECT), table, statement)
     action = match[2].rstrip(";").strip()
     identity = _IDENTITY.fullmatch(action)
     if identity is not None:
@@ -216,40 +218,42 @@ def _command(statement: exp.Command, table: TableId) -> Iterator[Action]:
     elif _MOVES.fullmatch(action):
         yield Leave("is moved to another schema")
     elif not any(pattern.fullmatch(action) for pattern in _HARMLESS):
-        raise _refused(table, text, f"the action {action!r} is not understood")
+        raise _refused_statement(table, text, f"the action {action!r} is not understood")
 
 
-def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
+def _alter_action_effects(action: exp.Expr, table: TableId) -> Iterator[Action]:
+    """Yield the effects of one action of a planned ALTER TABLE of PostgreSQL."""
     if isinstance(action, exp.ColumnDef):
-        yield _added(action, table)
+        yield _added_column(action, table)
     elif isinstance(action, exp.Drop) and action.args.get("kind") in ("COLUMN", "CONSTRAINT"):
         # The parser returns the names of dropped columns and constraints as tables.
-        name = _only_name(action)
+        name = _dropped_name(action)
         if action.args["kind"] == "COLUMN":
             yield Drop(name, if_there=bool(action.args.get("exists")))
         else:
             yield DropConstraint(name)
     elif isinstance(action, exp.RenameColumn):
-        yield Rename(_name(action.this), _name(action.args["to"]))
+        yield Rename(_stored_name(action.this), _stored_name(action.args["to"]))
     elif isinstance(action, exp.AlterRename):
         yield Leave("or one of its columns is renamed")  # RENAME a TO b has the same parse tree
     elif isinstance(action, exp.AlterColumn):
-        yield from _altered(action, table)
+        yield from _altered_column(action, table)
     elif isinstance(action, exp.AddConstraint):
-        yield from _constraints(action)
+        yield from _added_keys(action)
     elif isinstance(action, exp.AlterSet):
-        raise _refused(
-            table, _sql(action), "the server refuses the statement for a published table"
+        raise _refused_statement(
+            table, _printed_ddl(action), "the server refuses the statement for a published table"
         )
     else:
-        raise _refused(table, _sql(action), "the statement is not understood")
+        raise _refused_statement(table, _printed_ddl(action), "the statement is not understood")
 
 
-def _added(action: exp.ColumnDef, table: TableId) -> Add:
+def _added_column(action: exp.ColumnDef, table: TableId) -> Add:
+    """Return the effect of a planned ADD COLUMN of PostgreSQL."""
     kind = action.args.get("kind")
     if kind is None:
-        raise _refused(table, _sql(action), "the column has no type")
-    shown = _sql(kind)
+        raise _refused_statement(table, _printed_ddl(action), "the column has no type")
+    shown = _printed_ddl(kind)
     nullable, default = True, None
     generated = False
     rewrites = shown.upper() in _SERIAL
@@ -258,7 +262,7 @@ def _added(action: exp.ColumnDef, table: TableId) -> Add:
         if isinstance(rule, exp.NotNullColumnConstraint):
             nullable = bool(rule.args.get("allow_null"))
         elif isinstance(rule, exp.DefaultColumnConstraint):
-            default = _default(rule.this)
+            default = _added_default(rule.this)
         elif isinstance(rule, exp.GeneratedAsIdentityColumnConstraint):
             # The parser reads both kinds as this one; an identity has no expression.
             generated = rule.args.get("expression") is not None
@@ -266,9 +270,11 @@ def _added(action: exp.ColumnDef, table: TableId) -> Add:
         elif isinstance(rule, exp.ComputedColumnConstraint):
             generated = True
         elif isinstance(rule, exp.PrimaryKeyColumnConstraint):
-            raise _refused(table, _sql(action), "a new column that is the key makes a new key")
+            raise _refused_statement(
+                table, _printed_ddl(action), "a new column that is the key makes a new key"
+            )
     return Add(
-        name=_name(action.this),
+        name=_stored_name(action.this),
         type=_SERIAL.get(shown.upper(), shown),
         nullable=nullable and not rewrites,
         default=default,
@@ -278,76 +284,87 @@ def _added(action: exp.ColumnDef, table: TableId) -> Add:
     )
 
 
-def _default(value: exp.Expr) -> Default | None:
-    """Return a column's default; None for DEFAULT NULL."""
+def _added_default(value: exp.Expr) -> Default | None:
+    """Return the default in a planned ADD COLUMN of PostgreSQL; None for DEFAULT NULL."""
     if isinstance(value, exp.Null):
         return None
     functions = {
-        _sql(node).partition("(")[0].lower()
+        _printed_ddl(node).partition("(")[0].lower()
         for node in value.find_all(exp.Func)
         if not isinstance(node, _CONSTANT)
     }
-    return Default(_sql(value), frozenset(functions))
+    return Default(_printed_ddl(value), frozenset(functions))
 
 
-def _altered(action: exp.AlterColumn, table: TableId) -> Iterator[Action]:
-    name, given = _name(action.this), action.args
+def _altered_column(action: exp.AlterColumn, table: TableId) -> Iterator[Action]:
+    """Yield the effect of a planned ALTER COLUMN of PostgreSQL."""
+    name, given = _stored_name(action.this), action.args
     if given.get("dtype") is not None:
         using = given.get("using") or None
-        computed = _sql(using) if using is not None and _computes(using, name) else None
-        yield Retype(name, _sql(given["dtype"]), computed)
+        computed = (
+            _printed_ddl(using) if using is not None and _using_computes(using, name) else None
+        )
+        yield Retype(name, _printed_ddl(given["dtype"]), computed)
     elif given.get("default") is not None:
-        yield SetDefault(name, _sql(given["default"]))
+        yield SetDefault(name, _printed_ddl(given["default"]))
     elif "allow_null" in given and given["allow_null"] is not None:
         yield SetNullable(name, nullable=bool(given["allow_null"]))
     elif given.get("drop"):
         yield SetDefault(name, None)
     else:
-        raise _refused(table, _sql(action), "the statement is not understood")
+        raise _refused_statement(table, _printed_ddl(action), "the statement is not understood")
 
 
-def _computes(using: exp.Expr, name: str) -> bool:
-    """Whether USING does more than cast the column."""
+def _using_computes(using: exp.Expr, name: str) -> bool:
+    """Whether USING in a planned ALTER COLUMN of PostgreSQL does more than cast the column."""
     while isinstance(using, (exp.Cast, exp.Paren)):
         using = using.this
     return not (isinstance(using, exp.Column) and using.name == name)
 
 
-def _constraints(action: exp.AddConstraint) -> Iterator[Action]:
+def _added_keys(action: exp.AddConstraint) -> Iterator[Action]:
+    """Yield the primary keys that a planned ADD CONSTRAINT of PostgreSQL adds."""
     for key in action.find_all(exp.PrimaryKey):
         yield AddKey(tuple(one.name for one in key.expressions))
 
 
-def _require(found: exp.Expr, table: TableId, statement: exp.Expr) -> None:
-    """Raise an error if ``found`` is another table than ``table``.
+def _require_same_table(found: exp.Expr, table: TableId, statement: exp.Expr) -> None:
+    """Raise an error if a planned PostgreSQL statement names another table than ``table``.
 
     ``found`` can lack the schema.
     """
     schema = found.args.get("db") if isinstance(found, exp.Table) else None
-    if not isinstance(found, exp.Table) or _name(found.this) != table.name:
-        raise _refused(table, _sql(statement), "the statement changes another table")
-    if schema is not None and _name(schema) != table.schema:
-        raise _refused(table, _sql(statement), "the statement changes a table of another schema")
+    if not isinstance(found, exp.Table) or _stored_name(found.this) != table.name:
+        raise _refused_statement(
+            table, _printed_ddl(statement), "the statement changes another table"
+        )
+    if schema is not None and _stored_name(schema) != table.schema:
+        raise _refused_statement(
+            table, _printed_ddl(statement), "the statement changes a table of another schema"
+        )
 
 
-def _only_name(action: exp.Drop) -> str:
+def _dropped_name(action: exp.Drop) -> str:
+    """Return the column's or constraint's name in a planned DROP of PostgreSQL."""
     dropped = action.args.get("this") or action.args["tables"][0]
-    return _name(dropped)
+    return _stored_name(dropped)
 
 
-def _name(node: exp.Expr) -> str:
-    """Return a name as the catalog stores it: in lower case unless it is quoted."""
+def _stored_name(node: exp.Expr) -> str:
+    """Return a parsed name as PostgreSQL's catalog stores it: in lower case unless it is quoted."""
     inner = node.find(exp.Identifier)
     if inner is None:
         return node.name.lower()
     return str(inner.this) if inner.args.get("quoted") else str(inner.this).lower()
 
 
-def _sql(node: exp.Expr) -> str:
+def _printed_ddl(node: exp.Expr) -> str:
+    """Return the PostgreSQL text of a part of a planned DDL statement."""
     return node.sql(dialect=_DIALECT)
 
 
-def _refused(table: TableId, text: str, why: str) -> DdlError:
+def _refused_statement(table: TableId, text: str, why: str) -> DdlError:
+    """Return the error for a planned PostgreSQL statement that gets no verdict."""
     shown = " ".join(text.split())
     return DdlError(
         f"no verdict on table {table} for {shown[:200]!r}: {why}",

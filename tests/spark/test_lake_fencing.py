@@ -294,7 +294,7 @@ def test_a_clustering_that_could_not_write_a_row_replaces_nothing(
 ) -> None:
     table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bloom")
     change(spark, table, 2, ("c", 1, (1, "first")))
-    real = upkeep._client
+    real = upkeep._write_client
 
     @contextmanager
     def failing(*args: Any) -> Iterator[Unwritten]:
@@ -302,7 +302,7 @@ def test_a_clustering_that_could_not_write_a_row_replaces_nothing(
             yield Unwritten(spark, client)
 
     with monkeypatch.context() as patched:
-        patched.setattr(upkeep, "_client", failing)
+        patched.setattr(upkeep, "_write_client", failing)
         table.keep_up(lambda: None)
 
     assert replaced(table) == []

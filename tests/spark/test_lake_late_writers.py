@@ -229,7 +229,7 @@ def test_commits_read_each_rollback_once_and_list_no_folders_for_them(
 ) -> None:
     """Hudi keeps a rollback for years, unless dozens follow it. Each commit looks several times."""
     monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
-    read = rollbacks._read
+    read = rollbacks._read_rollback
     reads: list[str] = []
     lists: list[str] = []
 
@@ -241,7 +241,7 @@ def test_commits_read_each_rollback_once_and_list_no_folders_for_them(
         lists.append(folders)
         return files_of(spark, files, folders, instants)
 
-    monkeypatch.setattr(rollbacks, "_read", counted_read)
+    monkeypatch.setattr(rollbacks, "_read_rollback", counted_read)
     monkeypatch.setattr(late_files, "files_of", counted_list)
     table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
     table.empty_commit(record(offsets={0: 1}), accept)

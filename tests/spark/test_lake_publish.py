@@ -128,14 +128,14 @@ from tests.spark.local import local_config
 folder = Path(sys.argv[2])
 spark = session(local_config(folder / "suspended"))
 leases = Leases(Store(f"sqlite:///{folder / 'state.db'}"), ttl_s=2.0)
-replace = publish._replace
+replace = publish._replace_lake_file
 
 def publish_second(name, before_check):
     base = f"file://{folder}/{name}"
     def late(*args):
         os.kill(os.getpid(), signal.SIGSTOP)
         replace(*args)
-    publish._replace = replace if before_check else late
+    publish._replace_lake_file = replace if before_check else late
     with leases.hold(name) as lease:
         lease.check()
         if before_check:

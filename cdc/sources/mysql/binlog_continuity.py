@@ -22,7 +22,7 @@ _START = 4
 
 
 def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-    """Compare the primary's binlog with an earlier mark, and with the sent transactions.
+    """Compare the binlog of a MySQL or MariaDB primary with an earlier mark and sent transactions.
 
     Args:
         connections: Opens sessions.
@@ -35,12 +35,12 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
     """
     kind = connections.config.kind
     with connections.open("admin") as session:
-        executed = _executed(session, kind)
+        executed = _executed_gtids(session, kind)
         if executed is None:
             return None
         server, _ = primary.identity(session, kind)
         files = [str(row[0]) for row in session.rows("SHOW BINARY LOGS")]
-        unlogged = _unlogged(session, kind)
+        unlogged = _unlogged_gtids(session, kind)
     mark = LogMark(server, files[-1], str(executed))
     if earlier is None or earlier.server != server:
         return Continuity(earlier, mark)
@@ -55,7 +55,7 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
         return Continuity(earlier, mark)
     for file, known in known_by_file(kind, earlier, sent(earlier.file), files).items():
         after = file_after(file, files)
-        lacking = after and known.without(_beginning(connections, after).joined(unlogged))
+        lacking = after and known.without(_gtids_before_file(connections, after).joined(unlogged))
         if lacking:
             return Continuity(
                 earlier,
@@ -71,7 +71,7 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 def known_by_file(
     kind: str, earlier: LogMark, sent: Iterable[SentTransaction], files: Sequence[str]
 ) -> Mapping[str, GtidSet]:
-    """Return, by binlog file, the known transactions that were logged before the next file began.
+    """Return, by file of a MySQL or MariaDB binlog, the transactions known to be in the file.
 
     The known transactions are those of ``earlier`` and ``sent``. The newest file is left out, since
     only the list of GTIDs at the beginning of a later file can show a loss.
@@ -100,7 +100,7 @@ def known_by_file(
 
 
 def begins_again(earlier: str, newest: str) -> bool:
-    """Return whether the server numbers its binlog files from the beginning again.
+    """Whether a MySQL or MariaDB server numbers its binlog files from the beginning again.
 
     If so, the newest file has a smaller number than the former newest file. Files with different
     base names are not compared, and the result is False.
@@ -114,7 +114,7 @@ def begins_again(earlier: str, newest: str) -> bool:
 
 
 def file_after(earlier: str, files: Iterable[str]) -> str | None:
-    """Return the binlog file that follows a given file by number; None if no file follows.
+    """Return the file that follows another one in a MySQL or MariaDB binlog; None if none does.
 
     Args:
         earlier: The given file, which may be purged.
@@ -129,12 +129,13 @@ def file_after(earlier: str, files: Iterable[str]) -> str | None:
 
 
 def gtids(value: object, kind: str) -> GtidSet:
-    """Parse a GTID set in MySQL's or MariaDB's syntax; None is the empty set."""
+    """Parse a GTID set that a MySQL or MariaDB server has returned; None is the empty set."""
     text = str(value or "")
     return MysqlGtidSet.parse(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 
 
-def _executed(session: Session, kind: str) -> GtidSet | None:
+def _executed_gtids(session: Session, kind: str) -> GtidSet | None:
+    """Return the GTIDs that a MySQL or MariaDB server has executed; None if it logs none."""
     logs = str(session.value("SELECT @@global.log_bin")) not in ("0", "OFF")
     if not logs or not primary.has_gtids(session, kind):
         return None
@@ -143,8 +144,8 @@ def _executed(session: Session, kind: str) -> GtidSet | None:
     return found if isinstance(found, MysqlGtidSet | MariadbGtidSet) else None
 
 
-def _unlogged(session: Session, kind: str) -> GtidSet:
-    """Return MySQL's executed GTIDs that no binlog file has; for MariaDB, the empty set.
+def _unlogged_gtids(session: Session, kind: str) -> GtidSet:
+    """Return a MySQL server's executed GTIDs that no binlog file has; none for MariaDB.
 
     After a crash, InnoDB can still have a transaction that the binlog has lost. MySQL never gives
     the GTID of this transaction to a later one. So the connector does not skip a later transaction.
@@ -153,8 +154,8 @@ def _unlogged(session: Session, kind: str) -> GtidSet:
     return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
 
 
-def _beginning(connections: Connections, file: str) -> GtidSet:
-    """Return the GTIDs in all binlog files before the given file.
+def _gtids_before_file(connections: Connections, file: str) -> GtidSet:
+    """Read from MySQL or MariaDB the GTIDs in all binlog files before the given file.
 
     The given file begins with the list of these GTIDs.
     """

@@ -20,7 +20,7 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Return a table's estimated number of rows, and the size of its clustered index in bytes."""
+    """Return a MySQL or MariaDB table's estimated rows, and its clustered index's size in bytes."""
     if session.kind == "mysql":
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))
@@ -63,7 +63,7 @@ def sample_boundaries(
     step = max(1, -(-size.rows // chunks))
     points: list[tuple[str, ...]] = []
     lower: tuple[str, ...] | None = None
-    while (found := _next(session, table, names, types, lower, step)) not in (None, lower):
+    while (found := _next_key(session, table, names, types, lower, step)) not in (None, lower):
         lower = found
         points.append(found)
         if len(points) >= 2 * chunks:
@@ -72,7 +72,7 @@ def sample_boundaries(
     return Boundaries(tuple(points), counted)
 
 
-def _next(
+def _next_key(
     session: Session,
     table: SourceTable,
     names: Sequence[str],

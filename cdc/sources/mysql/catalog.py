@@ -55,7 +55,9 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
     return [
         TableStats(
             table=TableId(source, row["db"], row["name"]),
-            kind=_kind(row["engine"], row["kind"], partitioned="partitioned" in row["options"]),
+            kind=_table_kind(
+                row["engine"], row["kind"], partitioned="partitioned" in row["options"]
+            ),
             rows_estimate=None if row["estimate"] is None else int(row["estimate"]),
             total_bytes=int(row["bytes"]),
             primary_key=tuple(keys[row["db"], row["name"]]),
@@ -87,7 +89,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
         MissingTableError: There is no such table, or the login may not see it.
         SourceError: The login lacks PROCESS.
     """
-    return _source_table(_present(describe(session, [table]), table))
+    return _source_table(_require_described(describe(session, [table]), table))
 
 
 def read_described(session: Session, table: TableId) -> tuple[SourceTable, Fingerprint]:
@@ -97,7 +99,7 @@ def read_described(session: Session, table: TableId) -> tuple[SourceTable, Finge
         MissingTableError: There is no such table, or the login may not see it.
         SourceError: The login lacks PROCESS.
     """
-    return as_values(session, _present(describe(session, [table]), table))
+    return as_values(session, _require_described(describe(session, [table]), table))
 
 
 def as_values(session: Session, found: Described) -> tuple[SourceTable, Fingerprint]:
@@ -119,7 +121,7 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
         SourceError: The table changed during each attempt to read it.
     """
     found = describe(session, [table], on_replica=on_replica)
-    return _present(found, table).fingerprint(on_replica=on_replica)
+    return _require_described(found, table).fingerprint(on_replica=on_replica)
 
 
 def read_fingerprints(session: Session, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
@@ -144,10 +146,11 @@ def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
 
 
 def _source_table(found: Described) -> SourceTable:
+    """Convert a MySQL or MariaDB table's description to a `SourceTable`."""
     table, columns = found.table, found.source_columns()
     return SourceTable(
         table=table,
-        kind=_kind(found.engine, found.kind, partitioned=found.partitioned),
+        kind=_table_kind(found.engine, found.kind, partitioned=found.partitioned),
         columns=columns,
         primary_key=found.primary_key,
         unique_indexes=found.unique,
@@ -155,13 +158,13 @@ def _source_table(found: Described) -> SourceTable:
         identity_columns=found.primary_key or tuple(column.name for column in columns),
         owner="",
         source_kind="mariadb" if found.of_mariadb else "mysql",
-        hazards=_hazards(columns) if found.of_mariadb else (),
+        hazards=_hazards_of_columns(columns) if found.of_mariadb else (),
         hashed_indexes=found.hashed,
     )
 
 
-def _hazards(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Return a sentence for each column that stops MariaDB's connector, or arrives garbled."""
+def _hazards_of_columns(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
+    """Return a sentence for each MariaDB column that stops the connector, or arrives garbled."""
     return tuple(
         f"column {column.name} ({column.type}) stops the connector, or arrives garbled"
         for column in columns
@@ -169,14 +172,15 @@ def _hazards(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
     )
 
 
-def _present(found: dict[TableId, Described], table: TableId) -> Described:
+def _require_described(found: dict[TableId, Described], table: TableId) -> Described:
     """Return the description of a table; raise `MissingTableError` if MySQL or MariaDB lacks it."""
     if table not in found:
-        raise _missing(table)
+        raise _missing_table_error(table)
     return found[table]
 
 
-def _missing(table: TableId) -> MissingTableError:
+def _missing_table_error(table: TableId) -> MissingTableError:
+    """Return the error for a table that the MySQL or MariaDB catalog lacks, or does not show."""
     return MissingTableError(
         f"source {table.source} has no table {table.relation}, or the login may not see it",
         remedy="List the tables with `tributary discover`; names are case-sensitive. If the table"
@@ -186,7 +190,7 @@ def _missing(table: TableId) -> MissingTableError:
     )
 
 
-def _kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
+def _table_kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
     """Return a MySQL or MariaDB table's kind.
 
     The kind is ``other`` for each table that is not an ordinary InnoDB table: a copy cannot read

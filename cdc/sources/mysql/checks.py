@@ -56,7 +56,7 @@ def run(connections: Connections) -> list[Check]:
             found += _primary_checks(session, connections)
     if ("capture", False) in reachable:
         with connections.open("capture") as session:
-            found.append(_may_replicate(session, connections))
+            found.append(_replication_right_check(session, connections))
     lacking: list[Check] = []
     if all(line.status == "ok" for line in logins):
         lacking = list(rights.of_server(connections))
@@ -94,12 +94,14 @@ def _login_check(connections: Connections, role: Role, on_replica: bool) -> Chec
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:
+    """Return the three numbers in the version string of a MySQL or MariaDB server."""
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     return tuple(map(int, found.groups())) if found else (0,)
 
 
 def _primary_checks(session: Session, connections: Connections) -> Iterator[Check]:
-    variables = _variables(session)
+    """Yield the lines of ``check`` about the settings of a MySQL or MariaDB primary."""
+    variables = _global_variables(session)
     if variables["read_only"] == "ON":
         yield Check(
             "primary",
@@ -127,9 +129,9 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
     if unlogged := replicated_changes.unlogged(session, connections.config.kind, variables):
         yield Check("log_slave_updates", "error", unlogged, replicated_changes.REMEDY)
     if connections.config.kind == "mysql":
-        yield _gtid_mode(variables.get("gtid_mode", ""))
+        yield _gtid_mode_check(variables.get("gtid_mode", ""))
     on_rds = variables.get("basedir", "").startswith(_RDS)
-    yield _retention(int(variables.get("binlog_expire_logs_seconds", 0)), on_rds=on_rds)
+    yield _retention_check(int(variables.get("binlog_expire_logs_seconds", 0)), on_rds=on_rds)
     if stops := compressed_columns.obstacle(session):
         yield Check("compressed columns", "error", *stops)
 
@@ -144,7 +146,7 @@ def _set_meanwhile(session: Session, kind: str) -> set[str]:
     return {str(row[0]).lower() for row in session.rows(_SET_MEANWHILE[kind])}
 
 
-def _gtid_mode(mode: str) -> Check:
+def _gtid_mode_check(mode: str) -> Check:
     """Return the line of ``check`` for MySQL's GTID mode; any mode except ON is a warning."""
     if mode == "ON":
         return Check("gtid_mode", "ok", mode)
@@ -158,7 +160,7 @@ def _gtid_mode(mode: str) -> Check:
     )
 
 
-def _retention(seconds: int, *, on_rds: bool = False) -> Check:
+def _retention_check(seconds: int, *, on_rds: bool = False) -> Check:
     """Return the line of ``check`` for the binlog's retention: a warning below three days.
 
     Args:
@@ -189,8 +191,8 @@ def _retention(seconds: int, *, on_rds: bool = False) -> Check:
     )
 
 
-def _may_replicate(session: Session, connections: Connections) -> Check:
-    """Return the line of ``check`` about the capture login's right to replicate.
+def _replication_right_check(session: Session, connections: Connections) -> Check:
+    """Return the line of ``check``: whether MySQL's or MariaDB's capture login may replicate.
 
     The line is an error if the MySQL or MariaDB login lacks a right. If the login has a role, which
     may include the right, the line is only a warning.
@@ -217,12 +219,13 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
 
 
 def _replica_checks(connections: Connections) -> Iterator[Check]:
+    """Yield the lines of ``check`` about a MySQL or MariaDB replica."""
     kind, where = connections.config.kind, connections.where(on_replica=True)
     with connections.open("snapshot", on_replica=True) as session:
-        theirs, status = _variables(session), replication_status(session)
+        theirs, status = _global_variables(session), replication_status(session)
         applying = replica_faults.applying(session, kind)
     with connections.open("admin") as session:
-        ours = _variables(session)
+        ours = _global_variables(session)
     identity = "server_uuid" if kind == "mysql" else "server_id"
     if theirs[identity] == ours[identity]:
         yield Check(
@@ -245,15 +248,15 @@ def _replica_checks(connections: Connections) -> Iterator[Check]:
     yield _follows_check(where, status)
     if ours.get("gtid_mode", "ON") == "ON":
         yield from _errant_check(where, replica_faults.errant_transactions(connections, "admin"))
-        yield from _gtid_mode_of_replica(theirs)
+        yield from _replica_gtid_mode_check(theirs)
     else:
         yield _transactions_without_gtids(where, follows_another(status, ours["server_uuid"]))
-    yield from _settings_of_replica(theirs, applying)
+    yield from _replica_settings_check(theirs, applying)
     yield _lag_check(status)
 
 
-def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
-    """Yield an error if the replica's GTID mode is not ON, although the primary's mode is ON."""
+def _replica_gtid_mode_check(theirs: dict[str, str]) -> Iterator[Check]:
+    """Yield an error if a MySQL replica's GTID mode is not ON, although the primary's is ON."""
     if theirs.get("gtid_mode", "ON") != "ON":
         yield Check(
             "replica gtid_mode",
@@ -284,9 +287,10 @@ def _transactions_without_gtids(where: str, other: str | None) -> Check:
     )
 
 
-def _settings_of_replica(
+def _replica_settings_check(
     theirs: dict[str, str], applying: replica_faults.Applying
 ) -> Iterator[Check]:
+    """Yield an error of ``check`` if a MySQL or MariaDB replica can skip changes or errors."""
     if filters := replica_faults.filters(applying):
         yield Check(
             "replica filters",
@@ -311,7 +315,7 @@ def _settings_of_replica(
 
 
 def _errant_check(where: str, errant: str) -> Iterator[Check]:
-    """Yield the line of ``check`` about transactions that the replica has and the primary lacks.
+    """Yield the line of ``check`` about transactions that only a MySQL or MariaDB replica has.
 
     Args:
         where: The replica's name in messages.
@@ -347,6 +351,7 @@ def follows_another(status: dict[str, Any], primary: str) -> str | None:
 
 
 def _follows_check(where: str, status: dict[str, Any]) -> Check:
+    """Return the line of ``check``: whether replication runs on a MySQL or MariaDB replica."""
     stopped = [
         thread
         for thread in ("io", "sql")
@@ -366,6 +371,7 @@ def _follows_check(where: str, status: dict[str, Any]) -> Check:
 
 
 def _lag_check(status: dict[str, Any]) -> Check:
+    """Return the line of ``check`` about the lag of a MySQL or MariaDB replica."""
     seconds = status.get("seconds_behind_source")
     late = seconds is None or int(seconds) > _LAG_WARNING_S
     return Check(
@@ -376,13 +382,13 @@ def _lag_check(status: dict[str, Any]) -> Check:
     )
 
 
-def _variables(session: Session) -> dict[str, str]:
+def _global_variables(session: Session) -> dict[str, str]:
     """Return the MySQL or MariaDB server's global settings by their names in lower case."""
     return {str(name).lower(): str(value) for name, value in session.rows("SHOW GLOBAL VARIABLES")}
 
 
 def replication_status(session: Session) -> dict[str, Any] | None:
-    """Return the state of the first replication channel; None if the server has no channel.
+    """Return the state of a MySQL or MariaDB server's first replication channel; None without one.
 
     The keys are column names of SHOW REPLICA STATUS, in lower case.
     """

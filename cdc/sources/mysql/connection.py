@@ -141,14 +141,14 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
                     write_timeout=statement_timeout_s + _GRACE_S,
                     program_name=APPLICATION,
                     client_flag=CLIENT.MULTI_STATEMENTS if several else 0,
-                    **_tls(endpoint),
+                    **_tls_arguments(endpoint),
                 ),
                 _is_passing,
             )
         except (pymysql.MySQLError, OSError) as error:
-            away = isinstance(error, OSError) or _code(error) in _AWAY
+            away = isinstance(error, OSError) or _error_number(error) in _AWAY
             raise self.login_error(
-                _one_line(error),
+                _error_text(error),
                 role,
                 on_replica=on_replica,
                 is_away=away,
@@ -188,7 +188,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
         self, error: pymysql.MySQLError, role: Role, *, on_replica: bool = False
     ) -> SourceError:
         """Convert a statement's error in MySQL or MariaDB to a `SourceError` with a remedy."""
-        user, code = self.credential(role).user, _code(error)
+        user, code = self.credential(role).user, _error_number(error)
         if code in DENIED:
             remedy = f"Grant {user} what it lacks: docs/mysql.md lists the rights of each login."
         elif code == ER.LOCK_WAIT_TIMEOUT:
@@ -200,7 +200,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
         else:
             remedy = OTHERWISE
         return SourceError(
-            self.statement_error(_one_line(error), role, on_replica=on_replica),
+            self.statement_error(_error_text(error), role, on_replica=on_replica),
             remedy=remedy,
             source=self.source,
             role=role,
@@ -213,7 +213,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _tls(endpoint: MysqlEndpoint) -> dict[str, Any]:
+def _tls_arguments(endpoint: MysqlEndpoint) -> dict[str, Any]:
     """Return the arguments of PyMySQL for the endpoint's ``ssl_mode``."""
     if endpoint.ssl_mode == "disabled":
         return {"ssl_disabled": True}
@@ -230,16 +230,17 @@ def _tls(endpoint: MysqlEndpoint) -> dict[str, Any]:
     return {"ssl": context}
 
 
-def _code(error: BaseException) -> int | None:
+def _error_number(error: BaseException) -> int | None:
     """Return the number of a MySQL or MariaDB error; None if PyMySQL's error has no number."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else None
 
 
 def _is_passing(error: Exception) -> bool:
     """Whether the cause of a failed connection to MySQL or MariaDB is temporary."""
-    return isinstance(error, pymysql.OperationalError) and _code(error) in _PASSING
+    return isinstance(error, pymysql.OperationalError) and _error_number(error) in _PASSING
 
 
-def _one_line(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
+    """Return the message of an error of PyMySQL, in one line."""
     text = str(error.args[-1]) if error.args else str(error)
     return " ".join(text.split()) or type(error).__name__

@@ -165,8 +165,8 @@ def replica_view(
 
 
 @contextmanager
-def _turn(timeout_s: float) -> Iterator[None]:
-    """While the block runs, prevent other table copies in this process from opening sessions."""
+def _turn_to_open_sessions(timeout_s: float) -> Iterator[None]:
+    """While the block runs, let no other copy of this process open sessions of a MySQL replica."""
     if not _TURN.acquire(timeout=timeout_s):
         raise ReplicaError(
             f"another copy in this process has waited for {timeout_s:.0f} s for its sessions on a"
@@ -263,7 +263,7 @@ class Opening(threading.Thread):
         The thread stores S, or the error that `known` then raises.
         """
         try:
-            with _turn(self._turn_timeout_s):
+            with _turn_to_open_sessions(self._turn_timeout_s):
                 self._split = self._open_all_views()
         except BaseException as error:  # noqa: BLE001 - `known` raises it
             self._error = error
@@ -372,7 +372,7 @@ class Opening(threading.Thread):
 
 
 def _has_right(session: Session, right: str) -> bool:
-    """Whether the session's account itself has a right or SUPER; rights by roles do not count."""
+    """Whether a MySQL or MariaDB account itself, not by a role, has a right or SUPER."""
     name, host = current_account(session)
     held = session.rows(
         "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s"

@@ -21,7 +21,7 @@ _RESERVED = frozenset(
 
 
 def tokens_of(expression: str) -> list[re.Match[str]]:
-    """Return the tokens of an expression as the catalog prints it.
+    """Return the tokens of an expression as the catalog of MySQL or MariaDB prints it.
 
     MySQL's catalog writes a backslash before each quote, also where a string literal begins. The
     tokens have no such backslash.
@@ -32,7 +32,7 @@ def tokens_of(expression: str) -> list[re.Match[str]]:
 
 
 def column_of(tokens: Sequence[re.Match[str]], kinds: Mapping[str, str]) -> str | None:
-    """Return the column, in lower case, that the first token names; None if it names no column.
+    """Return the column, in lower case, of a MySQL or MariaDB expression's first token, or None.
 
     Args:
         tokens: The first token, and the token after it, if any. If the second one is an opening
@@ -49,5 +49,5 @@ def column_of(tokens: Sequence[re.Match[str]], kinds: Mapping[str, str]) -> str 
 
 
 def opens(tokens: Sequence[re.Match[str]]) -> bool:
-    """Whether the first token is an opening parenthesis."""
+    """Whether the first token of a MySQL or MariaDB expression is an opening parenthesis."""
     return bool(tokens) and tokens[0]["sign"] == "("

@@ -84,7 +84,7 @@ def grants_sql(
     if tables:
         places = [f"{quoted(one.table.schema)}.{quoted(one.table.name)}" for one in tables]
     else:
-        places = [f"{_pattern(database)}.*" for database in config.databases]
+        places = [f"{_database_pattern(database)}.*" for database in config.databases]
     for role in ("admin", "capture", "snapshot"):
         statements += [grant("SELECT", place, users[role]) for place in places]
     statements += own_grants(config.kind, users)
@@ -119,7 +119,7 @@ def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
     ]
 
 
-def _pattern(database: str) -> str:
+def _database_pattern(database: str) -> str:
     """Convert a configured pattern of database names to the syntax of MySQL's GRANT."""
     if database == "*":
         return "*"

@@ -47,12 +47,12 @@ class Stored:
     @property
     def shown(self) -> str:
         """InnoDB's id of each partition, as one string such as ``p0:7,p1:8``."""
-        return _text(self.ids)
+        return _numbers_of_partitions(self.ids)
 
     @property
     def shown_versions(self) -> str | None:
         """The counts of `versions` as one string, ``p0:1,p1:0``; None if `versions` is None."""
-        return None if self.versions is None else _text(self.versions)
+        return None if self.versions is None else _numbers_of_partitions(self.versions)
 
 
 def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dict[TableId, Stored]:
@@ -177,8 +177,8 @@ def _is_short(sign: str) -> bool:
     return any(first <= ord(sign) <= last for first, last in _SHORT)
 
 
-def _text(numbers: dict[str, int]) -> str:
-    """Return the numbers of a table's partitions as one string, for example ``p0:7,p1:8``."""
+def _numbers_of_partitions(numbers: dict[str, int]) -> str:
+    """Return InnoDB's numbers of a table's partitions as one string, for example ``p0:7,p1:8``."""
     return ",".join(f"{part}:{n}" if part else str(n) for part, n in sorted(numbers.items()))
 
 

@@ -122,7 +122,7 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """Convert a value from MySQL or MariaDB to a Python value of the lake's type.
+    """Convert a value in a MySQL or MariaDB query's result to a Python value of the lake's type.
 
     The value comes from a query that uses the rule's ``read_sql``.
     """
@@ -176,7 +176,7 @@ def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> s
 
 
 def _time_text(micros: int) -> str:
-    """Return a duration in microseconds as the MySQL or MariaDB server writes a TIME."""
+    """Return a key's duration in microseconds as a MySQL or MariaDB server writes a TIME."""
     seconds, rest = divmod(abs(micros), _SECOND)
     hours, seconds = divmod(seconds, 3600)
     sign = "-" if micros < 0 else ""
@@ -184,6 +184,7 @@ def _time_text(micros: int) -> str:
 
 
 def _key_batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
+    """Yield keys of MySQL or MariaDB rows in parts, each of which is looked up by one query."""
     for start in range(0, len(keys), BATCH):
         yield keys[start : start + BATCH]
 

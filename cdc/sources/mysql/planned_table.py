@@ -110,6 +110,7 @@ def after_statements(
 
 @contextmanager
 def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
+    """Open lookups of a planned table's column definitions in the MySQL or MariaDB server."""
     names = (table.schema, table.name)
     _require_row_format(session, table)
     collation = str(session.value(_COLLATION, names))
@@ -124,7 +125,9 @@ def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
             code = error.args[0] if error.args else CR.CR_UNKNOWN_ERROR
             if code in _OURS or code >= CR.CR_ERROR_FIRST:
                 raise
-            raise _refused(table, f"the server refuses {definition}: {error.args[-1]}") from error
+            raise _unfit_statements(
+                table, f"the server refuses {definition}: {error.args[-1]}"
+            ) from error
         try:
             (row,) = session.named(f"SHOW FULL COLUMNS FROM {_PLACE}")
         finally:
@@ -147,7 +150,7 @@ def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
 
 
 def _require_row_format(session: Session, table: TableId) -> None:
-    """Refuse a session that logs statements: it would log the creation of the temporary table."""
+    """Refuse a MySQL or MariaDB session that would log the creation of the temporary table."""
     found = session.rows("SHOW SESSION VARIABLES LIKE 'binlog_format'")
     if found and found[0][1] != "ROW":
         raise SourceError(
@@ -175,7 +178,7 @@ def _as_catalog(row: Row) -> Row:
 def after_definitions(
     found: Described, statements: Sequence[Statement], lookups: Lookups
 ) -> Described:
-    """Return a MySQL or MariaDB table's description after the statements.
+    """Return a MySQL or MariaDB table's description as the planned statements would leave it.
 
     Raises:
         DdlError: A statement does not fit the table.
@@ -220,11 +223,11 @@ class _Draft:
                 if clause.if_missing and self._is_there(clause.column.name):
                     continue
                 added.append(self._defined(clause.column))
-                _place(placed, clause.column.name, clause.place)
+                _note_place(placed, clause.column.name, clause.place)
             elif isinstance(clause, Redefine):
                 old = self._row(clause.name)
                 after[clause.name] = self._defined(clause.column, old)
-                _place(placed, clause.column.name, clause.place)
+                _note_place(placed, clause.column.name, clause.place)
             elif isinstance(clause, Drop):
                 if not (clause.if_there and not self._is_there(clause.name)):
                     self._row(clause.name)
@@ -262,7 +265,9 @@ class _Draft:
         if column.expression is not None:
             if old is not None and old["expression"]:
                 why = "only the server can compare its old and new expression"
-                raise _refused(self._table, f"{column.name!r} is a generated column: {why}")
+                raise _unfit_statements(
+                    self._table, f"{column.name!r} is a generated column: {why}"
+                )
             row["expression"] = column.expression
             row["extra"] = "STORED GENERATED" if column.stored else "VIRTUAL GENERATED"
         # SHOW COLUMNS and information_schema print a default differently.
@@ -351,18 +356,18 @@ class _Draft:
                 return row
             if row["name"].lower() == name.lower():
                 why = f"write column {name!r} as the catalog has it, {row['name']!r}"
-                raise _refused(self._table, why)
-        raise _refused(self._table, f"there is no column {name!r}")
+                raise _unfit_statements(self._table, why)
+        raise _unfit_statements(self._table, f"there is no column {name!r}")
 
     def _require_once(self) -> None:
         """Raise a `DdlError` if two columns of the MySQL or MariaDB table have the same name."""
         names = [row["name"].lower() for row in self._rows]
         if doubled := next((name for name in names if names.count(name) > 1), None):
-            raise _refused(self._table, f"two columns would have the name {doubled!r}")
+            raise _unfit_statements(self._table, f"two columns would have the name {doubled!r}")
 
 
-def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
-    """Note in ``placed`` that a MySQL or MariaDB column comes directly after the column ``place``.
+def _note_place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
+    """Note that a planned MySQL or MariaDB table has a column directly after column ``place``.
 
     An empty ``place`` means FIRST. If ``place`` is None, nothing is noted.
     """
@@ -370,7 +375,8 @@ def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
         placed.append((name, place))
 
 
-def _refused(table: TableId, why: str) -> DdlError:
+def _unfit_statements(table: TableId, why: str) -> DdlError:
+    """Return the error for planned statements that do not fit the MySQL or MariaDB table."""
     return DdlError(
         f"the statements do not fit table {table}: {why}",
         remedy="Compare the statements with the current definition of the table on the source.",

@@ -65,7 +65,7 @@ _READ = (
 
 
 def prepare(connections: Connections) -> None:
-    """Create what is missing: database ``tributary``, its tables, and the rights on them."""
+    """Create what MySQL or MariaDB lacks: database ``tributary``, its tables, rights on them."""
     statements = planned(connections)
     if statements:
         with connections.open("admin") as session:
@@ -147,7 +147,7 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
 
 
 def audit_server(session: Session, *, append: bool) -> list[str]:
-    """Return the problems of the server that affect the capture of all tables.
+    """Return the problems of a MySQL or MariaDB server that affect the capture of all tables.
 
     Due to such a problem, the binlog lacks changes, or the connectors misread changes. A
     table's run calls this function even if the table has no new events, since a change that is not
@@ -187,7 +187,7 @@ def _cascades(session: Session, table: SourceTable) -> list[str]:
 
 
 def cascades_unseen(session: Session) -> bool:
-    """Whether changes of rows by foreign keys are missing from the binlog.
+    """Whether MySQL's or MariaDB's binlog lacks the changes of rows by foreign keys.
 
     These changes are missing if InnoDB makes them. MySQL 9.6 and later versions make such changes
     in the server and log them, unless ``innodb_native_foreign_keys`` is on.

@@ -42,12 +42,12 @@ _NAMED = (
 
 
 def position(text: str, kind: str) -> LogPosition:
-    """Parse a position in the log: a GTID set or, for MySQL, also a binlog file and offset."""
+    """Parse a position as a MySQL or MariaDB source prints it: GTIDs, or file and offset."""
     return read_position(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 
 
 def has_gtids(session: Session, kind: str) -> bool:
-    """Whether the server gives every transaction a GTID.
+    """Whether the MySQL or MariaDB server gives every transaction a GTID.
 
     In MySQL's modes between OFF and ON, some transactions have no GTID. Debezium's connector, too,
     uses GTIDs only in mode ON.
@@ -74,11 +74,11 @@ def executed_position(session: Session, kind: str) -> LogPosition:
     if not has_gtids(session, kind):
         return _end_of_binlog(session)
     name = "gtid_executed" if kind == "mysql" else "gtid_binlog_pos"
-    return _gtids(session.value(f"SELECT @@global.{name}"), kind)
+    return _gtids_of_variable(session.value(f"SELECT @@global.{name}"), kind)
 
 
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
-    """Return a log position, once the catalog has the effect of all earlier DDL on the table.
+    """Return MySQL's or MariaDB's position, once the catalog shows all earlier DDL on the table.
 
     A binlog file and offset can be after a statement whose change of the catalog is not committed
     yet; a GTID set does not include such a statement. The statement holds a lock on the table's
@@ -101,21 +101,21 @@ def shown(session: Session, kind: str, table: TableId) -> LogPosition:
 def applied(session: Session, kind: str) -> GtidSet:
     """Return the GTIDs that a replica has executed; for MariaDB, only those that it replicated."""
     name = "gtid_executed" if kind == "mysql" else "gtid_slave_pos"
-    return _gtids(session.value(f"SELECT @@global.{name}"), kind)
+    return _gtids_of_variable(session.value(f"SELECT @@global.{name}"), kind)
 
 
 def purged(session: Session, kind: str) -> LogPosition:
     """Return the position up to which the server has purged its binlog."""
     if kind == "mysql" and has_gtids(session, kind):
-        return _gtids(session.value("SELECT @@global.gtid_purged"), kind)
+        return _gtids_of_variable(session.value("SELECT @@global.gtid_purged"), kind)
     logs = session.rows("SHOW BINARY LOGS")
     if kind == "mysql":
         # The position before the first remaining file.
         return BinlogPosition(str(logs[0][0]), 0) if logs else _end_of_binlog(session)
     if not logs:
-        return _gtids("", kind)
+        return _gtids_of_variable("", kind)
     # The first file begins with the position at which the files before it end.
-    return _gtids(session.value("SELECT binlog_gtid_pos(%s, 4)", (logs[0][0],)), kind)
+    return _gtids_of_variable(session.value("SELECT binlog_gtid_pos(%s, 4)", (logs[0][0],)), kind)
 
 
 def binlog_status(session: Session, kind: str) -> list[tuple[object, ...]]:
@@ -186,8 +186,8 @@ def _end_of_binlog(session: Session) -> BinlogPosition:
     return BinlogPosition(str(rows[0][0]), int(str(rows[0][1])))
 
 
-def _gtids(value: object, kind: str) -> GtidSet:
-    """Parse the value of a server variable with GTIDs; NULL is the empty set."""
+def _gtids_of_variable(value: object, kind: str) -> GtidSet:
+    """Parse a MySQL or MariaDB server variable that has GTIDs; NULL is the empty set."""
     text = str(value or "")
     return MysqlGtidSet.parse(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 

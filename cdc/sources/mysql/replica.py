@@ -133,7 +133,7 @@ class _Primary:
 
 
 def _require_other_server(connections: Connections) -> _Primary:
-    """Return the primary's id, and whether its transactions have GTIDs.
+    """Refuse a MySQL or MariaDB replica that is the primary itself; return facts of the primary.
 
     Raises:
         ReplicaError: The configured replica is the primary itself, whose position proves nothing
@@ -213,7 +213,7 @@ def _position(
     return Position(
         executed=applied(session, connections.config.kind)
         if primary.has_gtids
-        else _place(connections, status, primary.server),
+        else _executed_place(connections, status, primary.server),
         lag_seconds=None if seconds is None else float(cast("float", seconds)),
         stopped=str(status.get("replica_sql_running")).lower() != "yes",
         receiving=str(status.get("replica_io_running")).lower() == "yes",
@@ -221,7 +221,9 @@ def _position(
     )
 
 
-def _place(connections: Connections, status: dict[str, Any], primary: str) -> BinlogPosition:
+def _executed_place(
+    connections: Connections, status: dict[str, Any], primary: str
+) -> BinlogPosition:
     """Return the file and offset up to which the replica has executed the primary's binlog.
 
     The file and offset that a replica reports are those of the server that it follows. So this

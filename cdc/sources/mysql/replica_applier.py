@@ -100,7 +100,7 @@ class Applier:
             first = tuple(self._states(session))[:1]
             names = first if self._stopped is None else self._stopped
             for name in names:
-                session.rows(_start(name))
+                session.rows(_start_statement(name))
             if wait_while(
                 lambda: not self._all_run(session, names), timeout_s=_STATE_S, poll_s=_POLL_S
             ):
@@ -136,7 +136,7 @@ class Applier:
             ReplicaError: The server does not replicate.
         """
         states = {
-            _clause(one): str(one.get("replica_sql_running")).lower() == "yes"
+            _channel_clause(one): str(one.get("replica_sql_running")).lower() == "yes"
             for one in _channels(session)
         }
         if not states:
@@ -156,7 +156,7 @@ def _channels(session: Session) -> list[dict[str, object]]:
     return [by_current_names(row) for row in session.named("SHOW REPLICA STATUS")]
 
 
-def _clause(channel: Mapping[str, object]) -> str:
+def _channel_clause(channel: Mapping[str, object]) -> str:
     """Return the clause that names a channel; empty for MariaDB, whose statements need none.
 
     Without the clause, MySQL starts and stops the appliers of all channels.
@@ -167,13 +167,14 @@ def _clause(channel: Mapping[str, object]) -> str:
     return f" FOR CHANNEL '{name}'"
 
 
-def _start(clause: str) -> str:
+def _start_statement(clause: str) -> str:
+    """Return the statement that starts the applier of a MySQL or MariaDB replica."""
     return f"START REPLICA SQL_THREAD{clause}"
 
 
 @contextmanager
 def server_resumes(applier: Applier) -> Iterator[Callable[[tuple[str, ...]], None]]:
-    """Make the server start its appliers by itself if this process dies while a block runs.
+    """Make a MySQL or MariaDB replica start its appliers itself if this process dies in a block.
 
     A session of the server runs a countdown: a statement that waits `PAUSE_LIMIT_S`, and then the
     statements that start the appliers. The server runs these statements even if the client is gone.
@@ -193,27 +194,32 @@ def server_resumes(applier: Applier) -> Iterator[Callable[[tuple[str, ...]], Non
         waiting: list[threading.Thread] = []
 
         def begin(channels: tuple[str, ...]) -> None:
-            statements = "; ".join((f"DO SLEEP({PAUSE_LIMIT_S})", *map(_start, channels)))
+            statements = "; ".join((f"DO SLEEP({PAUSE_LIMIT_S})", *map(_start_statement, channels)))
             thread = threading.Thread(
-                target=_quietly, args=(session, statements), name="tributary-resume", daemon=True
+                target=_run_quietly,
+                args=(session, statements),
+                name="tributary-resume",
+                daemon=True,
             )
             waiting.append(thread)
             thread.start()
-            _wait_until_it_sleeps(connections, number)
+            _wait_for_countdown(connections, number)
 
         try:
             yield begin
         except BaseException:
             if applier.all_go_on():
-                _end(connections, number)
+                _end_countdown(connections, number)
             raise
-        _end(connections, number)
+        _end_countdown(connections, number)
         for thread in waiting:
             thread.join(_STATE_S)
 
 
-def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
-    """Wait until the countdown of `server_resumes` has begun; before, no applier may be stopped.
+def _wait_for_countdown(connections: Connections, number: int) -> None:
+    """Wait until the MySQL or MariaDB replica has begun the countdown of `server_resumes`.
+
+    Before that, no applier may be stopped.
 
     Raises:
         ReplicaError: The countdown has not begun in time.
@@ -230,7 +236,7 @@ def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
             )
 
 
-def _end(connections: Connections, number: int) -> None:
+def _end_countdown(connections: Connections, number: int) -> None:
     """Kill the session of a countdown in MySQL or MariaDB."""
     try:
         with connections.open("snapshot", on_replica=True) as control:
@@ -240,8 +246,8 @@ def _end(connections: Connections, number: int) -> None:
         _log.warning("cannot end the countdown's session on the replica: %s", error)
 
 
-def _quietly(session: Session, statements: str) -> None:
-    """Run statements in a MySQL or MariaDB session that `_end` may kill; ignore all errors."""
+def _run_quietly(session: Session, statements: str) -> None:
+    """Run statements in a MySQL or MariaDB session, which may be killed; ignore all errors."""
     try:
         session.rows(statements)
     except Exception:  # noqa: BLE001 - the session was ended on purpose

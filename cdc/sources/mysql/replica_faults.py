@@ -92,7 +92,10 @@ def applying(session: Session, kind: str) -> Applying:
 
 
 def channels(session: Session, kind: str) -> Iterator[dict[str, Any]]:
-    """Return the state of each replication channel, as `by_current_names` returns it."""
+    """Return the state of each channel of a MySQL or MariaDB replica.
+
+    The columns have the names that `by_current_names` gives them.
+    """
     # MariaDB shows the default channel alone, unless it is asked for all channels.
     shown = "SHOW ALL REPLICAS STATUS" if kind == "mariadb" else "SHOW REPLICA STATUS"
     return map(by_current_names, session.named(shown))
@@ -110,7 +113,7 @@ def by_current_names(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filters(found: Applying) -> list[str]:
-    """Return the names of all replication filters that leave out or redirect changes.
+    """Return the names of a MySQL or MariaDB replica's filters that leave out or redirect changes.
 
     A filter that ignores tables is not returned if it names only tables of the system databases.
     """
@@ -119,13 +122,14 @@ def filters(found: Applying) -> list[str]:
         name
         for name in names
         if any(
-            _of_others(name, str(one.get(name) or "")) for one in (found.settings, *found.channels)
+            _affects_user_tables(name, str(one.get(name) or ""))
+            for one in (found.settings, *found.channels)
         )
     ]
 
 
-def _of_others(name: str, value: str) -> bool:
-    """Whether the value of a replication filter affects a table outside the system databases."""
+def _affects_user_tables(name: str, value: str) -> bool:
+    """Whether a replication filter of MySQL or MariaDB affects tables outside system databases."""
     if name not in _IGNORED_TABLES:
         return bool(value)
     listed = (one.strip() for one in value.split(",") if one.strip())
@@ -183,7 +187,7 @@ def errant_transactions(
 
 
 def errant(replica: Executed, primary: Executed, kind: str) -> str:
-    """Return the GTIDs that the replica has executed and the primary has not; empty if none.
+    """Return a MySQL or MariaDB replica's GTIDs that the primary has not executed; empty if none.
 
     The caller must read the replica before the primary. Otherwise the replica's set could have
     transactions that the primary executed between the two reads, and the primary's set would lack
@@ -199,10 +203,12 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
     """
     if kind == "mysql":
         return str(MysqlGtidSet.parse(replica.logged).without(MysqlGtidSet.parse(primary.logged)))
-    logged = _highest(mariadb_numbers(primary.logged))
+    logged = _highest_executed(mariadb_numbers(primary.logged))
     before = {domain: number for domain, _, number in mariadb_numbers(primary.replicated)}
     domains = {*before, *(domain for domain, _ in logged)}
-    theirs = _highest([*mariadb_numbers(replica.logged), *mariadb_numbers(replica.replicated)])
+    theirs = _highest_executed(
+        [*mariadb_numbers(replica.logged), *mariadb_numbers(replica.replicated)]
+    )
     return ",".join(
         f"{domain}-{server}-{number}"
         for (domain, server), number in sorted(theirs.items())
@@ -211,8 +217,8 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
     )
 
 
-def _highest(found: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
-    """Return the highest GTID number of each domain and server."""
+def _highest_executed(found: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
+    """Return the highest GTID number that a MariaDB server has executed, by domain and server."""
     result: dict[tuple[int, int], int] = {}
     for domain, server, number in found:
         result[domain, server] = max(number, result.get((domain, server), 0))

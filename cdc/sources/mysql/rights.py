@@ -40,7 +40,7 @@ _NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 
 
 def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
-    """Return the problem and the remedy if a login may not read all columns of a table.
+    """Return the problem and the remedy if a MySQL or MariaDB login may not read all of a table.
 
     Problem and remedy are parts of a message. The problem names the logins of MySQL or MariaDB,
     and the remedy has the GRANT statements. The result is None if all logins may read all columns.

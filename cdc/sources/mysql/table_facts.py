@@ -162,7 +162,7 @@ class Described:
 
 
 def number(name: str) -> int:
-    """Return a number that depends only on a column's name, since MySQL does not number columns."""
+    """Return a number made from a column's name, since MySQL's catalog does not number columns."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
 
 
@@ -204,7 +204,9 @@ def describe_steady(
     # This is read before the catalog. The next call then shows transactions that are replicated
     # after this read.
     unlogged = {} if on_replica else _unlogged(session, tables)
-    found, unsteady = read_steady(lambda some: _read(session, some, on_replica=on_replica), tables)
+    found, unsteady = read_steady(
+        lambda some: _read_descriptions(session, some, on_replica=on_replica), tables
+    )
     return {
         table: replace(one, unlogged=unlogged.get(table, "")) for table, one in found.items()
     }, unsteady
@@ -245,7 +247,7 @@ def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, st
     }
 
 
-def _read(
+def _read_descriptions(
     session: Session, tables: Collection[TableId], *, on_replica: bool
 ) -> dict[TableId, Described]:
     """Read MySQL's or MariaDB's tables by several statements, between which a table can change."""
@@ -287,11 +289,13 @@ def _read_part(
     for row in session.named(_TABLES.format(where=where), names):
         table = by_name.get((row["db"], row["tab"]))
         if table is not None and columns[table]:
-            found = _described(table, row, columns[table], indexes[table], stored.get(table), kind)
+            found = _described_table(
+                table, row, columns[table], indexes[table], stored.get(table), kind
+            )
             yield table, replace(found, hashed=tuple(hashed[table]))
 
 
-def _described(
+def _described_table(
     table: TableId,
     row: Mapping[str, Any],
     columns: Sequence[Mapping[str, Any]],
@@ -299,6 +303,7 @@ def _described(
     stored: Stored | None,
     kind: str,
 ) -> Described:
+    """Return a MySQL or MariaDB table's description from the rows of the server's catalog."""
     unique = {name: parts for name, parts in indexes.items() if None not in parts}
     return Described(
         table=table,

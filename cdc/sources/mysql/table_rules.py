@@ -98,7 +98,7 @@ def former_formats(table: SourceTable) -> str | None:
 
 
 def hidden_columns(table: SourceTable) -> str | None:
-    """Return the problem of unique indexes with a hidden column; None if there are none.
+    """Return the problem of unique indexes for which MariaDB logs a hidden column; None if none.
 
     If a unique index is too long for InnoDB, MariaDB keeps a hash of the index's columns in a
     hidden column. The binlog has this column, and the connector does not know it.

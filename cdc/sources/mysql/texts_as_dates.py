@@ -127,13 +127,13 @@ def reads_text_as_date(
             levels.pop()
             document = level.document and level.keeps_document
             levels[-1].use(text=level.is_text, document=document)
-        elif word in _KEYWORDS or not _introduces(tokens[place + 1 : place + 2]):
+        elif word in _KEYWORDS or not _begins_call_or_literal(tokens[place + 1 : place + 2]):
             level.see(word)
     return levels[0].reads or (kind in _DATES and levels[0].is_text)
 
 
-def _introduces(following: Sequence[re.Match[str]]) -> bool:
-    """Whether a word is the name of a function, or the type or character set of a literal.
+def _begins_call_or_literal(following: Sequence[re.Match[str]]) -> bool:
+    """Whether a word of a MySQL expression names a function, or a literal's type or character set.
 
     For example, ``hour`` is the function of ``hour(a)``, and ``date`` is the type of
     ``date'2024-02-29'``.

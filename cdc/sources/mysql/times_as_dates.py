@@ -174,7 +174,7 @@ class _Level:
 def reads_time_as_date(
     tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], kind: str
 ) -> bool:
-    """Whether the server converts a TIME to a date to compute a generated column.
+    """Whether MySQL or MariaDB converts a TIME to a date to compute a generated column.
 
     Args:
         tokens: The column's expression.
@@ -190,10 +190,10 @@ def reads_time_as_date(
         if token["word"] and before in ("as", "returning"):
             level.kind = word  # also if a column has the type's name
         elif used is not None:
-            level.use(_values(kinds[used]))
+            level.use(_values_of_type(kinds[used]))
         elif token["text"] is not None:
             level.formats.append(token["text"])
-            level.use(_values(before))
+            level.use(_values_of_type(before))
         elif word == "(":
             levels.append(_Level("" if before in _KEYWORDS - {"in"} else before))
         elif word == ")" and len(levels) > 1:
@@ -208,6 +208,6 @@ def reads_time_as_date(
     return levels[0].converts or (kind in _DATES and "time" in values)
 
 
-def _values(kind: str) -> frozenset[str]:
-    """Return the set that `_Level` has for a type: ``time``, ``date``, or the empty set."""
+def _values_of_type(kind: str) -> frozenset[str]:
+    """Return the set that `_Level` has for a MySQL type: ``time``, ``date``, or the empty set."""
     return _TIME if kind == "time" else _DATE if kind in _DATES else frozenset()

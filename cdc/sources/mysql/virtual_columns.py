@@ -50,14 +50,14 @@ _FIXED_FORMAT = re.compile(r"(?:[^%]|%[^abMWZz])*")
 def session_bound(
     columns: Sequence[Mapping[str, Any]], *, of_mariadb: bool = False
 ) -> dict[str, str]:
-    """Return the virtual columns whose values depend on the session, each with the reason.
+    """Return virtual MySQL or MariaDB columns whose values depend on the session, with reasons.
 
     Args:
         columns: Rows of ``information_schema.COLUMNS`` as `table_facts` reads them.
         of_mariadb: Whether the server is MariaDB, which ignores the offset of a string that it
             converts to a date.
     """
-    kinds = {str(row["name"]).lower(): _kind(str(row["shown"])) for row in columns}
+    kinds = {str(row["name"]).lower(): _type_name(str(row["shown"])) for row in columns}
     virtual = {
         str(row["name"]): tokens
         for row in columns
@@ -72,8 +72,8 @@ def session_bound(
             for name, tokens in virtual.items()
             if name not in found
             for why in (
-                _dependence(tokens, kinds, {one.lower() for one in found})
-                or _of_type(tokens, kinds, kinds[name.lower()], of_mariadb=of_mariadb),
+                _dependence_of_expression(tokens, kinds, {one.lower() for one in found})
+                or _dependence_by_type(tokens, kinds, kinds[name.lower()], of_mariadb=of_mariadb),
             )
             if why is not None
         }
@@ -82,10 +82,10 @@ def session_bound(
         found |= more
 
 
-def _of_type(
+def _dependence_by_type(
     tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], kind: str, *, of_mariadb: bool
 ) -> str | None:
-    """Return why a column's value depends on the session's time zone or the clock.
+    """Return why a virtual MySQL or MariaDB column depends on the session's time zone or the clock.
 
     The result is None if the value depends on neither. The value depends on the time zone if the
     column is a TIMESTAMP, or if MySQL computes the value from a string that it converts to a date.
@@ -106,15 +106,15 @@ def _of_type(
     return None
 
 
-def _kind(shown: str) -> str:
-    """Return the name of a type that the catalog prints: ``int`` for ``int(11) unsigned``."""
+def _type_name(shown: str) -> str:
+    """Return the name of a type that MySQL's catalog prints: ``int`` for ``int(11) unsigned``."""
     return re.split(r"\W", shown.lower(), maxsplit=1)[0]
 
 
-def _dependence(
+def _dependence_of_expression(
     tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], bound: set[str]
 ) -> str | None:
-    """Return what an expression's value depends on besides the row.
+    """Return what a virtual MySQL or MariaDB column's value depends on besides the row.
 
     The result is None if the value depends on the row alone.
     """
@@ -126,29 +126,34 @@ def _dependence(
     reasons = [
         *(f"column {name}, which is virtual, too" for name in used if name in bound),
         *(f"{_ZONE} (column {name})" for name in used if kinds[name] == "timestamp"),
-        *_of_functions(tokens),
+        *_dependences_of_functions(tokens),
     ]
     return next(iter(reasons), None)
 
 
-def _of_functions(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
-    """Yield what the functions and variables of an expression depend on besides their arguments."""
+def _dependences_of_functions(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
+    """Yield what MySQL's functions and variables depend on besides the functions' arguments."""
     for place, token in enumerate(tokens):
         if token["sign"] == "@":
             yield f"{_SESSION} (a variable)"
         word = (token["word"] or "").lower()
         calls = opens(tokens[place + 1 : place + 2])
         why = _WORDS.get(word) or (_FUNCTIONS.get(word) if calls else None)
-        if why is None and calls and word == "date_format" and not _is_fixed(tokens[place + 2 :]):
+        if (
+            why is None
+            and calls
+            and word == "date_format"
+            and not _has_fixed_format(tokens[place + 2 :])
+        ):
             why = _LANGUAGE
-        if why is None and calls and word == "week" and _arguments(tokens[place + 2 :]) == 1:
+        if why is None and calls and word == "week" and _argument_count(tokens[place + 2 :]) == 1:
             why = "the session's default_week_format"
         if why is not None:
             yield f"{why} ({word})"
 
 
-def _is_fixed(arguments: Sequence[re.Match[str]]) -> bool:
-    """Whether DATE_FORMAT has a constant format whose output is the same in each session.
+def _has_fixed_format(arguments: Sequence[re.Match[str]]) -> bool:
+    """Whether MySQL's DATE_FORMAT has a constant format, with the same output in each session.
 
     Args:
         arguments: The tokens after the function's opening parenthesis.
@@ -165,8 +170,8 @@ def _is_fixed(arguments: Sequence[re.Match[str]]) -> bool:
     return False
 
 
-def _arguments(rest: Sequence[re.Match[str]]) -> int:
-    """Return the number of a function's arguments.
+def _argument_count(rest: Sequence[re.Match[str]]) -> int:
+    """Return the number of arguments of a function in a MySQL or MariaDB expression.
 
     Args:
         rest: The tokens after the function's opening parenthesis.

@@ -210,7 +210,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
         identity_index = facts.pop("identity_index")
         for measured in ("rows_estimate", "total_bytes"):
             del facts[measured]
-        columns = _columns(session, table.schema, facts["number"])
+        columns = _read_columns(session, table.schema, facts["number"])
         unique = [tuple(row[0]) for row in session.execute(_UNIQUE, (facts["number"],))]
         leaves = [
             Leaf(
@@ -313,7 +313,8 @@ def _kind_of(kind: str, persistence: str) -> TableKind:
     return "unlogged" if persistence == "u" else _KIND.get(kind, "other")
 
 
-def _columns(session: Session, schema: str, oid: int) -> tuple[SourceColumn, ...]:
+def _read_columns(session: Session, schema: str, oid: int) -> tuple[SourceColumn, ...]:
+    """Return the columns of a PostgreSQL table, by the table's object id."""
     rows = session.execute(_COLUMNS, (oid,)).fetchall()
     oids = {row[2] for row in rows}
     types, others = _Types(session, oids), misread_types.others(session, schema, oids)
@@ -399,7 +400,7 @@ def _money_digits(session: Session) -> int:
 
 
 def qualify_names(session: Session) -> None:
-    """Make the server print every name with its schema, except names of ``pg_catalog``.
+    """Make PostgreSQL print every name with its schema, except names of ``pg_catalog``.
 
     The function also changes the settings by which the server prints defaults and stored values.
     All settings apply to the open transaction only, since a pooler can run the next transaction in

@@ -95,6 +95,7 @@ def run(connections: Connections) -> list[Check]:
 
 
 def _login_check(connections: Connections, role: Role, on_replica: bool) -> Check:
+    """Return the line of ``check`` about a login to PostgreSQL, with the server's version."""
     where = connections.where(on_replica=on_replica)
     with connections.open(role, on_replica=on_replica) as session:
         row = session.execute("SHOW server_version").fetchone()
@@ -110,6 +111,7 @@ def _login_check(connections: Connections, role: Role, on_replica: bool) -> Chec
 
 
 def _primary_checks(session: Session, connections: Connections) -> Iterator[Check]:
+    """Yield the lines of ``check`` about the PostgreSQL primary."""
     row = session.execute("SELECT pg_is_in_recovery()").fetchone()
     if row and row[0]:
         yield Check(
@@ -189,6 +191,7 @@ def _as_superuser(statement: sql.SQL, *names: str) -> str:
 
 
 def _log_settings(settings: tuple[Any, ...]) -> Iterator[Check]:
+    """Yield the lines of ``check`` about PostgreSQL's settings for its log and its slots."""
     wal_level, slots, used_slots, senders, used_senders, keep = settings
     logical = wal_level == "logical"
     yield Check(
@@ -252,7 +255,7 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
 
 
 def _importers_check(others: str | None, *, hidden: bool) -> Check:
-    """Return the line about other programs that import snapshots on the replica.
+    """Return the line of ``check`` about programs that import snapshots on PostgreSQL's replica.
 
     Args:
         others: A sentence about these programs; None if none is visible.
@@ -274,6 +277,7 @@ def _importers_check(others: str | None, *, hidden: bool) -> Check:
 
 
 def _replica_checks(connections: Connections) -> Iterator[Check]:
+    """Yield the lines of ``check`` about the PostgreSQL replica."""
     where = connections.where(on_replica=True)
     try:
         with connections.open("admin") as session:

@@ -14,7 +14,7 @@ def type_of(column: SourceColumn) -> PostgresType:
 
 
 def plain_type_of(column: SourceColumn) -> PostgresType:
-    """Return the column's type or, if it is a domain, the type under all its domains."""
+    """Return a PostgreSQL column's type or, if it is a domain, the type under all its domains."""
     kind = type_of(column)
     while kind.kind == "d" and kind.base is not None:
         kind = kind.base

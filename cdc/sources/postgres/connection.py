@@ -53,7 +53,7 @@ NOT_OFFERED = (
 
 
 def connection_parameters(endpoint: Endpoint, credential: Credential) -> dict[str, Any]:
-    """Return libpq's parameters for a PostgreSQL server and a login.
+    """Return libpq's parameters for the server of a PostgreSQL source and a login.
 
     The endpoint's options can override the time-outs, but not the parameters that are set by other
     fields of the endpoint or by the login.
@@ -166,7 +166,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         except psycopg.Error as error:
             away = error.sqlstate is None and any(sign in str(error) for sign in _AWAY)
             raise self.login_error(
-                _one_line(error),
+                _message_in_one_line(error),
                 role,
                 on_replica=on_replica,
                 is_away=away,
@@ -187,7 +187,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
 
     def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
         """Convert a statement's error in PostgreSQL to a `SourceError` with a remedy."""
-        if unfit := unfit_value(_one_line(error)):
+        if unfit := unfit_value(_message_in_one_line(error)):
             return unfit
         kind: type[SourceError] = SourceError
         if is_recovery_conflict(str(error)):
@@ -210,7 +210,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         else:
             remedy = OTHERWISE
         return kind(
-            self.statement_error(_one_line(error), role, on_replica=on_replica),
+            self.statement_error(_message_in_one_line(error), role, on_replica=on_replica),
             remedy=remedy,
             source=self.source,
             role=role,
@@ -222,7 +222,7 @@ _UNFIT = re.compile(r"\"(column ([^\n]+) of [^\n]+? holds [^\n]+?)\"(?:\s|$)")
 
 
 def unfit_value(text: str, **context: Any) -> PermanentError | None:
-    """Return the error for a query that read a value which the lake cannot hold.
+    """Return the error for a PostgreSQL query that read a value which the lake cannot hold.
 
     Args:
         text: The error message of psycopg or pgjdbc.
@@ -244,7 +244,7 @@ CONFLICT_REMEDY = (
 
 
 def is_recovery_conflict(text: str) -> bool:
-    """Whether an error's message means that a standby ended the session to continue replay."""
+    """Whether an error means that a PostgreSQL standby ended the session to continue replay."""
     return "conflict with recovery" in text
 
 
@@ -315,7 +315,7 @@ _AWAY = (
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether the cause of a failed connection to PostgreSQL is temporary."""
+    """Whether the cause of a failed connection to a PostgreSQL source is temporary."""
     text = str(error)
     return isinstance(error, psycopg.OperationalError) and any(
         sign in text
@@ -323,6 +323,7 @@ def _is_passing(error: Exception) -> bool:
     )
 
 
-def _one_line(error: psycopg.Error) -> str:
+def _message_in_one_line(error: psycopg.Error) -> str:
+    """Return the message of an error of a PostgreSQL source as one line."""
     text = error.diag.message_primary or str(error)
     return " ".join(text.split()) or type(error).__name__

@@ -280,10 +280,10 @@ def _taken(connections: Connections, session: Session) -> Exported:
             # The exporting session itself reads the position, since another session can be on
             # another server.
             if _state(session) == _PAUSED:
-                before = _position(session)
+                before = _replayed_position(session)
                 snapshot = export(session)
                 # If a transaction was replayed meanwhile, the snapshot could contain it or lack it.
-                if _state(session) == _PAUSED and _position(session) == before:
+                if _state(session) == _PAUSED and _replayed_position(session) == before:
                     return Exported(snapshot, before, exact=True)
         session.rollback()
     raise ReplicaError(
@@ -386,7 +386,7 @@ def _state(session: Session) -> str:
     return str(row[0]) if row else ""
 
 
-def _position(session: Session) -> Lsn:
-    """Return the position up to which a standby has replayed the log."""
+def _replayed_position(session: Session) -> Lsn:
+    """Return the position up to which a PostgreSQL standby has replayed the log."""
     row = session.execute("SELECT pg_last_wal_replay_lsn()::text").fetchone()
     return Lsn.parse(str(row[0]) if row else "")

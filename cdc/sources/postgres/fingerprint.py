@@ -275,7 +275,7 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
 
 
 def written_together(session: Session, oids: Collection[int]) -> int | None:
-    """Return the id of the transaction that last wrote the catalog rows of all these relations.
+    """Return the id of the PostgreSQL transaction that last wrote these relations' catalog rows.
 
     The result is None if no single PostgreSQL transaction wrote all of these rows. TRUNCATE of a
     partition tree writes the catalog rows of all its leaves, and so does a TRUNCATE or GRANT that

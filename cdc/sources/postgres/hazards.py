@@ -33,7 +33,7 @@ _NEVER_SENT = {
 
 
 def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple[str, ...]:
-    """Return one sentence for each column whose values can stop PostgreSQL's connector.
+    """Return a sentence for each PostgreSQL column whose values can stop the source's connector.
 
     Args:
         columns: The table's columns in the catalog.
@@ -45,8 +45,8 @@ def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple
             continue
         of_domain = type_of(column).kind == "d"
         kind = plain_type_of(column)
-        reasons = _values(kind)
-        if identity != "full" and _no_stand_in(kind, of_domain=of_domain):
+        reasons = _unsendable_values(kind)
+        if identity != "full" and _lacks_stand_in(kind, of_domain=of_domain):
             reasons.append(
                 "a large value that an update leaves unchanged (REPLICA IDENTITY FULL avoids it for"
                 " later updates; columns.as and columns.exclude do not)"
@@ -59,8 +59,8 @@ def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple
     return tuple(found)
 
 
-def _values(kind: PostgresType) -> list[str]:
-    """Return descriptions of values of this type that PostgreSQL's connector can never send."""
+def _unsendable_values(kind: PostgresType) -> list[str]:
+    """Return which values of a PostgreSQL source's column the connector can never send."""
     element = kind.element
     if element is None or element.name == "timetz":
         name = (element or kind).name
@@ -72,8 +72,8 @@ def _values(kind: PostgresType) -> list[str]:
     return ["a NaN in the array"] if element.name == "numeric" else []
 
 
-def _no_stand_in(kind: PostgresType, *, of_domain: bool) -> bool:
-    """Whether PostgreSQL's connector has no placeholder for a large value of this type.
+def _lacks_stand_in(kind: PostgresType, *, of_domain: bool) -> bool:
+    """Whether the connector has no placeholder for a large value of a PostgreSQL source's column.
 
     Without a placeholder, the connector fails at a large value that an update leaves unchanged.
 

@@ -25,7 +25,7 @@ _SMALLEST_ROW = 28
 def next_inserted(
     session: Session, table: SourceTable, key: Mapping[str, object], transaction: int | None
 ) -> NextInserted:
-    """Return the row that a transaction inserted next into a heap page, after a given row.
+    """Return the row that a transaction inserted next into a PostgreSQL page, after a given row.
 
     The transaction and the page are those of the given row.
 

@@ -28,7 +28,7 @@ WHERE datname = pg_catalog.current_database() AND pid <> pg_catalog.pg_backend_p
 
 
 def importing(session: Session) -> tuple[str | None, bool]:
-    """Return a sentence about sessions that import snapshots, and whether statements are hidden.
+    """Return a sentence about PostgreSQL sessions that import snapshots, and whether any is hidden.
 
     A server can hide the statements of other users' sessions from the login. The sentence is None
     if no session that imports a snapshot is visible now.
@@ -42,7 +42,7 @@ def importing(session: Session) -> tuple[str | None, bool]:
 
 
 def described(sessions: Iterable[tuple[int, str, str, str]]) -> str | None:
-    """Return a sentence about those sessions that import snapshots; None if no session does.
+    """Return a sentence about PostgreSQL sessions that import snapshots; None if no session does.
 
     A single session of pg_dump imports no snapshot. Several sessions of pg_dump are taken for one
     ``pg_dump -j``, whose sessions import a snapshot.

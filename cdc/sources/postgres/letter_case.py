@@ -26,9 +26,10 @@ GROUP BY 1, 2 HAVING bool_or(a.attname !~ '^[a-z0-9_$]*$') ORDER BY 1, 2
 
 
 def obstacle(session: Session) -> tuple[str, str] | None:
-    """Return why this database's PostgreSQL connector would not start, and the remedy.
+    """Return the problem and the remedy of PostgreSQL columns whose names differ by case only.
 
-    The result is None if the connector would start.
+    At a table with such columns, Debezium's connector stops as it starts. The result is None if
+    there are no such columns.
     """
     found = []
     for schema, name, columns in session.execute(_CANDIDATES).fetchall():

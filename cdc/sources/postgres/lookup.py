@@ -60,7 +60,7 @@ def fetch_by_key(
         wanted = sql.SQL(", ").join(
             sql.SQL("({})").format(
                 sql.SQL(", ").join(
-                    sql.Literal(_literal(value, kinds[name], table, name))
+                    sql.Literal(_key_text(value, kinds[name], table, name))
                     for name, value in zip(schema.key, key, strict=True)
                 )
             )
@@ -114,7 +114,7 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """Convert a value from PostgreSQL to a Python value of the lake's type.
+    """Convert a value in a PostgreSQL query's result to a Python value of the lake's type.
 
     The value comes from a query that uses the rule's ``read_sql``.
     """
@@ -122,7 +122,10 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
         return None
     if rule.lake_type.startswith("array<"):
         item = rule.lake_type[len("array<") : -1]
-        return [None if text is None else _item(item, text) for text in json.loads(value)]
+        return [
+            None if text is None else _lake_value_of_element(item, text)
+            for text in json.loads(value)
+        ]
     return _lake_value(rule.lake_type, value)
 
 
@@ -142,8 +145,8 @@ def _lake_value(lake_type: str, value: Any) -> Any:
     return value
 
 
-def _item(lake_type: str, text: str) -> Any:
-    """Convert the text of a PostgreSQL array's element to a Python value of the lake's type."""
+def _lake_value_of_element(lake_type: str, text: str) -> Any:
+    """Convert the text of an array's element in a PostgreSQL query's result to the lake's value."""
     if lake_type == "boolean":
         return text == "true"
     if lake_type in ("int", "bigint", "date", "timestamp", "timestamp_ntz"):
@@ -155,8 +158,8 @@ def _item(lake_type: str, text: str) -> Any:
     return Decimal(text) if lake_type.startswith("decimal") else text
 
 
-def _literal(value: object, kind: str, table: SourceTable, name: str) -> str:
-    """Return a key value as text that PostgreSQL reads as a value of the column's type."""
+def _key_text(value: object, kind: str, table: SourceTable, name: str) -> str:
+    """Return a key value as text that a PostgreSQL query reads as a value of the column's type."""
     if value is None:
         raise SchemaError(
             f"a row's key in table {table.table} has NULL in column {name!r}",
@@ -182,12 +185,13 @@ def _literal(value: object, kind: str, table: SourceTable, name: str) -> str:
 
 
 def _time_of_day(microseconds: int) -> str:
-    """Return a time of day as PostgreSQL writes it; the latest one is 24:00:00."""
+    """Return a key's time of day as PostgreSQL writes it; the latest one is 24:00:00."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:06}"
 
 
 def _key_batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
+    """Yield keys of PostgreSQL rows in parts, each of which is looked up by one query."""
     for start in range(0, len(keys), BATCH):
         yield keys[start : start + BATCH]
 

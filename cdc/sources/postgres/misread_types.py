@@ -42,7 +42,7 @@ WHERE t.oid = ANY(%(types)s) AND own.nspname <> %(schema)s
 
 
 def others(session: Session, schema: str, types: Collection[int]) -> dict[int, str]:
-    """Return the types that the connector can mistake for another type of the same name.
+    """Return PostgreSQL types that the connector can mistake for another type of the same name.
 
     Args:
         session: A session on the primary.

@@ -74,7 +74,7 @@ class UserTypes:
     def digest(self) -> str:
         """Return a digest of PostgreSQL's user-defined types: names, object ids and labels."""
         with self._connections.open("admin") as session:
-            return _digest(session)
+            return _read_types_digest(session)
 
     def read(self) -> tuple[str, Names]:
         """Return a digest of PostgreSQL's types, and the types: ``types[name][schema]``.
@@ -84,7 +84,7 @@ class UserTypes:
         types: dict[str, dict[str, NamedType]] = {}
         with self._connections.open("admin") as session, session.transaction():
             session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            digest = _digest(session)
+            digest = _read_types_digest(session)
             for name, schema, oid, form in session.execute(_TYPES).fetchall():
                 types.setdefault(str(name), {})[str(schema)] = NamedType(int(oid), str(form))
         return digest, types
@@ -96,6 +96,7 @@ class UserTypes:
         return [TypedColumn(*row) for row in rows]
 
 
-def _digest(session: Session) -> str:
+def _read_types_digest(session: Session) -> str:
+    """Return a digest of the types in the PostgreSQL catalog."""
     row = session.execute(_DIGEST).fetchone()
     return str(row[0]) if row else ""

@@ -35,7 +35,7 @@ WHERE plugin = %s AND database = pg_catalog.current_database() AND NOT temporary
 
 
 def obstacle(session: Session, admin: str) -> tuple[str, str] | None:
-    """Return why Tributary's own tables would stop subscribers of other tools, and the remedy.
+    """Return why Tributary's PostgreSQL tables would stop subscribers of other tools, and a remedy.
 
     The result is None if Tributary's own tables already exist. It is also None if no publication
     would contain these tables, or if no slot sends publications.
@@ -53,9 +53,10 @@ def obstacle(session: Session, admin: str) -> tuple[str, str] | None:
     statements = "; ".join(" ".join(table.split()) for table in OWN_TABLES)
     role = sql.Identifier(admin).as_string(None)
     return (
-        f"{_listed('publication', publications)} would publish the tables that Tributary creates"
-        f" in schema {SCHEMA}, and {_listed('slot', slots)} can send them to a subscriber. A"
-        " subscriber without these tables stops, and the primary then keeps its log for it",
+        f"{_listed_names('publication', publications)} would publish the tables that Tributary"
+        f" creates in schema {SCHEMA}, and {_listed_names('slot', slots)} can send them to a"
+        " subscriber. A subscriber without these tables stops, and the primary then keeps its"
+        " log for it",
         f"Run on each subscriber, and then on the primary as role {role}:"
         f" CREATE SCHEMA IF NOT EXISTS {SCHEMA}; {statements}; Then run the command again. If no"
         " PostgreSQL server subscribes (but for example another connector of Debezium), run them on"
@@ -64,19 +65,19 @@ def obstacle(session: Session, admin: str) -> tuple[str, str] | None:
 
 
 def sending_slots(session: Session) -> list[str]:
-    """Return the names of the database's slots that can send publications."""
+    """Return the names of the PostgreSQL database's slots that can send publications."""
     return [name for (name,) in session.execute(_SLOTS, (PLUGIN,)).fetchall()]
 
 
 def check(session: Session, admin: str) -> list[Check]:
-    """Return the line of ``check`` about publications that would publish Tributary's own tables."""
+    """Return the line of ``check`` about PostgreSQL publications that cover Tributary's tables."""
     name = "publications of others"
     if found := obstacle(session, admin):
         return [Check(name, "error", *found)]
     if publications := _covering(session):
         detail = (
-            f"{_listed('publication', publications)} will publish the tables of schema {SCHEMA},"
-            " and no slot sends them yet"
+            f"{_listed_names('publication', publications)} will publish the tables of schema"
+            f" {SCHEMA}, and no slot sends them yet"
         )
         return [Check(name, "note", detail)]
     return []
@@ -96,5 +97,6 @@ def _covering(session: Session) -> list[str]:
     return sorted({name for (name,) in found})
 
 
-def _listed(what: str, names: list[str]) -> str:
+def _listed_names(what: str, names: list[str]) -> str:
+    """Return the names of PostgreSQL publications or slots as words for a message."""
     return f"{what}{'s' if len(names) > 1 else ''} {', '.join(names)}"

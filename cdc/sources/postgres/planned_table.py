@@ -80,7 +80,7 @@ def after_statements(
     def number(text: str) -> int:
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
         if found is None or found[0] is None:
-            raise _refused(table.table, f"there is no type {text}")
+            raise _unfit_statements(table.table, f"there is no type {text}")
         return int(found[0])
 
     def misread(text: str) -> str:
@@ -98,7 +98,7 @@ def after_statements(
         rows = session.execute(_VOLATILE, (list(names),)).fetchall()
         unknown = sorted(set(names) - {row[0] for row in rows})
         if unknown:
-            raise _refused(table.table, f"there is no function {', '.join(unknown)}")
+            raise _unfit_statements(table.table, f"there is no function {', '.join(unknown)}")
         return frozenset(row[0] for row in rows if row[1])
 
     known = session.execute(_CONSTRAINTS, (table.number,)).fetchall()
@@ -164,7 +164,7 @@ class _Draft:
         if any(column.name == action.name for column in self._columns.values()):
             if action.if_missing:
                 return
-            raise _refused(self._table.table, f"column {action.name!r} exists already")
+            raise _unfit_statements(self._table.table, f"column {action.name!r} exists already")
         kind = self._lookups.type(action.type)
         default = action.default
         rewrites = action.rewrites or (
@@ -208,7 +208,7 @@ class _Draft:
 
     def _drop_constraint(self, action: DropConstraint) -> None:
         if action.name not in self._lookups.constraints:
-            raise _refused(self._table.table, f"there is no constraint {action.name!r}")
+            raise _unfit_statements(self._table.table, f"there is no constraint {action.name!r}")
         primary, identity = self._lookups.constraints[action.name]
         if primary:
             self._key = ()
@@ -252,7 +252,7 @@ class _Draft:
             self._beyond_catalog.append(
                 RewriteColumn(verdict=Verdict.BOOTSTRAP, why=why, name=action.name)
             )
-        if not _stays(old, new):
+        if not _keeps_rows(old, new):
             self._rewrite()
 
     def _change(self, number: int, **facts: Any) -> None:
@@ -290,11 +290,11 @@ class _Draft:
         """Return the catalog number of a PostgreSQL column; raise a `DdlError` if there is none."""
         for number in self._numbers(name):
             return number
-        raise _refused(self._table.table, f"there is no column {name!r}")
+        raise _unfit_statements(self._table.table, f"there is no column {name!r}")
 
 
-def _stays(old: PostgresType, new: PostgresType) -> bool:
-    """Whether PostgreSQL keeps the rows of a table as they are when a column's type changes."""
+def _keeps_rows(old: PostgresType, new: PostgresType) -> bool:
+    """Whether PostgreSQL leaves rows as they are if a planned statement changes a column's type."""
     if old == new:
         return True
     if new.typmod == -1 and (old.name, new.name) in (("varchar", "text"), ("text", "varchar")):
@@ -309,7 +309,8 @@ def _stays(old: PostgresType, new: PostgresType) -> bool:
     return old.name in _LONGER and limits
 
 
-def _refused(table: TableId, why: str) -> DdlError:
+def _unfit_statements(table: TableId, why: str) -> DdlError:
+    """Return the error for planned statements that do not fit the PostgreSQL table."""
     return DdlError(
         f"the statements do not fit table {table}: {why}",
         remedy="Compare the statements with the current definition of the table on the source.",

@@ -40,13 +40,13 @@ WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
 def current_transaction_id(session: Session) -> int:
     """Return the id of a new PostgreSQL transaction that has already committed."""
     row = session.execute("SELECT pg_current_xact_id()::text").fetchone()
-    return int(_present(row)[0])
+    return int(_only_row(row)[0])
 
 
 def wait_for_older_transactions(
     session: Session, xid: int, *, source: str, timeout_s: float, progress: Progress
 ) -> None:
-    """Wait until every transaction with an id up to ``xid`` has ended.
+    """Wait until every PostgreSQL transaction with an id up to ``xid`` has ended.
 
     Raises:
         SourceError: The wait reached its bound. The error names the open transactions.
@@ -54,11 +54,13 @@ def wait_for_older_transactions(
 
     def blockers() -> list[str] | None:
         row = session.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text").fetchone()
-        if int(_present(row)[0]) > xid:
+        if int(_only_row(row)[0]) > xid:
             return None
-        return _described(session.execute(_AS_OLD, (str(xid),)).fetchall())
+        return _described_transactions(session.execute(_AS_OLD, (str(xid),)).fetchall())
 
-    _wait(blockers, f"older transactions of source {source}", source, timeout_s, progress)
+    _wait_for_transactions(
+        blockers, f"older transactions of source {source}", source, timeout_s, progress
+    )
 
 
 def wait_until_visible(
@@ -93,20 +95,20 @@ def wait_until_visible(
 
     def blockers() -> list[str] | None:
         rows = session.execute(_THESE, (waited_for,)).fetchall()
-        return _described(rows) if rows else None
+        return _described_transactions(rows) if rows else None
 
-    _wait(blockers, f"commits of source {source}", source, timeout_s, progress)
+    _wait_for_transactions(blockers, f"commits of source {source}", source, timeout_s, progress)
     return frozenset(int(xid) for (xid,) in session.execute(_IDS).fetchall())
 
 
-def _wait(
+def _wait_for_transactions(
     blockers: Callable[[], list[str] | None],
     what: str,
     source: str,
     timeout_s: float,
     progress: Progress,
 ) -> None:
-    """Wait until ``blockers`` returns None.
+    """Wait until PostgreSQL transactions have ended, so that ``blockers`` returns None.
 
     Args:
         blockers: Describes the PostgreSQL transactions that are still open; None if there are none.
@@ -131,7 +133,7 @@ def _wait(
             )
 
 
-def _described(rows: Sequence[tuple[object, ...]]) -> list[str]:
+def _described_transactions(rows: Sequence[tuple[object, ...]]) -> list[str]:
     """Return descriptions of at most ten open or prepared PostgreSQL transactions for messages."""
     lines = []
     for pid, gid, user, database, application, state, seconds in rows[:_NAMED]:
@@ -153,9 +155,9 @@ def _described(rows: Sequence[tuple[object, ...]]) -> list[str]:
 
 
 def identity(session: Session) -> ServerIdentity:
-    """Return the identity of a server: its cluster, its timeline, and whether it is a standby."""
+    """Return a PostgreSQL server's identity: cluster, timeline, and whether it is a standby."""
     row = session.execute("SELECT pg_is_in_recovery()").fetchone()
-    in_recovery = bool(_present(row)[0])
+    in_recovery = bool(_only_row(row)[0])
     system = optional_row(session, "SELECT system_identifier::text FROM pg_control_system()")
     # a standby's control file shows a new timeline only after a restart point; the other two
     # sources show it earlier
@@ -194,11 +196,11 @@ def write_marker(session: Session) -> Marker:
 def current_lsn(session: Session) -> Lsn:
     """Return the end of PostgreSQL's log, a position after all commits so far."""
     row = session.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
-    return Lsn.parse(_present(row)[0])
+    return Lsn.parse(_only_row(row)[0])
 
 
-def _present(row: tuple[object, ...] | None) -> tuple[str, ...]:
-    """Return the row of a PostgreSQL query; the query always returns one row."""
+def _only_row(row: tuple[object, ...] | None) -> tuple[str, ...]:
+    """Return the row of a query that always gets one row from a PostgreSQL source."""
     if row is None:
         raise AssertionError("a SELECT without FROM gives one row")
     return row  # type: ignore[return-value]  # each caller knows its one column

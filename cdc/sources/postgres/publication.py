@@ -217,7 +217,7 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
             publication=publication,
         )
     for table in missing:
-        _alter(session, publication, "ADD", [(table.schema, table.name)])
+        _alter_publication(session, publication, "ADD", [(table.schema, table.name)])
     return missing
 
 
@@ -226,7 +226,7 @@ def remove_tables(session: Session, publication: str, tables: Sequence[TableId])
     before = members(session, publication)
     present = [table for table in tables if (table.schema, table.name) in before]
     for table in present:
-        _alter(session, publication, "DROP", [(table.schema, table.name)])
+        _alter_publication(session, publication, "DROP", [(table.schema, table.name)])
     return present
 
 
@@ -241,7 +241,7 @@ def dropping(publication: str, slot: str) -> list[str]:
         f"{statement.as_string(None)};"
         for statement in (
             _drop_slot_statement(slot),
-            _drop_statement(publication),
+            _drop_publication_statement(publication),
         )
     ]
 
@@ -254,14 +254,16 @@ def published(session: Session, publication: str, source: str) -> list[TableId]:
 
 def drop(session: Session, publication: str) -> None:
     """Drop the publication if it exists."""
-    session.execute(_drop_statement(publication))
+    session.execute(_drop_publication_statement(publication))
 
 
 def _drop_slot_statement(slot: str) -> sql.Composed:
+    """Return the SQL that drops a replication slot of PostgreSQL."""
     return sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(slot))
 
 
-def _drop_statement(publication: str) -> sql.Composed:
+def _drop_publication_statement(publication: str) -> sql.Composed:
+    """Return the SQL that drops a publication of PostgreSQL."""
     return sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication))
 
 
@@ -474,15 +476,17 @@ def members(session: Session, publication: str) -> set[tuple[str, str]]:
     return {(row[0], row[1]) for row in session.execute(_MEMBERS, (publication,))}
 
 
-def _alter(
+def _alter_publication(
     session: Session, publication: str, action: str, tables: Sequence[tuple[str, str]]
 ) -> None:
+    """Add tables to a PostgreSQL publication, or drop tables from it."""
     session.execute(_alter_statement(publication, action, tables))
 
 
 def _alter_statement(
     publication: str, action: str, tables: Sequence[tuple[str, str]]
 ) -> sql.Composed:
+    """Return the SQL that adds tables to a PostgreSQL publication, or drops them from it."""
     # Without ONLY a table that inherits from another one would be published with it and get a topic
     # of its own, and PostgreSQL would refuse its UPDATE and DELETE if it has no key. The root of a
     # partitioned table is published with its partitions anyway.

@@ -50,7 +50,8 @@ class _Member:
         return int(known.facts.get("oid", 0)) == self.oid
 
 
-def _added(session: Session, publication: str, source: str) -> list[_Member]:
+def _read_members(session: Session, publication: str, source: str) -> list[_Member]:
+    """Return the members of a PostgreSQL publication that are outside schema ``tributary``."""
     rows = session.execute(_ADDED, (publication,)).fetchall()
     return [_Member(row[0], TableId(source, row[1], row[2]), row[3]) for row in rows]
 
@@ -62,7 +63,7 @@ def added(session: Session, publication: str, source: str) -> dict[TableId, Sent
     """
     return {
         one.table: SentTable(removing(publication, one.table), one.is_of)
-        for one in _added(session, publication, source)
+        for one in _read_members(session, publication, source)
         if not one.within
     }
 
@@ -84,6 +85,6 @@ def remove_renamed(
         keep: Present names of tables that stay even if ``oids`` contains their object ids. For
             example, two tables can have swapped names.
     """
-    found = _added(session, publication, source)
+    found = _read_members(session, publication, source)
     renamed = [one.table for one in found if one.oid in oids and one.table not in keep]
     return remove_tables(session, publication, renamed)

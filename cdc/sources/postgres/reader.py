@@ -83,7 +83,7 @@ def snapshot_query(
         types.append("place string")
         select.insert(0, f"place AS {ROW}")
     subquery = sql.SQL("(SELECT {} FROM {}) AS source_rows").format(
-        sql.SQL(", ").join(outputs + keys + _times(ranges)), relation(table)
+        sql.SQL(", ").join(outputs + keys + _time_column(ranges)), relation(table)
     )
     # the key columns are there for the predicates only: their JDBC types do not matter
     width = len(schema.key) or 1
@@ -105,8 +105,8 @@ def snapshot_query(
     )
 
 
-def _times(ranges: Sequence[KeyRange]) -> list[sql.Composable]:
-    """Return SQL of the column that limits the ranges to a time range; empty without a limit."""
+def _time_column(ranges: Sequence[KeyRange]) -> list[sql.Composable]:
+    """Return SQL of the PostgreSQL column that limits the ranges to a time range; empty if none."""
     timed = ranges[0].within if ranges else None
     return [] if timed is None else [sql.SQL("{} AS w0").format(sql.Identifier(timed.column))]
 

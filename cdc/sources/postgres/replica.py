@@ -125,13 +125,14 @@ def check_standby(
 
 
 def is_ahead(found: ServerIdentity, other: Marker | ServerIdentity) -> bool:
-    """Whether ``found`` has a later timeline than ``other``; False if a timeline is unknown."""
+    """Whether ``found`` has a later PostgreSQL timeline than ``other``; False if one is unknown."""
     if found.timeline is None or other.timeline is None:
         return False
     return found.timeline > other.timeline
 
 
 def _both_known_and_differ(one: str | None, other: str | None) -> bool:
+    """Whether the system identifiers of two PostgreSQL servers are known and differ."""
     return one is not None and other is not None and one != other
 
 
@@ -185,6 +186,7 @@ def _marker_look(connections: Connections, marker: Marker) -> tuple[ServerIdenti
 
 
 def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> ReplicaError:
+    """Return the error for a PostgreSQL replica that does not show the marker in time."""
     remedy = (
         "Resume it with SELECT pg_wal_replay_resume() on the replica, then run the command again."
         if position.paused
@@ -299,15 +301,15 @@ def proven(
         on_replica=on_replica,
         marker=marker,
         identity=found,
-        warnings=_warnings(session, found, marker, where) if on_replica else (),
+        warnings=_standby_warnings(session, found, marker, where) if on_replica else (),
         split=KnownSplit(exported.upper_bound) if exported.exact else None,
     )
 
 
-def _warnings(
+def _standby_warnings(
     session: Session, found: ServerIdentity, marker: Marker, where: str
 ) -> tuple[str, ...]:
-    """Return the warnings for a copy that reads from the standby.
+    """Return the warnings for a copy that reads from a PostgreSQL standby.
 
     Raises:
         ReplicaError: The server is not a standby of the primary.

@@ -60,7 +60,7 @@ def continuity(connections: Connections, slot: str, earlier: LogMark | None) -> 
 
 
 def recreated(earlier: LogMark, now: LogMark) -> str | None:
-    """Return a message if the slot is another one than at an earlier look.
+    """Return a message if a slot's statistics in PostgreSQL show another slot than earlier.
 
     The result is None if neither the counts nor their reset times show another slot, or if the
     counts cannot be compared.
@@ -69,7 +69,10 @@ def recreated(earlier: LogMark, now: LogMark) -> str | None:
         earlier: The mark of the earlier look.
         now: The present mark.
     """
-    (shared, had_reset), (shared_now, has_reset) = _resets(earlier), _resets(now)
+    (shared, had_reset), (shared_now, has_reset) = (
+        _statistics_resets(earlier),
+        _statistics_resets(now),
+    )
     if (earlier.server, shared) != (now.server, shared_now):
         return None
     between = "What was written between the two slots is in no event"
@@ -81,7 +84,7 @@ def recreated(earlier: LogMark, now: LogMark) -> str | None:
         )
     if had_reset != has_reset:
         return None
-    before, present = _counts(earlier), _counts(now)
+    before, present = _decoded_counts(earlier), _decoded_counts(now)
     if all(has >= had for had, has in zip(before, present, strict=True)):
         return None
     return (
@@ -90,12 +93,13 @@ def recreated(earlier: LogMark, now: LogMark) -> str | None:
     )
 
 
-def _resets(mark: LogMark) -> tuple[str, Decimal | None]:
-    """Return the times of the last resets, in seconds: the server's statistics, then the slot's."""
+def _statistics_resets(mark: LogMark) -> tuple[str, Decimal | None]:
+    """Return when a PostgreSQL server's, then a slot's, statistics were last reset, in seconds."""
     shared, _, own = mark.file.partition("/")
     return shared, Decimal(own) if own else None
 
 
-def _counts(mark: LogMark) -> tuple[int, int]:
+def _decoded_counts(mark: LogMark) -> tuple[int, int]:
+    """Return how many transactions and bytes a PostgreSQL slot had decoded at a mark."""
     transactions, size = mark.executed.split()
     return int(transactions), int(size)

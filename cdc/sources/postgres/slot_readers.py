@@ -52,13 +52,13 @@ WHERE source = %s
 
 
 def reader(session: Session, slot: str) -> SlotReader | None:
-    """Return the session that reads a slot; None if no session reads it."""
+    """Return the PostgreSQL session that reads a slot; None if no session reads it."""
     row = session.execute(_READER, (slot,)).fetchone()
     return None if row is None else SlotReader(*row)
 
 
 def beat_age_s(session: Session, slot: str) -> float | None:
-    """Return the age in seconds of the newest heartbeat that a slot's connector has written.
+    """Return the age in seconds of the newest heartbeat of a slot's connector in PostgreSQL.
 
     The age is by the server's clock. Without a heartbeat of that slot, the result is None.
     """

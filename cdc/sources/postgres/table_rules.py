@@ -33,8 +33,8 @@ class PostgresTableRules:
         """Return why a PostgreSQL table cannot be copied or captured; None if it can."""
         generated = [one.name for one in table.columns if one.generated]
         return (
-            _kind(table)
-            or _relatives(table)
+            _unlogged_kind(table)
+            or _inheriting_relatives(table)
             or _unlogged_partition(table)
             or self.misplaced(table, generated)
         )
@@ -106,11 +106,14 @@ class PostgresTableRules:
         """
         return (
             _identity_nothing(table)
-            or _deferrable(table)
-            or _partitions_to_come(table)
-            or next((found for leaf in table.leaves if (found := _partition(leaf, key))), None)
-            or _whole_rows(table)
-            or _another_identity(table, key)
+            or _deferrable_identity(table)
+            or _future_partitions(table)
+            or next(
+                (found for leaf in table.leaves if (found := _partition_without_key(leaf, key))),
+                None,
+            )
+            or _refused_full_identity(table)
+            or _identity_without_key(table, key)
         )
 
     def unique_index(self, table: SourceTable, columns: str) -> str:
@@ -149,7 +152,7 @@ class PostgresTableRules:
         return tuple(found)
 
 
-def _kind(table: SourceTable) -> Obstacle | None:
+def _unlogged_kind(table: SourceTable) -> Obstacle | None:
     """Return a problem if PostgreSQL's log has no changes of the table due to its kind."""
     if table.kind == "hypertable":
         return (
@@ -181,7 +184,7 @@ def _kind(table: SourceTable) -> Obstacle | None:
     return None if table.kind in ("table", "partitioned") else _NOT_LOGGED[table.kind]
 
 
-def _relatives(table: SourceTable) -> Obstacle | None:
+def _inheriting_relatives(table: SourceTable) -> Obstacle | None:
     """Return a problem if a PostgreSQL table is a partition, or if tables inherit from it."""
     if table.partition_root is not None:
         root = table.partition_root
@@ -244,10 +247,10 @@ def _beside_domain(table: SourceTable, first: str) -> Obstacle | None:
 
 
 def _beside_enum(table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
-    """Return a problem if values can be in wrong columns without a sign in events.
+    """Return a problem if values of a PostgreSQL table with an enum can be in wrong columns.
 
-    This is possible if a PostgreSQL table has an enum, and an ordinary column follows a generated
-    column whose values have no field in events, due to the column's type.
+    No event shows it. It is possible if an ordinary column follows a generated column whose values
+    have no field in events, due to the column's type.
 
     Args:
         table: The table.
@@ -282,6 +285,7 @@ def _is_over_enum(column: SourceColumn) -> bool:
 
 
 def _identity_nothing(table: SourceTable) -> Obstacle | None:
+    """Return a problem if a PostgreSQL table has REPLICA IDENTITY NOTHING."""
     if table.replica_identity != "nothing":
         return None
     return (
@@ -293,7 +297,7 @@ def _identity_nothing(table: SourceTable) -> Obstacle | None:
     )
 
 
-def _deferrable(table: SourceTable) -> Obstacle | None:
+def _deferrable_identity(table: SourceTable) -> Obstacle | None:
     """Return a problem if a PostgreSQL table's replica identity is a DEFERRABLE primary key."""
     if (
         table.replica_identity != "default"
@@ -310,7 +314,7 @@ def _deferrable(table: SourceTable) -> Obstacle | None:
     )
 
 
-def _partitions_to_come(table: SourceTable) -> Obstacle | None:
+def _future_partitions(table: SourceTable) -> Obstacle | None:
     """Return a problem if future PostgreSQL partitions would have no replica identity."""
     if table.kind != "partitioned" or table.primary_key:
         return None
@@ -323,7 +327,7 @@ def _partitions_to_come(table: SourceTable) -> Obstacle | None:
     )
 
 
-def _partition(leaf: Leaf, key: Sequence[str]) -> Obstacle | None:
+def _partition_without_key(leaf: Leaf, key: Sequence[str]) -> Obstacle | None:
     """Return a problem if a PostgreSQL partition's replica identity lacks a key column."""
     lacking = [name for name in key if name not in leaf.identity_columns]
     if not lacking:
@@ -340,7 +344,7 @@ def _partition(leaf: Leaf, key: Sequence[str]) -> Obstacle | None:
     )
 
 
-def _whole_rows(table: SourceTable) -> Obstacle | None:
+def _refused_full_identity(table: SourceTable) -> Obstacle | None:
     """Return a problem if replica identity FULL makes PostgreSQL refuse changes."""
     whole = any(leaf.replica_identity == "full" for leaf in table.leaves)
     if not table.withheld or not (whole if table.leaves else table.replica_identity == "full"):
@@ -353,7 +357,7 @@ def _whole_rows(table: SourceTable) -> Obstacle | None:
     )
 
 
-def _another_identity(table: SourceTable, key: Sequence[str]) -> Obstacle | None:
+def _identity_without_key(table: SourceTable, key: Sequence[str]) -> Obstacle | None:
     """Return a problem if PostgreSQL does not log all columns of the lake's key at a DELETE."""
     if table.logs_whole_rows or set(key) <= set(table.identity_columns):
         return None

@@ -40,7 +40,7 @@ def counted(shared: Replication) -> Iterator[Counter[str]]:
         counts["statements"] += not statement.startswith("BEGIN")
 
     with pytest.MonkeyPatch.context() as patch:
-        _count_calls(patch, counts, "opens", timeline, "_open")
+        _count_calls(patch, counts, "opens", timeline, "_open_meta_client")
         _count_calls(patch, counts, "rest", httpx.Client, "send")
         _count_calls(patch, counts, "source", psycopg.Cursor, "execute")
         for name in _KAFKA:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.resync import _continuing
+from bootstrap.resync import _continuing_generation
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import State, TableRecord
 from tests.records import table_record
@@ -36,7 +36,7 @@ def record(of: uuid.UUID, state: State, **facts: Any) -> TableRecord:
 def test_only_a_followed_table_without_a_loss_is_continued(
     state: State, facts: dict[str, Any], continues: uuid.UUID | None
 ) -> None:
-    found = _continuing(record(BUILD, State.CATCHING_UP), record(FORMER, state, **facts))
+    found = _continuing_generation(record(BUILD, State.CATCHING_UP), record(FORMER, state, **facts))
     assert found.attempt is not None
     assert (found.attempt.id, found.attempt.continues) == (BUILD, continues)
 
@@ -44,6 +44,6 @@ def test_only_a_followed_table_without_a_loss_is_continued(
 def test_a_table_that_moved_to_another_topic_is_not_continued() -> None:
     """Offsets of two topics cannot be compared, by which readers find what changed."""
     build = replace(record(BUILD, State.CATCHING_UP), topic="of_another_tier")
-    found = _continuing(build, record(FORMER, State.INCREMENTAL))
+    found = _continuing_generation(build, record(FORMER, State.INCREMENTAL))
     assert found.attempt is not None
     assert found.attempt.continues is None

@@ -88,7 +88,9 @@ def test_all_that_readers_can_have_seen_is_in_the_next_generation_before_it_serv
     )
     steps = Steps(store, monkeypatch)
 
-    swapped = module._take_place(steps.context, cast("Any", None), build, Limits(lease_s=1))
+    swapped = module._replace_serving_generation(
+        steps.context, cast("Any", None), build, Limits(lease_s=1)
+    )
 
     assert steps.done == [(what, False) for what in LEVEL] + [(what, True) for what in LEVEL]
     assert store.get(ORDERS) == swapped
@@ -106,7 +108,9 @@ def test_a_resync_of_one_topic_writes_no_marker_and_keeps_what_a_move_left(
     )
     steps = Steps(store, monkeypatch)
 
-    swapped = module._take_place(steps.context, cast("Any", None), build, Limits(lease_s=1))
+    swapped = module._replace_serving_generation(
+        steps.context, cast("Any", None), build, Limits(lease_s=1)
+    )
 
     assert steps.done == [("catch up to None", False), ("catch up to None", True)]
     assert (swapped.captured, swapped.other) == (table_record().captured, SLOW)
@@ -120,6 +124,6 @@ def test_a_generation_that_is_built_for_another_capture_is_given_up(
     build = module._begin_next_generation(Steps(store, monkeypatch).context, record, FAST)
     assert (build.captured, build.generation, build.beside) == (FAST, 2, True)
     context = Steps(store, monkeypatch).context
-    assert module._begun(context, record, FAST) == build
-    assert module._begun(context, record, record.captured) is None
+    assert module._begun_generation(context, record, FAST) == build
+    assert module._begun_generation(context, record, record.captured) is None
     assert store.builds() == []

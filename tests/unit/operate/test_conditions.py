@@ -32,7 +32,13 @@ from operate import status as status_module
 from operate.capture_status import CaptureStatus
 from operate.check_status import CheckStatus
 from operate.cli import app
-from operate.conditions import Condition, UnknownConditionError, half_copied, of_record, parse
+from operate.conditions import (
+    Condition,
+    UnknownConditionError,
+    half_copied,
+    named_conditions,
+    of_record,
+)
 from operate.context import Services
 from operate.exit_codes import ExitCode
 from operate.run import Runs
@@ -65,8 +71,12 @@ def of_state(state: State, **facts: Any) -> TableRecord:
 
 
 def test_conditions_are_named_in_a_list_that_can_be_repeated() -> None:
-    assert parse(["late,paused"]) == parse(["late", "paused"]) == {Condition.LATE, Condition.PAUSED}
-    assert parse([" Half-Copied , needs_bootstrap"]) == {
+    assert (
+        named_conditions(["late,paused"])
+        == named_conditions(["late", "paused"])
+        == {Condition.LATE, Condition.PAUSED}
+    )
+    assert named_conditions([" Half-Copied , needs_bootstrap"]) == {
         Condition.HALF_COPIED,
         Condition.NEEDS_BOOTSTRAP,
     }
@@ -75,7 +85,7 @@ def test_conditions_are_named_in_a_list_that_can_be_repeated() -> None:
 @pytest.mark.parametrize("wrong", ["latte", "", "late,", "late paused", "all"])
 def test_an_unknown_condition_is_refused_with_the_list(wrong: str) -> None:
     with pytest.raises(UnknownConditionError) as refused:
-        parse([wrong])
+        named_conditions([wrong])
     for one in Condition:
         assert one.value in str(refused.value)
     (unknown,) = [name for name in (part.strip() for part in wrong.split(",")) if name != "late"]
@@ -226,7 +236,7 @@ def test_status_ends_with_what_it_was_asked_for(
 
 
 def runs_of(services: Services, *fail_on: str) -> Runs:
-    return Runs(services, services.store.tables, parse(fail_on) if fail_on else None)
+    return Runs(services, services.store.tables, named_conditions(fail_on) if fail_on else None)
 
 
 def fill(services: Services) -> None:

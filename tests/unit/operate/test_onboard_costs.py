@@ -111,7 +111,7 @@ def test_the_source_is_not_asked_again_about_tables_that_a_wildcard_matches_and_
     """A schedule repeats `onboard 'public.*'` to find the tables that are new."""
     counted = Counted(tmp_path, monkeypatch)
     counted.follow(some(100))
-    monkeypatch.setattr("operate.onboard._capture", lambda _, group: untouched(group.tables))
+    monkeypatch.setattr("operate.onboard._capture_group", lambda _, group: untouched(group.tables))
     outcomes = onboard(counted.services, some(101), in_bulk=some(101))
     assert [one.table for one in outcomes if one.action == "is prepared"] == some(101)[100:]
     assert sum("already up to date" in one.action for one in outcomes) == 100

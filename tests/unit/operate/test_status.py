@@ -56,7 +56,7 @@ def shown(
     commit = CommitSummary({0: 7}, "0/9", watermark, "20260102110000000", committed_at)
     record = table_record(state=state, last_commit=commit)
     look = module._SharedFacts(NOW, {record.topic: {0: end}}, None, {}, {}, {}, {}, {})
-    return module._table(services, look, record, None)
+    return module._table_status(services, look, record, None)
 
 
 def test_a_table_whose_first_events_nobody_applies_becomes_late(services: Services) -> None:
@@ -82,7 +82,7 @@ def test_a_copied_table_that_no_run_continues_becomes_late(services: Services) -
     def of(record: TableRecord, end: int, beat: datetime | None = None) -> TableStatus:
         beats = {(record.table.source, record.tier): beat}
         look = module._SharedFacts(NOW, {record.topic: {0: end}}, None, {}, {}, beats, {}, {})
-        return module._table(services, look, record, None)
+        return module._table_status(services, look, record, None)
 
     waiting = of(copied(NOW - HOUR), 9)
     assert (waiting.watermark, waiting.freshness_s, waiting.events_behind) == (None, 3600.0, 2)
@@ -120,7 +120,7 @@ def test_a_topic_that_cannot_be_read_hides_no_other(services: Services) -> None:
 
     def of(topic: str) -> TableStatus:
         record = table_record(topic=topic, last_commit=commit)
-        return module._table(services, look, record, None)
+        return module._table_status(services, look, record, None)
 
     assert (of("led").events_behind, of("led").notes) == (2, ())
     assert of("left").events_behind is None
@@ -139,12 +139,12 @@ def test_a_copy_that_nobody_continues_needs_a_bootstrap_if_the_table_has_readers
 
     copying = Lease(services.store, record.table, "another process")
     copying.acquire()
-    assert not Status((module._table(services, look(), record, None),), ()).needs_bootstrap
+    assert not Status((module._table_status(services, look(), record, None),), ()).needs_bootstrap
     copying.release()
-    now = Status((module._table(services, look(), record, None),), ())
+    now = Status((module._table_status(services, look(), record, None),), ())
     assert now.needs_bootstrap is (generation == 2)
     again = table_record(state=State.REGISTERED, generation=generation)
-    assert not module._table(services, look(), again, None).abandoned
+    assert not module._table_status(services, look(), again, None).abandoned
 
 
 def test_a_watermark_counts_whatever_the_time_of_the_commit(services: Services) -> None:
@@ -179,7 +179,7 @@ def test_behind_an_end_that_is_not_judged_no_heartbeat_counts(services: Services
         shared = module._SharedFacts(
             *(NOW, ends, None, {}, evidence, {place: NOW}, {}, tasks), brief=True
         )
-        return module._table(services, shared, record, None)
+        return module._table_status(services, shared, record, None)
 
     judged = TaskLook("a", NOW, {})
     assert (of(judged).watermark, of(judged).notes) == (NOW, ())

@@ -50,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What each call of `onboard` was asked to do."""
     calls: list[dict[str, Any]] = []
     stats = [SimpleNamespace(table=one, partition_root=None) for one in (LINES, ORDERS)]
-    monkeypatch.setattr("operate.discover._tables", lambda *_: stats)
+    monkeypatch.setattr("operate.discover._tables_of_sources", lambda *_: stats)
 
     def bring(services: Services, tables: Sequence[TableId], **more: Any) -> list[Any]:
         calls.append({"tables": list(tables), "sessions": services.most_sessions, **more})

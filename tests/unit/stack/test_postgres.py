@@ -26,8 +26,8 @@ def test_a_postgres_that_does_not_run_is_passed_over(
 ) -> None:
     broken, old = installation(tmp_path / "a", None), installation(tmp_path / "b", "9.6.24")
     good = installation(tmp_path / "c", "15.18")
-    monkeypatch.setattr(postgres, "_folders", lambda: iter([broken, old, good]))
+    monkeypatch.setattr(postgres, "_program_folders", lambda: iter([broken, old, good]))
     assert postgres.find_binaries() == postgres.Binaries(good, "15.18")
-    monkeypatch.setattr(postgres, "_folders", lambda: iter([broken, old]))
+    monkeypatch.setattr(postgres, "_program_folders", lambda: iter([broken, old]))
     with pytest.raises(StackError, match=r"a postgres that does not run; .* is version 9\.6"):
         postgres.find_binaries()

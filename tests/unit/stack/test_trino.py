@@ -50,11 +50,11 @@ def test_a_java_that_it_was_not_tested_on_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     homes = [install(tmp_path / version, version) for version in ("17.0.1", "27", "25.0.4")]
-    monkeypatch.setattr(trino_software, "_homes", lambda: iter(homes))
+    monkeypatch.setattr(trino_software, "_java_homes", lambda: iter(homes))
     found = installed_java()
     assert found is not None
     assert found.home == homes[2]
-    monkeypatch.setattr(trino_software, "_homes", lambda: iter(homes[:2]))
+    monkeypatch.setattr(trino_software, "_java_homes", lambda: iter(homes[:2]))
     assert installed_java() is None
 
 

@@ -59,8 +59,8 @@ def test_no_table_starts_after_a_request_to_stop_though_a_round_goes_on(
         time.sleep(0.5)
 
     monkeypatch.setattr(cycle, "_run_due", run)
-    monkeypatch.setattr(cycle, "_round", finds)
-    monkeypatch.setattr(cycle, "_tidy", lambda *_: None)
+    monkeypatch.setattr(cycle, "_offer_work", finds)
+    monkeypatch.setattr(cycle, "_tidy_after_round", lambda *_: None)
     run_continuously(cast("Any", Gone(ending=True)), list, stop, min_interval_s=0.0)
     assert len(began) == 1
 
@@ -83,7 +83,7 @@ def test_a_round_that_meets_the_end_of_spark_ends_runs_quietly(
         stop.set()
         raise ConnectionRefusedError("the JVM is gone")
 
-    monkeypatch.setattr(cycle, "_round", fails)
+    monkeypatch.setattr(cycle, "_offer_work", fails)
     run_continuously(cast("Any", Gone(ending=True)), list, stop, min_interval_s=0.0)
     with pytest.raises(ConnectionRefusedError):
         run_continuously(

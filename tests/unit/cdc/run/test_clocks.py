@@ -33,4 +33,4 @@ def test_a_failed_table_waits_by_the_clock_of_the_state_store(
     assert failed is not None
     assert failed.retry_at is not None
     assert timedelta() < failed.retry_at - datetime.now(timezone.utc) <= FIRST_RETRY
-    assert cycle._runnable(context, [failed]) == []
+    assert cycle._runnable_tables(context, [failed]) == []

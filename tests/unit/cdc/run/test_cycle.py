@@ -52,7 +52,7 @@ def broken(log: object = LOG, server: ServerIdentity | None = None) -> bool:
     )
     context = SimpleNamespace(sources={"shop": SimpleNamespace(position=Lsn.parse)})
     captures = SimpleNamespace(evidence=lambda _: evidence, losses=lambda _: {})
-    found = cycle._capture_broken(cast("Any", context), cast("Any", captures), [record])
+    found = cycle._tables_with_broken_capture(cast("Any", context), cast("Any", captures), [record])
     return found == {record.table}
 
 
@@ -133,7 +133,7 @@ def look(
         settings_of_idle=lambda _: None,
     )
     captures = SimpleNamespace(evidence=evidence, statements=statements, losses=lambda _: {})
-    found = cycle._changed_unseen(cast("Any", context), cast("Any", captures), records)
+    found = cycle._idle_tables_that_changed(cast("Any", context), cast("Any", captures), records)
     return {table.name for table in found}, context.unchecked
 
 
@@ -206,7 +206,7 @@ def test_captures_are_watched_although_no_round_is_possible(
         stop.set()
 
     monkeypatch.setattr(cycle, "_try_round", lambda *_, **__: False)
-    monkeypatch.setattr(cycle, "_ends", lambda _, asked: asked.is_set())
+    monkeypatch.setattr(cycle, "_must_end", lambda _, asked: asked.is_set())
     settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=1))
     context = cast("Any", SimpleNamespace(config=settings, rounds=Rounds()))
     cycle.run_continuously(context, list, stop, min_interval_s=0.01, watch=watch)

@@ -12,7 +12,7 @@ from cdc.errors import CaptureError, LostHistoryError
 from cdc.log.binlog_position import BinlogPosition, read_position
 from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
 from cdc.run import ddl_events
-from cdc.run.ddl_events import since
+from cdc.run.ddl_events import statements_since
 from cdc.sources.base import Source
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
@@ -50,7 +50,7 @@ def change(statement: str, table: TableId | None = TABLE, **more: Any) -> Defini
 )
 def test_what_is_told_of_a_table_after_a_position(told: DefinitionChange, found: bool) -> None:
     of_table = StatementsByTable([told]).of(TABLE)
-    listed = list(since(cast("Source", Positions()), "0-1-5", of_table))
+    listed = list(statements_since(cast("Source", Positions()), "0-1-5", of_table))
     assert bool(listed) is found
 
 
@@ -98,13 +98,13 @@ def test_what_is_told_after_a_place_in_the_binlog(
     place: str | None, gtid: str | None, found: bool
 ) -> None:
     told = change("ALTER TABLE orders ADD x int", gtid=gtid, place=place)
-    listed = list(since(cast("Source", Places()), "binlog.000003:100", [told]))
+    listed = list(statements_since(cast("Source", Places()), "binlog.000003:100", [told]))
     assert bool(listed) is found
 
 
 def test_what_is_told_without_a_gtid_came_after_those_that_have_one() -> None:
     told = change("ALTER TABLE orders ADD x int", gtid=None, place="binlog.000003:100")
-    assert list(since(cast("Source", Places()), f"{UUID}:1-9", [told]))
+    assert list(statements_since(cast("Source", Places()), f"{UUID}:1-9", [told]))
 
 
 def connector_has(reported: str, *, then: str = "int", later: bool = False) -> None:
@@ -130,14 +130,14 @@ def connector_has(reported: str, *, then: str = "int", later: bool = False) -> N
         progress=None,
     )
     record, names = SimpleNamespace(table=TABLE), SimpleNamespace(connector="c")
-    ddl_events._require_known(*cast("Any", (context, record, names, None)))
+    ddl_events._require_known_definition(*cast("Any", (context, record, names, None)))
 
 
 def test_a_table_that_changes_while_it_is_compared_is_looked_at_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A connector that is behind the next statement has lost nothing."""
-    monkeypatch.setattr(ddl_events, "_wait", lambda *_: None)
+    monkeypatch.setattr(ddl_events, "_wait_for_statements", lambda *_: None)
     connector_has("INT")
     connector_has("INT", later=True)
     with pytest.raises(LostHistoryError, match="by a definition that differs"):

@@ -64,7 +64,7 @@ def test_a_run_stops_the_table_by_the_name_of_the_setting(
     followed: TableRecord, tmp_path: Path, edit: str
 ) -> None:
     context = services(tmp_path, edit).run_context
-    assert cycle._edited(context, followed), "an idle table is due"
+    assert cycle._has_edited_settings(context, followed), "an idle table is due"
     result = run_table(context, followed)
     assert result.error is not None
     assert EDITS[edit][1] in result.error.message
@@ -80,7 +80,7 @@ def test_the_table_goes_on_when_the_setting_is_back(
 
     monkeypatch.setattr(run_module, "check_serving", reached)
     context = services(tmp_path).run_context
-    assert not cycle._edited(context, followed)
+    assert not cycle._has_edited_settings(context, followed)
     result = run_table(context, followed)
     assert result.error is not None
     assert "reached the lake" in result.error.message

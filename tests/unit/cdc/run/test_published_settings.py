@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from bootstrap.handoff import bootstrap_table
-from bootstrap.resync import _take_place, resync_table
+from bootstrap.resync import _replace_serving_generation, resync_table
 from cdc.capture.gathering import Captures
 from cdc.capture.position_check import TopicFacts
 from cdc.config import parse
@@ -166,7 +166,7 @@ def test_a_run_leaves_a_table_alone_that_another_process_has_resynced(
         result.error.message
     )
     assert old.store.get(ORDERS) == published, "its state is that of the newer process"
-    assert cycle._runnable(old.services.run_context, [published]) == [], "it is told once"
+    assert cycle._runnable_tables(old.services.run_context, [published]) == [], "it is told once"
     assert runs.exit_code() is ExitCode.SOME_FAILED
     assert [one.context["table"] for one in runs.refused()] == [ORDERS]
 
@@ -203,7 +203,7 @@ def test_a_run_leaves_a_table_alone_for_which_its_own_settings_are_unusable(
     assert result.error is not None
     assert result.error.error == OlderSettingsError.__name__
     assert old.store.get(ORDERS) == published
-    assert cycle._runnable(old.services.run_context, [published]) == []
+    assert cycle._runnable_tables(old.services.run_context, [published]) == []
 
     result = run_table(start({}).services.run_context, published)
     assert result.error is not None
@@ -258,7 +258,9 @@ def test_no_resync_of_an_older_process_replaces_a_newer_copy(
     monkeypatch.setattr("bootstrap.resync.catch_up", lambda _, build: build)
     build = replace(former, beside=True, generation=3)
     with pytest.raises(OlderSettingsError):
-        _take_place(context, nothing, build, cast("Any", type("", (), {"lease_s": 0.0})))
+        _replace_serving_generation(
+            context, nothing, build, cast("Any", type("", (), {"lease_s": 0.0}))
+        )
     assert old.store.get(ORDERS) == needs
 
 

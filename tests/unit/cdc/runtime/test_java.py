@@ -28,7 +28,7 @@ def install(home: Path, version: str) -> Path:
 
 
 def homes(monkeypatch: pytest.MonkeyPatch, *found: Path) -> None:
-    monkeypatch.setattr(java, "_homes", lambda: iter(found))
+    monkeypatch.setattr(java, "_java_homes", lambda: iter(found))
 
 
 def test_java_home_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -172,13 +172,13 @@ def test_a_record_that_has_not_changed_is_parsed_once(
     for one in tables:
         store.put(record(one))
     parsed: list[str] = []
-    real = state_store._record
+    real = state_store._read_table_record
 
     def counted(row: sa.Row[tuple[object, ...]]) -> TableRecord:
         parsed.append(row.table_name)
         return real(row)
 
-    monkeypatch.setattr(state_store, "_record", counted)
+    monkeypatch.setattr(state_store, "_read_table_record", counted)
     first = store.tables()
     assert len(parsed) == 5
     assert store.tables() == first

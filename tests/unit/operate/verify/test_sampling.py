@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.sources.postgres.lookup import lake_value
-from operate.verify.compare import _python
+from operate.verify.compare import _python_key_value
 from operate.verify.sampling import Sampler
 from schemas.table import Column, TableId, TableSchema
 from schemas.type_rule import TypeRule
@@ -32,7 +32,7 @@ def test_a_row_that_the_source_has_is_never_absent(kind: str, in_lake: float, sh
             return [{"k": lake_value(TypeRule(kind, "{0}", kind, "{0}"), shown)}]
 
     schema = TableSchema(TableId("shop", "public", "t"), (Column("k", kind, kind, False),), ("k",))
-    key = (_python(in_lake, kind),)
+    key = (_python_key_value(in_lake, kind),)
     with Sampler(cast("Any", Source()), cast("Any", None), schema, [key]) as sampler:
         pass
     assert sampler.samples >= 2

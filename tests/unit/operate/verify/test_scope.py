@@ -23,7 +23,7 @@ from operate.verify.compare import ComparedRows
 from operate.verify.parts import Compared, Part, Plan, Settled
 from operate.verify.scope import KeyOrder, Scope, joined, left, pieces, ranges_of, sampled
 from operate.verify.settle import Suspect
-from operate.verify.table import _read_source
+from operate.verify.table import _source_to_verify
 from schemas.table import Column, TableId, TableSchema
 from tests.unit.cdc.configuration import ENVIRONMENT, full, read
 
@@ -177,7 +177,7 @@ def test_a_verification_from_the_primary_opens_the_source_without_its_replica(
     services = SimpleNamespace(
         config=config, source=lambda name: open_source(name, config.source(name))
     )
-    found = _read_source(
+    found = _source_to_verify(
         cast("Any", services), TableId("shop", "public", "t"), Scope(from_primary=from_primary)
     )
     assert found.has_replica is not from_primary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.sources.mysql.checks import _retention
+from cdc.sources.mysql.checks import _retention_check
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from cdc.sources.mysql.checks import _retention
     ],
 )
 def test_how_long_the_binlog_is_kept(seconds: int, on_rds: bool, status: str, detail: str) -> None:
-    found = _retention(seconds, on_rds=on_rds)
+    found = _retention_check(seconds, on_rds=on_rds)
     assert found.status == status
     assert detail in found.detail
     assert bool(found.remedy) == (status == "warning")
