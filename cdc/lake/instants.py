@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from schemas.table import TableId
 
 _TOLD_FROM = timedelta(seconds=5)
 """Smallest difference between clocks that causes a warning."""
+
+_PRINTED = re.compile(r"(\d{17})__(?:\d+__)?([a-z]+)__([A-Z]+)")
+"""An action of a timeline as Hudi prints it."""
+
+
+class TimelineAction(NamedTuple):
+    """One action of a Hudi timeline: its instant, name and state, such as COMPLETED."""
+
+    instant: str
+    action: str
+    state: str
+
+
+def actions_of(listed: Any) -> list[TimelineAction]:
+    """Return the actions of Hudi's list of a timeline, in order, by one call to Java."""
+    return [TimelineAction(*found) for found in _PRINTED.findall(str(listed.toString()))]
 
 
 def time_of(instant: str) -> datetime:

@@ -11,6 +11,8 @@ from cdc.lake.key_text import is_natural, key_text
 from cdc.lake.partition_columns import partition_column, partition_columns
 from cdc.lake.partition_values import require_zones, value_of
 from cdc.rows.columns import DELETED, KEY, META_COLUMNS, OP, ROW, is_reserved
+from cdc.rows.semantic_types import quoted
+from cdc.runtime.java_calls import select_sql
 from cdc.sources.selection import LAKE_NAME
 from schemas.errors import SchemaError
 from schemas.table import Column, TableSchema
@@ -18,6 +20,7 @@ from schemas.table import Column, TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField
 
     from cdc.config.partitions import PartitionField
 
@@ -170,39 +173,40 @@ class LakeLayout:
         """
         require_zones(rows.sparkSession, self.schema.table, self.derived)
         have = {name.lower() for name in rows.columns}
-        selected: list[SparkColumn] = []
         derived = {one.lake_name: one for one in self.derived}
+        partitions = {one.lower() for one in self.partition_columns}
+        computed: dict[str, SparkColumn] = {}
+        expressions: list[str] = []
         for name, lake_type in self.columns:
+            expression = quoted(name)
             if name in derived:
-                selected.append(self._value(derived[name]))
+                computed[name] = self._value(derived[name])
             elif name == KEY:
-                selected.append(key_text(self._key).alias(name))
+                computed[name] = key_text(self._key)
             elif name == DELETED:
-                selected.append((column(OP) == F.lit("d")).alias(name))
+                expression = f"{OP} = 'd' AS {name}"
             elif name.lower() not in have:
                 raise _unwritable_column_error(self.schema, name, "the rows to write lack it")
+            elif lake_type == "string" and name.lower() in partitions:
+                computed[name] = self._partition_text(name)
             else:
-                selected.append(self._cell(name, lake_type).alias(name))
-        projected = rows.select(*selected)
+                expression = f"CAST({expression} AS {lake_type}) AS {expression}"
+            expressions.append(expression)
+        projected = select_sql(rows.withColumns(computed) if computed else rows, *expressions)
         # Lake columns are nullable even if input columns are not: a later schema can lack a column,
         # and a delete has only its key.
-        return projected.select(
-            *(
-                column(name) if projected.schema[name].nullable else _nullable_column(name)
-                for name, _ in self.columns
-            )
-        )
+        fields = projected.schema.fields
+        if all(one.nullable for one in fields):
+            return projected
+        return select_sql(projected, *map(_nullable_sql, fields))
 
-    def _cell(self, name: str, lake_type: str) -> SparkColumn:
-        """Return a Spark column with a lake column's values, cast to the lake column's type.
+    def _partition_text(self, name: str) -> SparkColumn:
+        """Return a Spark column with the strings of a partition column.
 
-        The write fails if a partition column has a string that readers would read as NULL: an empty
-        string, or the name of Hudi's partition for NULL.
+        The write fails if a string is one that readers would read as NULL: an empty string, or the
+        name of Hudi's partition for NULL.
         """
-        cell = column(name).cast(lake_type)
-        partitions = {one.lower() for one in self.partition_columns}
-        if lake_type != "string" or name.lower() not in partitions:
-            return cell
+        cell = column(name).cast("string")
         failure = F.raise_error(
             F.lit(
                 f"column {name} of table {self.schema.table} has a text that a lake partition"
@@ -215,12 +219,13 @@ class LakeLayout:
 
 def column(name: str) -> SparkColumn:
     """Return the Spark column of lake rows with exactly this name, whatever its characters."""
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(quoted(name))
 
 
-def _nullable_column(name: str) -> SparkColumn:
-    """Return a column of lake rows as a Spark column that allows NULL."""
-    return F.when(F.lit(True), column(name)).alias(name)
+def _nullable_sql(field: StructField) -> str:
+    """Return Spark SQL of a column of rows as a lake column that allows NULL."""
+    name = quoted(field.name)
+    return name if field.nullable else f"CASE WHEN TRUE THEN {name} END AS {name}"
 
 
 def _unwritable_column_error(schema: TableSchema, name: str, reason: str) -> SchemaError:

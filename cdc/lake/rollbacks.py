@@ -12,6 +12,8 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from cdc.lake.instants import actions_of
+from cdc.runtime.java_calls import items_of
 from cdc.runtime.spark import java_class
 
 if TYPE_CHECKING:
@@ -62,15 +64,15 @@ def undone_by(spark: SparkSession, path: str, client: Any) -> frozenset[str]:
     """
     timeline = client.getActiveTimeline()
     undone: set[str] = set()
-    for rollback in timeline.getRollbackTimeline().getInstants():
-        if not rollback.isCompleted():
-            undone.add(_read_rollback_plan(spark, client, rollback))
+    rollbacks = timeline.getRollbackTimeline().getInstants()
+    for place, one in enumerate(actions_of(rollbacks)):
+        if one.state != "COMPLETED":
+            undone.add(_read_rollback_plan(spark, client, rollbacks.get(place)))
             continue
-        at = str(rollback.requestedTime())
-        known = _cache.get(path, at)
+        known = _cache.get(path, one.instant)
         if known is None:
-            known = _read_rollback(timeline, rollback)
-            _cache.put(path, at, known)
+            known = _read_rollback(timeline, rollbacks.get(place))
+            _cache.put(path, one.instant, known)
         undone |= known
     return frozenset(undone)
 
@@ -78,7 +80,7 @@ def undone_by(spark: SparkSession, path: str, client: Any) -> frozenset[str]:
 def _read_rollback(timeline: Any, rollback: Any) -> frozenset[str]:
     """Return the instants that a completed rollback of Hudi names, from the lake's storage."""
     named = timeline.readRollbackMetadata(rollback).getCommitsRollback()
-    return frozenset(str(one) for one in named)
+    return frozenset(map(str, items_of(named)))
 
 
 def _read_rollback_plan(spark: SparkSession, client: Any, rollback: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,17 +11,17 @@ from py4j.protocol import Py4JJavaError
 
 from cdc.errors import LakeError, LostHistoryError
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
+from cdc.lake.data_files import stats_of
 from cdc.lake.index import IndexLayout
-from cdc.lake.instants import time_of
+from cdc.lake.instants import TimelineAction, actions_of, time_of
 from cdc.lake.rollbacks import undone_by
 from cdc.lake.storage_errors import storage_error
+from cdc.runtime.java_calls import items_of
 from cdc.runtime.spark import java_class, java_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_INSTANT = re.compile(r"(\d{17})__(?:\d+__)?([a-z]+)__COMPLETED")
-"""A completed instant as Hudi prints it."""
 _TABLE_FILES = (".hoodie/hoodie.properties", ".hoodie/hoodie.properties.backup")
 
 __all__ = ["CommitRecord", "Committed", "Timeline"]
@@ -121,6 +120,7 @@ class Timeline:
         """Read Hudi's timeline again from storage."""
         self._meta = _open_meta_client(self._spark, self.path)
         self._instants: Any = None
+        self._shown: list[TimelineAction] | None = None
         self._read: dict[str, Committed | None] = {}
         self._last: tuple[str, Any] | None = None
         self._undone: frozenset[str] | None = None
@@ -194,15 +194,15 @@ class Timeline:
 
     def completed_instants(self) -> frozenset[str]:
         """Return the instants of the active timeline's completed commits and clusterings."""
-        return frozenset(instant for instant, _ in self._listed())
+        return frozenset(one.instant for one in self._listed())
 
     def commits_since_clustering(self) -> int:
         """Return the number of commits that completed after the last clustering."""
         listed = self._listed()
-        for place, (instant, action) in enumerate(reversed(listed)):
+        for place, one in enumerate(reversed(listed)):
             if (
-                action == "replacecommit"
-                and self._committed_at(instant, len(listed) - 1 - place) is None
+                one.action == "replacecommit"
+                and self._committed_at(one.instant, len(listed) - 1 - place) is None
             ):
                 return place
         return len(listed)
@@ -226,7 +226,7 @@ class Timeline:
         if self._meta is None:
             return []
         pending = self._meta.getActiveTimeline().getCommitsTimeline().filterInflightsAndRequested()
-        return sorted({str(one.requestedTime()) for one in pending.getInstants()})
+        return sorted({one.instant for one in actions_of(pending.getInstants())})
 
     def undone(self) -> frozenset[str]:
         """Return the instants of the commits that were, or are being, rolled back.
@@ -252,7 +252,7 @@ class Timeline:
             return []
         clustering = java_class(self._spark, "org.apache.hudi.common.util.ClusteringUtils")
         pending = clustering.getPendingClusteringInstantTimes(self._meta)
-        return sorted(str(one.requestedTime()) for one in pending)
+        return sorted(one.instant for one in actions_of(pending))
 
     def clustered_files(self, instant: str) -> dict[str, list[str]]:
         """Return the ids of the files that a planned clustering rewrites, by partition."""
@@ -274,7 +274,8 @@ class Timeline:
         """Return Hudi's descriptions of the files that a planned clustering rewrites."""
         clustering = java_class(self._spark, "org.apache.hudi.common.util.ClusteringUtils")
         plan = clustering.getPendingClusteringPlan(self._meta, instant)
-        return [file for group in plan.getInputGroups() for file in group.getSlices()]
+        groups = items_of(plan.getInputGroups())
+        return [file for group in groups for file in items_of(group.getSlices())]
 
     def metadata_of(self, instant: str) -> Any:
         """Return Hudi's metadata of a completed commit of the active timeline.
@@ -282,21 +283,21 @@ class Timeline:
         Raises:
             Py4JJavaError: The commit's file cannot be read.
         """
-        (place,) = (place for place, (one, _) in enumerate(self._listed()) if one == instant)
+        (place,) = (n for n, one in enumerate(self._listed()) if one.instant == instant)
         return self._metadata(instant, self._completed().get(place))
 
     def largest_file_bytes(self, committed: Committed) -> int:
         """Return the size in bytes of a commit's largest file; 0 for an archived commit."""
         if committed.instant not in self.completed_instants():
             return 0
-        stats = self.metadata_of(committed.instant).getWriteStats()
-        return max((int(one.getFileSizeInBytes()) for one in stats), default=0)
+        stats = stats_of(self.metadata_of(committed.instant)).values()
+        return max((int(one["fileSizeInBytes"]) for listed in stats for one in listed), default=0)
 
     def _newest_first(self) -> Iterator[Committed]:
         """Yield the active timeline's commits that have a record, newest first."""
         listed = self._listed()
         for place in reversed(range(len(listed))):
-            committed = self._committed_at(listed[place][0], place)
+            committed = self._committed_at(listed[place].instant, place)
             if committed is not None:
                 yield committed
 
@@ -345,11 +346,11 @@ class Timeline:
             self._instants = commits.filterCompletedInstants().getInstants()
         return self._instants
 
-    def _listed(self) -> list[tuple[str, str]]:
-        """Return instant and action of each completed commit, oldest first, by one call to Java."""
-        if self._meta is None:
-            return []
-        return _INSTANT.findall(str(self._completed().toString()))
+    def _listed(self) -> list[TimelineAction]:
+        """Return the completed commits and clusterings, oldest first."""
+        if self._shown is None:
+            self._shown = [] if self._meta is None else actions_of(self._completed())
+        return self._shown
 
     def _metadata(self, time: str, instant: Any) -> Any:
         """Return Hudi's metadata of a commit.
@@ -377,7 +378,7 @@ class Timeline:
         if committed is None:
             return None
         complete = {committed.instant} | {
-            instant for instant, action in self._listed() if action == "replacecommit"
+            one.instant for one in self._listed() if one.action == "replacecommit"
         }
         if gone := complete & self.undone():
             raise LostHistoryError(

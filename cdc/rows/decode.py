@@ -9,7 +9,7 @@ a record has a ``PROBLEM``, its ``OP`` is NULL.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -37,11 +37,11 @@ from cdc.rows.columns import (
 from cdc.rows.event_plan import MARK_SQL, EventPlan, EventRules, event_plan
 from cdc.rows.key_updates import FORMER, key_type, split
 from cdc.rows.semantic_types import inexact, quoted
+from cdc.runtime.java_calls import select_sql
 from schemas.avro import WIRE_HEADER_BYTES, DebeziumSchema
 from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
 TOMBSTONE = "tombstone"
@@ -59,6 +59,7 @@ SCHEMA_ID_SQL = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
 _SCHEMA, _FRAME, _OP = scratch("schema"), scratch("frame"), scratch("operation")
 _WHOLE, _HAS_ROW, _TAGGED = scratch("whole"), scratch("has_row"), scratch("tagged")
 _GARBLED, _DOUBTED, _KEYLESS = scratch("garbled"), scratch("doubted"), scratch("keyless")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ROW_OPS, _ROWLESS_OPS = ("c", "r", "u"), ("d", "t")
 
 
@@ -111,18 +112,21 @@ def _events_by_schema(records: DataFrame, schemas: Mapping[int, DebeziumSchema])
 
     A record's decoded body is in the column of the record's schema.
     """
-    value = F.col("value")
-    headed = records.select(
-        F.col("partition").alias(PARTITION),
-        F.col("offset").alias(OFFSET),
-        F.unix_millis("timestamp").alias(SENT),
-        value,
-        F.expr(SCHEMA_ID_SQL).alias(SCHEMA_ID),
-        F.expr("hex(substring(value, 2, 4))").alias(_SCHEMA),
+    headed = select_sql(
+        records,
+        f"partition AS {PARTITION}",
+        f"offset AS {OFFSET}",
+        f"unix_millis(timestamp) AS {SENT}",
+        "value",
+        f"{SCHEMA_ID_SQL} AS {SCHEMA_ID}",
+        f"hex(substring(value, 2, 4)) AS {_SCHEMA}",
     )
-    readable = F.expr(
-        f"length(value) >= {WIRE_HEADER_BYTES} AND hex(substring(value, 1, 1)) = '00'"
-    )
+    readable = f"length(value) >= {WIRE_HEADER_BYTES} AND hex(substring(value, 1, 1)) = '00'"
+    frame = f"""CASE
+        WHEN value IS NULL THEN '{TOMBSTONE}'
+        WHEN length(value) < {WIRE_HEADER_BYTES} THEN 'shorter than {WIRE_HEADER_BYTES} bytes'
+        WHEN NOT ({readable}) THEN 'does not start with a zero byte'
+        WHEN {SCHEMA_ID} IS NULL THEN 'its schema id is larger than any registry\\'s' END"""
     body = F.expr(f"concat(substring(value, {WIRE_HEADER_BYTES + 1}), {MARK_SQL})")
     # Each record is one wide row, of which Spark evaluates only the branch of the record's schema.
     # Spark does not merge this projection with the next one. Merged projections would decode a
@@ -133,14 +137,10 @@ def _events_by_schema(records: DataFrame, schemas: Mapping[int, DebeziumSchema])
         SENT,
         SCHEMA_ID,
         _SCHEMA,
-        F.when(value.isNull(), TOMBSTONE)
-        .when(F.length(value) < WIRE_HEADER_BYTES, f"shorter than {WIRE_HEADER_BYTES} bytes")
-        .when(~readable, "does not start with a zero byte")
-        .when(F.col(SCHEMA_ID).isNull(), "its schema id is larger than any registry's")
-        .alias(_FRAME),
+        F.expr(frame).alias(_FRAME),
         *(
             F.when(
-                readable & (F.col(_SCHEMA) == _schema_hex(schema_id)),
+                F.expr(f"{readable} AND {_SCHEMA} = '{_schema_hex(schema_id)}'"),
                 from_avro(
                     body,
                     schema.marked_writer_json,
@@ -177,18 +177,20 @@ def _in_lake_columns(
         if any(column.name in plan.given for plan in plans.values())
     }
     flat = _event_values(events, plans, table, checked)
-    judged = flat.select("*", F.expr(_problem_of_record(plans, table, checked)).alias(PROBLEM))
+    judged = select_sql(flat, "*", f"{_problem_of_record(plans, table, checked)} AS {PROBLEM}")
     operation = (
         f"CASE WHEN {_FRAME} = '{TOMBSTONE}' THEN {_FRAME} WHEN {PROBLEM} IS NULL THEN {_OP} END"
     )
-    return judged.select(
-        F.expr(operation).alias(OP),
+    micros = (ingested_at - _EPOCH) // timedelta(microseconds=1)
+    return select_sql(
+        judged,
+        f"{operation} AS {OP}",
         SOURCE_TS,
         POSITION,
         OFFSET,
         SCHEMA_ID,
-        constant(F.lit(ingested_at).cast("timestamp")).alias(INGESTED_AT),
-        *(F.col(quoted(column.name)) for column in table.columns),
+        f"{constant_sql(f'timestamp_micros({micros}L)')} AS {INGESTED_AT}",
+        *(quoted(column.name) for column in table.columns),
         PARTITION,
         SENT,
         TRANSACTION,
@@ -224,7 +226,8 @@ def _event_values(
     def of(take: str, kind: str) -> str:
         return pick({n: str(getattr(plan, take)) for n, plan in plans.items()}, kind)
 
-    return events.selectExpr(
+    return select_sql(
+        events,
         PARTITION,
         OFFSET,
         SENT,
@@ -300,11 +303,13 @@ def _problem_of_record(
         END"""
 
 
-def constant(value: SparkColumn) -> SparkColumn:
-    """Return a Spark constant for decoded rows that is not part of the code that Spark generates.
+def constant_sql(value: str) -> str:
+    """Return Spark SQL of a constant of decoded rows that is not in the code that Spark generates.
 
     The constant is an element of an array. If it were a literal in the generated code, Spark would
     compile each batch's projection again.
+
+    Args:
+        value: Spark SQL of the constant.
     """
-    first = F.expr(f"CAST({OFFSET} - {OFFSET} AS INT)")
-    return F.array(value)[first]
+    return f"array({value})[CAST({OFFSET} - {OFFSET} AS INT)]"

@@ -35,7 +35,8 @@ from cdc.rows.columns import (
 )
 from cdc.rows.decode import TOMBSTONE, UNKNOWN_SCHEMA
 from cdc.rows.semantic_types import quoted
-from cdc.rows.visibility import Reading, is_not_visible
+from cdc.rows.visibility import Reading, not_visible_sql
+from cdc.runtime.java_calls import select_sql
 from schemas.table import TableSchema
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LIFE, _RANK, _FOUND = scratch("life"), scratch("rank"), scratch("found")
-_CLEAR = scratch("clear")
+_CLEAR, _MOMENT = scratch("clear"), scratch("moment")
 
 
 @dataclass(frozen=True)
@@ -117,38 +118,35 @@ def summarize(
         moment: The time of a change in microseconds since 1970, as a Spark column. This time
             decides to which hour or day the row belongs. None leaves the times out.
     """
-    early = is_not_visible(reading or Reading())
-    unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
-    fine = F.col(PROBLEM).isNull()
-    truncate = F.when(F.col(OP) == "t", F.col(OFFSET))
-    lacking = F.col(UNAVAILABLE).isNotNull()
-    times = F.lit(None).cast("bigint") if moment is None else moment
-    times = F.when(fine & F.col(OP).isin("c", "r", "u"), times)
-    rows = (
-        changes.groupBy(OP, PARTITION)
-        .agg(
-            F.count(F.lit(1)).alias("events"),
-            F.collect_set(F.when(fine, F.col(SCHEMA_ID))).alias("schema_ids"),
-            F.collect_set(F.when(unknown, F.col(SCHEMA_ID))).alias("unknown"),
-            F.count(PROBLEM).alias("problems"),
-            F.flatten(F.collect_set(UNAVAILABLE)).alias("unavailable"),
-            F.count(F.when(lacking & F.col(OP).isin("c", "r"), 1)).alias("moved"),
-            F.max(F.when(fine, F.unix_micros(SOURCE_TS))).alias("source_ts"),
-            F.max(F.when(fine, F.struct(OFFSET, POSITION))).alias("last"),
-            F.max(F.struct(OFFSET, SENT)).alias("newest"),
-            F.min(truncate).alias("first_truncate"),
-            F.max(truncate).alias("last_truncate"),
-            F.min(F.when(early, F.col(OFFSET))).alias("first_unseen"),
-            F.collect_set(F.when(early, F.col(TRANSACTION))).alias("unseen"),
-            F.min(times).alias("earliest"),
-            F.max(times).alias("latest"),
-        )
-        .collect()
-    )
+    early = not_visible_sql(reading or Reading())
+    unknown, fine = f"{PROBLEM} = '{UNKNOWN_SCHEMA}'", f"{PROBLEM} IS NULL"
+    times = f"{fine} AND {OP} IN ('c', 'r', 'u')"
+    if moment is not None:
+        changes = changes.withColumn(_MOMENT, moment)
+    at = "CAST(NULL AS BIGINT)" if moment is None else _MOMENT
+    # One struct takes one call to Java. A column for each figure would take hundreds.
+    found = f"""struct(
+        count(1) AS events,
+        collect_set({SCHEMA_ID}) FILTER (WHERE {fine}) AS schema_ids,
+        collect_set({SCHEMA_ID}) FILTER (WHERE {unknown}) AS unknown,
+        count({PROBLEM}) AS problems,
+        flatten(collect_set({UNAVAILABLE})) AS unavailable,
+        count_if({UNAVAILABLE} IS NOT NULL AND {OP} IN ('c', 'r')) AS moved,
+        max(unix_micros({SOURCE_TS})) FILTER (WHERE {fine}) AS source_ts,
+        max(struct({OFFSET}, {POSITION})) FILTER (WHERE {fine}) AS last,
+        max(struct({OFFSET}, {SENT})) AS newest,
+        min({OFFSET}) FILTER (WHERE {OP} = 't') AS first_truncate,
+        max({OFFSET}) FILTER (WHERE {OP} = 't') AS last_truncate,
+        min({OFFSET}) FILTER (WHERE {early}) AS first_unseen,
+        collect_set({TRANSACTION}) FILTER (WHERE {early}) AS unseen,
+        min({at}) FILTER (WHERE {times}) AS earliest,
+        max({at}) FILTER (WHERE {times}) AS latest)"""
+    groups = changes.groupBy(OP, PARTITION).agg(F.expr(found).alias(_FOUND)).collect()
+    rows = [{OP: row[OP], PARTITION: row[PARTITION], **row[_FOUND].asDict()} for row in groups]
     return _summary_of_groups(rows)
 
 
-def _summary_of_groups(rows: Sequence[Any]) -> Summary:
+def _summary_of_groups(rows: Sequence[Mapping[str, Any]]) -> Summary:
     """Return the summary of decoded changes from their groups by operation and partition."""
     counts: dict[str, int] = {}
     times: dict[int, int] = {}
@@ -189,7 +187,7 @@ def _summary_of_groups(rows: Sequence[Any]) -> Summary:
     )
 
 
-def _first_and_last_moment(rows: Sequence[Any]) -> tuple[int, int] | None:
+def _first_and_last_moment(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int] | None:
     """Return the first and the last time of a batch of decoded changes; None if it has no time."""
     known = [row for row in rows if row["earliest"] is not None]
     if not known:
@@ -255,20 +253,25 @@ def fold(
         One row per key: the lake's columns, and the columns ``TRANSACTION``, ``MISSING``, ``STALE``
         and ``MOVED``, which never reach the lake.
     """
-    rows = changes.filter(F.col(OP).isin("c", "r", "u", "d"))
+    rows = changes.filter(f"{OP} IN ('c', 'r', 'u', 'd')")
     if after_offset is not None:
         rows = rows.filter(F.col(OFFSET) > after_offset)
-    keys = [F.col(quoted(name)) for name in table.key]
     values = [column.name for column in table.columns if column.name not in table.key]
     lacking = values if soft_delete else [name for name in values if name in unavailable]
     if not lacking:
         # Spark keeps one row per key in its sort, before the shuffle.
-        newest = Window.partitionBy(*keys).orderBy(F.col(OFFSET).desc())
-        last = rows.withColumn(_RANK, F.row_number().over(newest)).filter(F.col(_RANK) == 1)
-        none = F.lit(None).cast("array<string>")
-        return last.drop(_RANK, PARTITION, SENT, UNAVAILABLE, UNCLEAR, PROBLEM).withColumns(
-            {MISSING: none, STALE: none, MOVED: F.lit(False)}
+        parts = ", ".join(map(quoted, table.key))
+        rank = f"row_number() OVER (PARTITION BY {parts} ORDER BY {OFFSET} DESC) AS {_RANK}"
+        return select_sql(
+            select_sql(rows, "*", rank).filter(f"{_RANK} = 1"),
+            *META_NAMES,
+            TRANSACTION,
+            *(quoted(column.name) for column in table.columns),
+            f"CAST(NULL AS ARRAY<STRING>) AS {MISSING}",
+            f"CAST(NULL AS ARRAY<STRING>) AS {STALE}",
+            f"FALSE AS {MOVED}",
         )
+    keys = [F.col(quoted(name)) for name in table.key]
     return _fold_lives(rows, table, keys, lacking, soft_delete=soft_delete, gaps=gaps)
 
 

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from pyspark.sql import functions as F
 
 from cdc.rows.columns import TRANSACTION
-from cdc.rows.decode import constant
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
+from cdc.rows.decode import constant_sql
 
 _LOWER_BITS, _SIGN = (1 << 32) - 1, 1 << 31
 
@@ -34,19 +28,20 @@ class Reading:
     still_open: Collection[int] | None = None
 
 
-def is_not_visible(reading: Reading) -> SparkColumn:
-    """Return a Spark condition: the event's transaction was not visible when the catalog was read.
+def not_visible_sql(reading: Reading) -> str:
+    """Return a Spark SQL condition: the catalog was read before the transaction was visible.
 
     An event has the lower 32 bits of its transaction's id. The server orders these numbers in a
     circle, so a transaction whose id is more than 2^31 ids old looks like a transaction that began
     after the catalog was read. Only ``still_open`` distinguishes the two.
     """
     if not reading.snapshot:
-        return F.lit(False)
+        return "FALSE"
     if reading.still_open is not None:
-        return F.col(TRANSACTION).isin(*reading.still_open)
+        still_open = ", ".join(f"{one}L" for one in reading.still_open)
+        return f"{TRANSACTION} IN ({still_open})" if still_open else "FALSE"
     _, end, running = reading.snapshot.split(":")
     ids = [int(xid) & _LOWER_BITS for xid in (end, *filter(None, running.split(",")))]
-    open_then = F.array(*map(F.lit, ids)).cast("array<bigint>")
-    began_later = (F.col(TRANSACTION) - constant(F.lit(ids[0]).cast("bigint"))).bitwiseAND(_SIGN)
-    return (began_later == 0) | F.array_contains(open_then, F.col(TRANSACTION))
+    open_then = f"array({', '.join(f'{one}L' for one in ids)})"
+    began_later = f"({TRANSACTION} - {constant_sql(f'{ids[0]}L')}) & {_SIGN}L"
+    return f"({began_later}) = 0 OR array_contains({open_then}, {TRANSACTION})"

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from cdc.errors import DecodeError, SchemaChangeError, UnseenError, copy_again
@@ -74,7 +73,7 @@ class HeldFrames:
 
     def hold(self, frame: DataFrame) -> DataFrame:
         """Persist a data frame of a batch and return it."""
-        held = frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
+        held = frame.cache()
         self._held.append(held)
         return held
 

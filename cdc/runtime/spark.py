@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -25,6 +24,7 @@ from cdc.errors import ClusterError, ConfigError, LakeError
 from cdc.runtime import class_archive, jvm_guard, task_watch
 from cdc.runtime.jars import spark_jars
 from cdc.runtime.java import find_java
+from cdc.runtime.java_calls import known_class, remember_names
 from cdc.runtime.object_stores import store_defaults
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ def session(config: Config, app_name: str = "tributary", *, tables: int = 0) -> 
         for key, value in settings.items():
             builder = builder.config(key, value)
         started = _started_session(builder, config)
+        remember_names(started)
         _set_in_hadoop(started, hadoop_settings(config), store_defaults(config))
         gateway: Any = started.sparkContext._gateway
         if (jvm := gateway.proc) is not None:
@@ -385,7 +386,7 @@ def java_class(spark: SparkSession, name: str) -> Any:
             ``$``.
     """
     gateway: Any = spark.sparkContext._gateway
-    return JavaClass(name, gateway._gateway_client)
+    return known_class(name, gateway._gateway_client)
 
 
 def java_reason(error: Py4JError | PySparkException) -> str:

@@ -13,7 +13,7 @@ from cdc.rows.decode import UNKNOWN_SCHEMA, decode
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import fill, fold, problems, summarize
 from cdc.rows.replayed import at_places, replayed
-from cdc.rows.visibility import Reading, is_not_visible
+from cdc.rows.visibility import Reading, not_visible_sql
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic, sent_at
 
@@ -326,10 +326,10 @@ def test_transactions_that_a_snapshot_does_not_show(
     frame = spark.createDataFrame(
         [(0, xid) for xid in ids], f"{OFFSET} bigint, {TRANSACTION} bigint"
     )
-    found = frame.filter(is_not_visible(Reading(snapshot))).collect()
+    found = frame.filter(not_visible_sql(Reading(snapshot))).collect()
     assert {row[TRANSACTION] for row in found} == expected
     for left in (), (100, 2**31 + 90):
-        found = frame.filter(is_not_visible(Reading(snapshot, still_open=left))).collect()
+        found = frame.filter(not_visible_sql(Reading(snapshot, still_open=left))).collect()
         assert {row[TRANSACTION] for row in found} == (set(left) if snapshot else set())
 
 
