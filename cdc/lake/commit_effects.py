@@ -78,6 +78,9 @@ def has_outgrown(timeline: Timeline, committed: Committed, index: IndexLayout) -
     """
     if not (index.automatic and index.is_bucket):
         return False
+    # Hudi takes 40 ms to print the statistics of single files, so most commits do without them.
+    if not index.outgrown(timeline.written_bytes(committed), growing=True):
+        return False
     largest = timeline.largest_file_bytes(committed)
     if index.outgrown(largest) or not index.outgrown(largest, growing=True):
         return index.outgrown(largest)

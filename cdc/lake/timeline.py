@@ -286,6 +286,12 @@ class Timeline:
         (place,) = (n for n, one in enumerate(self._listed()) if one.instant == instant)
         return self._metadata(instant, self._completed().get(place))
 
+    def written_bytes(self, committed: Committed) -> int:
+        """Return the size in bytes of all files of a commit; 0 for an archived commit."""
+        if committed.instant not in self.completed_instants():
+            return 0
+        return int(self.metadata_of(committed.instant).fetchTotalBytesWritten())
+
     def largest_file_bytes(self, committed: Committed) -> int:
         """Return the size in bytes of a commit's largest file; 0 for an archived commit."""
         if committed.instant not in self.completed_instants():
