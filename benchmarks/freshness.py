@@ -6,7 +6,7 @@ age of an insert is the time from its statement to the end of the lake's commit.
 ``--warm-up`` seconds do not count. At the end, `verify` compares every table with the source.
 
     python -m benchmarks.freshness [--rate 2000] [--seconds 600] [--warm-up 120] [--tables 20]
-      [--target 30]
+      [--target 20] [--parallel 4]
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Scenario:
         heavy_tail: Whether few tables get almost all events. If not, the tables take turns.
         giant: Rows that one more table gets at once when the counted load begins.
         failing: Whether each run of one more table fails.
+        parallel: Number of tables that run at the same time.
     """
 
     rate: int
@@ -92,6 +93,7 @@ class Scenario:
     heavy_tail: bool = False
     giant: int = 0
     failing: bool = False
+    parallel: int = 8
 
     @property
     def names(self) -> list[str]:
@@ -171,7 +173,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=600, help="length of the counted load")
     parser.add_argument("--warm-up", type=int, default=120, help="length of the load before it")
     parser.add_argument("--tables", type=int, default=20, help="tables that change in turn")
-    parser.add_argument("--target", type=int, default=30, help="the tier's freshness target")
+    parser.add_argument("--target", type=int, default=20, help="the tier's freshness target")
+    parser.add_argument("--parallel", type=int, default=4, help="tables that run at once")
     return on_a_stack(measure, parser.parse_args())
 
 
@@ -183,6 +186,7 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
     reached = shown["p95"] <= GATE_S
     figures = {
         "tables": scenario.tables,
+        "parallel_tables": scenario.parallel,
         "target_seconds": scenario.target,
         "events_per_second": round(found.events / scenario.seconds),
         "writer_late_seconds": round(found.late_s, 1),
@@ -207,7 +211,11 @@ def play(stack: LocalStack, folder: Path, scenario: Scenario) -> Found:
     document = yaml.safe_load(stack.config_text(source=SOURCE, folder=folder))
     document["lake"] = {"url": (folder / "lake").as_uri()}
     document["state"] = {"url": f"sqlite:///{folder / 'state.db'}"}
-    document["spark"] = {"master": "local[2]", "driver_memory": "4g"}
+    document["spark"] = {
+        "master": "local[2]",
+        "driver_memory": "4g",
+        "parallel_tables": scenario.parallel,
+    }
     document["tiers"] = {"default": {"freshness_target_s": scenario.target}}
     file = folder / "tributary.yaml"
     file.write_text(yaml.safe_dump(document))
