@@ -41,6 +41,8 @@ CHANGES = 10
 LIMIT_S = 1_800
 GATE = 0.85
 """A run of one table may need this share of the CPU time that it takes without the archive."""
+GATE_S = 12.0
+"""A run of one table, with the archive, must end its first commit within this time."""
 DDL = "create table {table} (id bigint primary key, name text not null, price numeric(12,2))"
 FILL = "insert into {table} select g, md5(g::text), g * 0.01 from generate_series(1, {rows}) g"
 CHANGE = "update {table} set price = price + 1 where id <= {changes}"
@@ -165,8 +167,10 @@ def report(starts: dict[tuple[int, bool], list[Start]]) -> int:
         }
         ratios[active] = ratio["cpu"]
         figures[f"{active} active"] = {"median_seconds": medians, "ratio": ratio}
-    reached = ratios[min(ratios)] <= GATE
-    print(json.dumps(figures | {"gate": {"wanted": GATE, "reached": reached}}, indent=2))
+    first = statistics.median(one.first_commit for one in starts[min(ratios), True])
+    reached = ratios[min(ratios)] <= GATE and first <= GATE_S
+    gate = {"wanted_cpu": GATE, "wanted_first_commit_s": GATE_S, "reached": reached}
+    print(json.dumps(figures | {"gate": gate}, indent=2))
     return 0 if reached else 1
 
 

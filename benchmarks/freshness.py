@@ -133,7 +133,8 @@ class Watch:
 
     def look(self) -> None:
         """Note what there is now."""
-        for file in self.lake.rglob(".hoodie/*.commit"):
+        # A recursive search fails at Hudi's temporary folders, which vanish.
+        for file in self.lake.glob("*/*/*/*/.hoodie/*.commit"):
             key = (str(file.parents[1]), file.stem)
             if key not in self.ended:
                 self.ended[key] = file.stat().st_mtime

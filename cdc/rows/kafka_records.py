@@ -63,7 +63,7 @@ def read_changes(
     # A batch ends with the marker of a Kafka transaction, which is not a record. At the marker, the
     # broker waits for further records for this time. All records of the range exist already, and
     # the broker sends them at once.
-    reader = reader.option("kafka.fetch.max.wait.ms", "20")
+    reader = reader.option("kafka.fetch.max.wait.ms", "5")
     for key, value in java_config.items():
         reader = reader.option(f"kafka.{key}", value)
     if inserts_only:
