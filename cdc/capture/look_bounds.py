@@ -54,7 +54,7 @@ def to_await(
     Args:
         known: The previous look.
         now: The new look.
-        searched: The topics that the new look searches for ends of tasks.
+        searched: The topics in which the new look searches for ends of tasks.
         unread: The topics that cannot be read now.
 
     Returns:

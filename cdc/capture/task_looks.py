@@ -263,10 +263,11 @@ class _Capture:
 
     @property
     def takes_rows_twice(self) -> bool:
-        """Whether a row that the connector sends twice would be in the lake twice.
+        """Whether looks must find the rows that the connector has sent twice.
 
-        True for append tables of PostgreSQL. False for MySQL and MariaDB, where a start without a
-        stored position already counts as a loss (`cdc.debezium.definitions.fresh_starts`).
+        They must for append tables of PostgreSQL, since the lake would have such rows twice. For
+        MySQL and MariaDB, another check finds the cause: a task of the connector that starts
+        without a stored position counts as a loss (`cdc.debezium.definitions.fresh_starts`).
         """
         return self.names.append and self.names.kind == "postgres"
 

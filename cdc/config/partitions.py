@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from cdc.config.completeness import ZoneName
 from cdc.config.value_types import NonEmpty, Section
+
+if TYPE_CHECKING:
+    from cdc.config.tables import TableSettings
 
 MOST_BUCKETS = 1024
 """The most buckets of a hash: each of them is a folder with files of its own."""
@@ -114,3 +117,19 @@ PartitionEntry = Annotated[
 def partition_field(text: str) -> PartitionField:
     """Return the entry of ``partition_by`` in the configuration that a text describes."""
     return PartitionField.model_validate(_partition_section(text))
+
+
+def period_column(settings: TableSettings, unit: Literal["hour", "day"], zone: str) -> str | None:
+    """Return the setting's column whose partitions are the hours or days of a table's event time.
+
+    None if the table has no partitions by the hours or days of its event time in that zone.
+    """
+    event = settings.event_time
+    if event is None:
+        return None
+    for one in settings.partition_by:
+        # A column of event times that is a partition column itself is a date.
+        same = (one.by, one.zone) == (unit, zone) or (one.by, unit) == ("value", "day")
+        if same and one.column == event.column:
+            return one.lake_name
+    return None

@@ -243,7 +243,7 @@ def _changes_by_settings(
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return a change of the key if a run renders it as text by other rules than the lake's."""
+    """Return a change of the key if runs no longer render the key as the lake's rows have it."""
     key = [column for column in wanted if column.name in handoff.key]
     had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
     if form in (None, had):

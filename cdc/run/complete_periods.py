@@ -22,13 +22,14 @@ from cdc.capture.gathering import Captures
 from cdc.capture.judgement import Severity, of_capture, of_table
 from cdc.capture.remembered_losses import check_losses
 from cdc.capture.topic_facts import topic_facts
+from cdc.config.partitions import period_column
 from cdc.debezium import latest_heartbeat
 from cdc.errors import KafkaError
 from cdc.lake.publish import write_file
 from cdc.run.late_rows import untimely
 from cdc.runtime.failpoints import crash
 from cdc.store.announcements import Announcements, Proof
-from cdc.store.completeness import CompletenessRules, Seen, period_column, proven_until, thinned
+from cdc.store.completeness import CompletenessRules, Seen, proven_until, thinned
 from cdc.store.late_commits import LateCommits
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State

@@ -336,22 +336,6 @@ class Seen:
     ends: Mapping[int, int]
 
 
-def period_column(settings: TableSettings, unit: Unit, zone: str) -> str | None:
-    """Return the name of the partition column whose values are names of a `Calendar`'s periods.
-
-    None if the table has no partitions by the hours or days of its event time in that zone.
-    """
-    event = settings.event_time
-    if event is None:
-        return None
-    for one in settings.partition_by:
-        # A column of event times that is a partition column itself is a date.
-        same = (one.by, one.zone) == (unit, zone) or (one.by, unit) == ("value", "day")
-        if same and one.column == event.column:
-            return one.lake_name
-    return None
-
-
 def proven_until(
     seen: Iterable[Seen],
     offsets: Mapping[int, int],

@@ -136,7 +136,8 @@ class Plan:
         earlier: The result of the unfinished comparison that this comparison continues; None if
             this comparison continues no other one.
         began_at: When this comparison began; None if this comparison is not in pieces.
-        begin: The result to which the parts' results are added, such as that of equal partitions.
+        begin: The result for what needs no comparison of rows, for example for partitions whose
+            digests are equal. The parts' results are added to it.
         differing: Number of partitions that are compared row by row; None without partitions.
     """
 

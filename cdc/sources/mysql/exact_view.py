@@ -372,7 +372,7 @@ class Opening(threading.Thread):
 
 
 def _has_right(session: Session, right: str) -> bool:
-    """Whether a MySQL or MariaDB account itself, not by a role, has a right or SUPER."""
+    """Whether a MySQL or MariaDB account has a right, or SUPER, without the help of a role."""
     name, host = current_account(session)
     held = session.rows(
         "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s"

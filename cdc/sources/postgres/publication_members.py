@@ -82,7 +82,7 @@ def remove_renamed(
         publication: The publication.
         source: The source's name.
         oids: Object ids of the tables to remove, as Tributary has recorded them.
-        keep: Present names of tables that stay even if ``oids`` contains their object ids. For
+        keep: Current names of tables that stay even if ``oids`` contains their object ids. For
             example, two tables can have swapped names.
     """
     found = _read_members(session, publication, source)

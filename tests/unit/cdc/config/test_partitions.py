@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cdc.config import TableSettings
-from cdc.config.partitions import partition_field
-from cdc.store.completeness import period_column
+from cdc.config.partitions import partition_field, period_column
 from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal, read, refusal
 
