@@ -21,7 +21,9 @@ The rules, in this order:
 4. **Late tables.** A table is late if its run would miss the deadline, by prediction. Late tables
    have `LATE_SHARE` of the lane's work in any case, so that they always make progress. They have up
    to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
-   their deadlines, early by at least `MARGIN`. A late table's rank is its target plus the later one
+   their deadlines, early by at least `MARGIN`. They have up to `STARVING_SHARE` while one of them
+   starves. So if a fleet has too much work, all its tables are somewhat late, and none is late by
+   minutes. A late table's rank is its target plus the later one
    of two times: its deadline and the end of its last run. The table with the lowest rank comes
    first. So a table with a short target comes before a table with a long target, unless the table
    with the long target has waited longer by more than the difference of the targets. A table with a
@@ -49,6 +51,10 @@ LATE_SHARE = 0.05
 """Part of a lane's work that late tables get in any case, even if the other tables cannot wait."""
 LATE_SHARE_OF_SLACK = 0.25
 """Part of a lane's work that late tables get while the lane's other tables can wait."""
+STARVING = 2.0
+"""How long a late table waits for its next run, in targets, before it starves."""
+STARVING_SHARE = 0.5
+"""Part of a lane's work that late tables get while one of them starves."""
 MARGIN = 0.2
 """How early before its deadline a table that waits must commit, as a part of its target."""
 SMALL_MARGIN = 0.1
@@ -109,6 +115,15 @@ class Entry:
             now: The time.
         """
         return 1.0 - (self.deadline - now) / self.target_s
+
+    def starves(self, now: float) -> bool:
+        """Whether the table has waited for its next run for more than `STARVING` targets.
+
+        Args:
+            now: The time.
+        """
+        whole_at = self.deadline - self.target_s
+        return now - max(self.ran_at, whole_at) > STARVING * self.target_s
 
     @property
     def long(self) -> bool:
@@ -313,6 +328,8 @@ class Schedule:
         share = LATE_SHARE
         if lane.can_wait(now, late.seconds, COMING * self._workers(lane)):
             share = LATE_SHARE_OF_SLACK
+        if late.starves(now):
+            share = STARVING_SHARE
         return late if lane.late_s <= share * lane.all_s else self._oldest(lane, least, now)
 
     def _oldest(self, lane: _Lane, least: Entry, now: float) -> Entry:

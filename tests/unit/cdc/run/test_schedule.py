@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from cdc.run.schedule import LATE_SHARE, LATE_SHARE_OF_SLACK, LONG_S, Entry, Rules, Schedule
+from cdc.run.schedule import (
+    LATE_SHARE,
+    LATE_SHARE_OF_SLACK,
+    LONG_S,
+    STARVING,
+    Entry,
+    Rules,
+    Schedule,
+)
 from schemas.table import TableId
 
 NOW = 1000.0
@@ -94,6 +102,31 @@ def test_late_tables_have_a_quarter_of_the_work_while_the_others_can_wait() -> N
         order += taken(schedule, 1)
     part = order.count("late") / len(order)
     assert LATE_SHARE_OF_SLACK * 0.9 < part < LATE_SHARE_OF_SLACK * 1.2
+
+
+def test_no_table_of_an_overloaded_fleet_waits_for_minutes() -> None:
+    """Twenty tables whose runs take half as long again as their targets allow, for 20 minutes."""
+    names, target, seconds = [f"t{number}" for number in range(20)], 20.0, 3.0
+    schedule, ends = Schedule(Rules(2)), list[tuple[float, str]]()
+    whole, longest = dict.fromkeys(names, NOW), 0.0
+    ran_at = dict(whole)
+    for second in range(1_200):
+        now = NOW + second
+        for at, name in [one for one in ends if one[0] <= now]:
+            schedule.end(TableId("shop", "public", name), seconds)
+            ran_at[name] = at
+        ends = [one for one in ends if one[0] > now]
+        waiting = {*names} - {name for _, name in ends}
+        facts = {name: whole[name] + target - NOW - seconds for name in sorted(waiting)}
+        schedule.offer(
+            entry(name, slack, seconds, target_s=target, ran_at=ran_at[name])
+            for name, slack in facts.items()
+        )
+        while (one := schedule.take(now)) is not None:
+            longest = max(longest, now - whole[one.table.name])
+            whole[one.table.name] = now
+            ends.append((now + seconds, one.table.name))
+    assert longest <= (STARVING + 1.5) * target
 
 
 def test_tables_that_can_wait_one_by_one_may_not_be_able_to_wait_together() -> None:
