@@ -18,7 +18,7 @@ from confluent_kafka import admin as ck_admin
 
 from cdc.config import KafkaConfig, RegistryConfig, TopicConfig
 from cdc.errors import KafkaError
-from cdc.kafka import KafkaAdmin, Since, never_compacted
+from cdc.kafka import KafkaAdmin, KnownRecord, Since, never_compacted
 from stack.local import LocalStack
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.servers import alter_topic
@@ -68,6 +68,26 @@ def send(client: ck.Producer, topic: str, *values: str) -> None:
     for value in values:
         client.produce(topic, key=b"k", value=value.encode(), partition=0)
     assert client.flush(30) == 0
+
+
+def test_the_known_records_of_many_partitions_are_read_at_once(
+    config: KafkaConfig, kafka: KafkaAdmin, name: str
+) -> None:
+    """Records of one millisecond, which no answer about offsets tells apart."""
+    partitions, sent_ms = 100, 1_767_225_600_000
+    create(config, name, partitions)
+    writer = producer(config)
+    for partition in range(partitions):
+        for _ in range(3):
+            writer.produce(name, value=b"v", partition=partition, timestamp=sent_ms)
+    assert writer.flush(30) == 0
+    known = [KnownRecord(name, partition, 2, sent_ms) for partition in range(partitions)]
+    later, behind = KnownRecord(name, 0, 2, sent_ms + 1), KnownRecord(name, 1, 3, sent_ms)
+    # One after the other, the reads would take three times this limit.
+    found = kafka.replaced([later, behind, *known[2:]], timeout_s=3.0)
+    assert "was of" in str(found.pop(later))
+    assert "could not be read in time" in str(found.pop(behind)), "the partition ends before"
+    assert found == dict.fromkeys(known[2:])
 
 
 def test_a_topic_is_created_once_with_our_policy(kafka: KafkaAdmin, name: str) -> None:
