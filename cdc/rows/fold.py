@@ -120,10 +120,11 @@ def summarize(
     """
     early = not_visible_sql(reading or Reading())
     unknown, fine = f"{PROBLEM} = '{UNKNOWN_SCHEMA}'", f"{PROBLEM} IS NULL"
-    times = f"{fine} AND {OP} IN ('c', 'r', 'u')"
-    if moment is not None:
-        changes = changes.withColumn(_MOMENT, moment)
     at = "CAST(NULL AS BIGINT)" if moment is None else _MOMENT
+    if moment is not None:
+        # Other records can have values for which the expression fails.
+        timed = F.expr(f"{fine} AND {OP} IN ('c', 'r', 'u')")
+        changes = changes.withColumn(_MOMENT, F.when(timed, moment))
     # One struct takes one call to Java. A column for each figure would take hundreds.
     found = f"""struct(
         count(1) AS events,
@@ -139,8 +140,8 @@ def summarize(
         max({OFFSET}) FILTER (WHERE {OP} = 't') AS last_truncate,
         min({OFFSET}) FILTER (WHERE {early}) AS first_unseen,
         collect_set({TRANSACTION}) FILTER (WHERE {early}) AS unseen,
-        min({at}) FILTER (WHERE {times}) AS earliest,
-        max({at}) FILTER (WHERE {times}) AS latest)"""
+        min({at}) AS earliest,
+        max({at}) AS latest)"""
     groups = changes.groupBy(OP, PARTITION).agg(F.expr(found).alias(_FOUND)).collect()
     rows = [{OP: row[OP], PARTITION: row[PARTITION], **row[_FOUND].asDict()} for row in groups]
     return _summary_of_groups(rows)
