@@ -7,14 +7,16 @@ import re
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cdc.errors import LakeError
+
 if TYPE_CHECKING:
     from schemas.table import TableId
 
 _TOLD_FROM = timedelta(seconds=5)
 """Smallest difference between clocks that causes a warning."""
 
-_PRINTED = re.compile(r"(\d{17})__(?:\d+__)?([a-z]+)__([A-Z]+)")
-"""An action of a timeline as Hudi prints it."""
+_PRINTED = re.compile(r"\[(?:==>)?(\d+)__(?:\d+__)?([a-z]+)__([A-Z]+)\]")
+"""An action of a timeline as Hudi prints it; a completed one can also have its completion time."""
 
 
 class TimelineAction(NamedTuple):
@@ -26,8 +28,20 @@ class TimelineAction(NamedTuple):
 
 
 def actions_of(listed: Any) -> list[TimelineAction]:
-    """Return the actions of Hudi's list of a timeline, in order, by one call to Java."""
-    return [TimelineAction(*found) for found in _PRINTED.findall(str(listed.toString()))]
+    """Return the actions of Hudi's list of a timeline, in order, by one call to Java.
+
+    Raises:
+        LakeError: Hudi prints an action in another form.
+    """
+    printed = str(listed.toString())[1:-1]
+    found = [_PRINTED.fullmatch(one) for one in printed.split(", ")] if printed else []
+    actions = [TimelineAction(*one.groups()) for one in found if one is not None]
+    if len(actions) < len(found):
+        raise LakeError(
+            f"a timeline of Hudi has an action of unknown form: {printed[:500]}",
+            remedy="Use the version of Hudi that this version of Tributary brings.",
+        )
+    return actions
 
 
 def time_of(instant: str) -> datetime:

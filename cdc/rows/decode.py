@@ -114,9 +114,9 @@ def _events_by_schema(records: DataFrame, schemas: Mapping[int, DebeziumSchema])
     """
     headed = select_sql(
         records,
-        f"partition AS {PARTITION}",
-        f"offset AS {OFFSET}",
-        f"unix_millis(timestamp) AS {SENT}",
+        f"`partition` AS {PARTITION}",
+        f"`offset` AS {OFFSET}",
+        f"unix_millis(`timestamp`) AS {SENT}",
         "value",
         f"{SCHEMA_ID_SQL} AS {SCHEMA_ID}",
         f"hex(substring(value, 2, 4)) AS {_SCHEMA}",

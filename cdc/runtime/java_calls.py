@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _BETWEEN = "\x1f"
-"""Separates the texts of a list on their way to Java. No name of a column and no SQL has it."""
+"""Separates the texts of a list on their way to Java."""
 _TEXTS = "org.apache.commons.lang3.StringUtils"
 
 
@@ -81,8 +81,11 @@ def items_of(listed: Any) -> list[Any]:
 def select_sql(frame: DataFrame, *expressions: str) -> DataFrame:
     """Return the values of SQL expressions for each row, as `DataFrame.selectExpr`.
 
-    The number of round trips does not depend on the number of expressions.
+    The number of round trips does not depend on the number of expressions, unless one of them has
+    the character U+001F.
     """
+    if any(_BETWEEN in one for one in expressions):  # a column's default can have any character
+        return frame.selectExpr(*expressions)
     session = frame.sparkSession
     gateway: Any = session.sparkContext._gateway
     texts = known_class(_TEXTS, gateway._gateway_client)

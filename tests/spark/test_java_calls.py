@@ -64,6 +64,7 @@ def test_the_items_of_a_list(trips: Trips, spark: SparkSession) -> None:
     "expressions",
     [
         ("a",),
+        ("a", "'1\x1f2' AS x"),
         ("*", "a + 1 AS `b.c`"),
         ("'it\\'s, \"so\"\n' AS `é`", "CASE WHEN a > 0 THEN '' END AS x"),
     ],

@@ -211,6 +211,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Read again. If the file stays away, run `tributary resync`",
         "Read the position again",
         "This is a defect",
+        "Use the version of Hudi that",
         "Use the version of t",
     ),
     Why.UNTRIED: (

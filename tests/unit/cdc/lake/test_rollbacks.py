@@ -12,6 +12,19 @@ from cdc.lake import rollbacks
 from cdc.lake.rollbacks import undone_by
 
 
+class JavaList(list[Any]):
+    """A list as py4j shows one of Java, which is printed as Hudi prints rollbacks."""
+
+    def get(self, place: int) -> Any:
+        return self[place]
+
+    def size(self) -> int:
+        return len(self)
+
+    def toString(self) -> str:
+        return f"[{', '.join(f'[{one}__rollback__COMPLETED]' for one in self)}]"
+
+
 @dataclass
 class Lake:
     """A lake table's rollbacks, in the place of Hudi's meta client. It counts reads of files."""
@@ -21,19 +34,16 @@ class Lake:
     reads: list[str] = field(default_factory=list)
 
     def getActiveTimeline(self) -> Any:
-        made = [
-            SimpleNamespace(isCompleted=lambda: True, requestedTime=lambda at=at: at)
-            for at in self.undone
-        ]
         return SimpleNamespace(
-            getRollbackTimeline=lambda: SimpleNamespace(getInstants=lambda: made),
+            getRollbackTimeline=lambda: SimpleNamespace(
+                getInstants=lambda: JavaList(self.undone),
+            ),
             readRollbackMetadata=self._read,
         )
 
-    def _read(self, rollback: Any) -> Any:
-        at = rollback.requestedTime()
+    def _read(self, at: str) -> Any:
         self.reads.append(at)
-        return SimpleNamespace(getCommitsRollback=lambda: [self.undone[at]])
+        return SimpleNamespace(getCommitsRollback=lambda: JavaList([self.undone[at]]))
 
     def look(self) -> frozenset[str]:
         return undone_by(cast("Any", None), self.path, self)
