@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FormerLabels:
-    """A table's enum columns that can have a former name of a label in events.
+    """A table's enum columns whose values in events can be labels that were renamed since.
 
     Args:
         labels: The present labels of each such column.
@@ -41,7 +41,7 @@ class FormerLabels:
 
     @classmethod
     def of(cls, handoff: Handoff) -> FormerLabels:
-        """Return the enum columns that can have a former name of a label in events.
+        """Return the enum columns whose values in events can be labels that were renamed since.
 
         A column is left out if no label of its type was added or renamed since x0: all events from
         O on have the present names of these labels.

@@ -168,7 +168,7 @@ class Announcements:
             table = TableId(row.source, row.schema_name, row.table_name)
             wanted = tables.get(table)
             if wanted is not None and (wanted.unit, wanted.zone) == (row.unit, row.zone):
-                end = _period_moment(row.newest_end)
+                end = _stored_period_end(row.newest_end)
                 result[table] = Announced(end, row.late_rows, row.attempt)
         return result
 
@@ -194,7 +194,7 @@ class Announcements:
         query = sa.select(sa.func.min(period_rows.c.starts_at)).where(of_table(period_rows, table))
         with self._store.transaction() as connection:
             found = connection.execute(query).scalar()
-        return None if found is None else _period_moment(found)
+        return None if found is None else _stored_period_end(found)
 
     def announce(self, proofs: Sequence[Proof], at: datetime) -> list[Announcement]:
         """Announce periods of tables, all in one transaction.
@@ -460,7 +460,7 @@ def _periods_of_table(
     return of_table(rows, table) & (rows.c.unit == unit) & (rows.c.zone == zone)
 
 
-def _period_moment(seconds: int) -> datetime:
+def _stored_period_end(seconds: int) -> datetime:
     """Return a period's time, which the store has in seconds since 1970, as an aware time."""
     return datetime.fromtimestamp(seconds, timezone.utc)
 
