@@ -317,7 +317,7 @@ def _jaas_text(text: str) -> str:
 
 
 def _read_pem(path: FilePath, key: str) -> str:
-    """Read the PEM file that a key of ``kafka.security`` in the configuration names."""
+    """Read the PEM file whose path is the value of a setting of ``kafka.security``."""
     try:
         return path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:

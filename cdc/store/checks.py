@@ -195,7 +195,11 @@ def _ends_failure(passed: CheckResult, failure: CheckResult) -> bool:
 
 
 def _failure_with_earlier(earlier: CheckResult | None, failure: CheckResult) -> CheckResult:
-    """Return a data check's failure to record, with the reach of failures that have not ended."""
+    """Return a failure of a data check as it is recorded.
+
+    If an earlier failure of this check and this attempt is still recorded, the result's reach
+    includes that failure's reach, too.
+    """
     if earlier is None or not _same_check_and_copy(earlier, failure):
         return failure
     if failure.reach is None or earlier.reach is None:
