@@ -163,7 +163,8 @@ def _bytes_of_value(value: object) -> int:
 def _key_value_to_look_up(value: Any, kind: str) -> Any:
     """Return a key's value in the form that a run sends to the source.
 
-    A timestamp becomes a datetime in UTC; other values stay as they are. Spark returns a timestamp as a datetime in local time, without a time zone.
+    A timestamp becomes a datetime in UTC; other values stay as they are. Spark returns a timestamp
+    as a datetime in local time, without a time zone.
     """
     if kind == "timestamp" and isinstance(value, datetime):
         return value.astimezone(timezone.utc)
