@@ -79,7 +79,8 @@ def has_outgrown(timeline: Timeline, committed: Committed, index: IndexLayout) -
     if not (index.automatic and index.is_bucket):
         return False
     # Hudi takes 40 ms to print the statistics of single files, so most commits do without them.
-    if not index.outgrown(timeline.written_bytes(committed), growing=True):
+    most = timeline.written_bytes(committed)
+    if not (index.outgrown(most) or index.outgrown(most, growing=True)):
         return False
     largest = timeline.largest_file_bytes(committed)
     if index.outgrown(largest) or not index.outgrown(largest, growing=True):

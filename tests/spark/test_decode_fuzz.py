@@ -10,7 +10,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -296,7 +296,7 @@ def test_no_damaged_message_is_misread_or_passed_over(spark: SparkSession, seed:
         topic.parsed(),
         TABLE,
         EventRules(PLACEHOLDER),
-        ingested_at=EPOCH,
+        ingested_at=EPOCH.replace(tzinfo=timezone.utc),
     ).persist()
     found = {row["_cdc_offset"]: row for row in changes.collect()}
     summary = summarize(changes)
