@@ -124,11 +124,11 @@ def statements_since(
 ) -> Iterator[DefinitionChange]:
     """Yield the DDL statements that were executed after a run's look at the catalog.
 
-    A statement that cannot be compared with the position is yielded, too.
+    A statement whose place in the log cannot be compared with the look's is yielded, too.
 
     Args:
         source: The table's source, which parses positions.
-        read_at: The position, as a string.
+        read_at: The log position of the look, as a string.
         changes: The DDL statements of one table, as far as the connector has reported them.
     """
     known = source.position(read_at)

@@ -28,7 +28,7 @@ class SentTables(Protocol):
     ) -> list[TableId]:
         """Remove the tables with these fingerprints from the list; return the removed tables.
 
-        A table is also removed if it was renamed. A table stays if its present name is in ``keep``.
+        A table is removed whatever its name is now, unless that name is in ``keep``.
         """
 
     def added(self) -> Mapping[TableId, SentTable]:

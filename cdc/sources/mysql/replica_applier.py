@@ -47,7 +47,7 @@ class Applier:
         """Return the channels of the session's server whose appliers run.
 
         Raises:
-            ReplicaError: The server does not replicate, or its applier is stopped.
+            ReplicaError: The server does not replicate, or the first channel's applier is stopped.
         """
         states = self._states(session)
         if not next(iter(states.values())):
@@ -174,13 +174,13 @@ def _start_statement(clause: str) -> str:
 
 @contextmanager
 def server_resumes(applier: Applier) -> Iterator[Callable[[tuple[str, ...]], None]]:
-    """Make a MySQL or MariaDB replica start its appliers itself if this process dies in a block.
+    """Make a MySQL or MariaDB replica start its appliers itself if this process dies in the block.
 
     A session of the server runs a countdown: a statement that waits `PAUSE_LIMIT_S`, and then the
     statements that start the appliers. The server runs these statements even if the client is gone.
-    At the end of the block, the session is killed, which ends the countdown. If the block fails and
-    an applier that the block has stopped may still be stopped, the session is not killed, so the
-    server starts the applier.
+    When the block ends, the session is killed, which ends the countdown. There is one exception:
+    the block has failed, and it is not certain that each applier which it stopped runs again. Then
+    the session continues, so the server starts the appliers.
 
     Yields:
         A function that begins the countdown. It takes the channels whose appliers run.
