@@ -31,10 +31,18 @@ Ratios are of sides that took turns in one run; CONTRIBUTING.md explains the gat
 """
 COMMANDS: dict[str, list[str]] = {
     "bootstrap": ["benchmarks.bootstrap"],
-    "incremental": ["benchmarks.incremental"],
+    "incremental": [
+        *("benchmarks.incremental", "--tables", "50"),
+        *("--events", "2000000", "--rows", "100000"),
+    ],
     "fleet": ["benchmarks.fleet"],
+    "many_tables": ["benchmarks.many_tables"],
     "cold_start": ["benchmarks.cold_start"],
     "commit_cost": ["benchmarks.commit_cost"],
+    "thousand_commits": [
+        *("benchmarks.commit_cost", "--commits", "1000"),
+        *("--rows", "1000000", "--stock-commits", "0"),
+    ],
     "freshness": ["benchmarks.freshness"],
     "endurance": ["benchmarks.endurance"],
     "capture": ["benchmarks.capture"],

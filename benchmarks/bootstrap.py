@@ -52,7 +52,7 @@ from stack.local import LocalStack
 SOURCE = "bench"
 TABLE = "bootstrap_rows"
 TASKS = 4
-GATES = {"copy": 0.22, "jdbc": 0.65, "dlt": 0.65}
+GATES = {"copy": 0.25, "jdbc": 0.65, "dlt": 0.8}
 """What the bootstrap must reach of each side's rows per second."""
 DDL = f"""
 DROP TABLE IF EXISTS {TABLE};

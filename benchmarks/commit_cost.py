@@ -10,8 +10,10 @@ its upkeep after each commit. A table that is copied by chunks gets commits of t
 Beside it, a table with Hudi's default settings gets the first commits of the same changes. Before
 a figure is printed, all rows of both tables are compared with what they must be.
 
-The ratio is the mean of the last ten commits by that of the ten commits around the tenth. The first
-pattern of the first size warms the JVM up for `WARM_UP` commits of a table that does not count.
+Each ratio is the mean of the last ten commits by that of the ten commits around the tenth. The
+exponent of a pattern is that of a power of the number of rows to which the cost grows, from the
+smallest table to the largest. The first pattern of the first size warms the JVM up for `WARM_UP`
+commits of a table that does not count.
 
     python -m benchmarks.commit_cost [--rows 100000,1000000] [--commits 60] [--changes 1000]
         [--patterns recent,uniform,append] [--stock-commits 15]
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import sys
 import tempfile
@@ -54,6 +57,10 @@ RECENT_ROWS = 100_000
 WARM_UP = 8
 GATE = 1.2
 """The last commits may take this many times the CPU time of those around the tenth."""
+EXPONENT_GATE = 0.3
+"""Greatest exponent of the pattern `recent`."""
+STOCK_GATE = 0.65
+"""Greatest CPU time of a commit around the tenth, as a share of that with Hudi's defaults."""
 VALUES = {
     "id": ("bigint", "id"),
     "customer": ("int", "cast(id % 5000 as int)"),
@@ -108,8 +115,7 @@ def main() -> int:
             ]
         finally:
             spark_module.stop()
-    print(json.dumps(figures, indent=2))
-    return int(any(one["last_by_tenth"] > GATE for one in figures))
+    return report(figures)
 
 
 def config(folder: Path) -> Config:
@@ -280,6 +286,45 @@ def framed(changed: DataFrame, table: LakeTable, op: str, offset: int) -> DataFr
 
 def record(kind: str, **values: object) -> CommitRecord:
     return CommitRecord(kind=kind, table=TABLE, attempt="a", **values)  # type: ignore[arg-type]
+
+
+def report(figures: list[dict[str, Any]]) -> int:
+    """Print the figures; the exit code tells whether all gates are reached."""
+    exponents = {
+        pattern: found
+        for pattern in dict.fromkeys(str(one["pattern"]) for one in figures)
+        if (found := exponent([one for one in figures if one["pattern"] == pattern])) is not None
+    }
+    shares = [one["tenth_cpu_s"] / one["stock_cpu_s"] for one in figures if "stock_cpu_s" in one]
+    reached = {"last_by_tenth": all(one["last_by_tenth"] <= GATE for one in figures)}
+    if "recent" in exponents:
+        reached["exponent_of_recent"] = exponents["recent"] <= EXPONENT_GATE
+    if shares:
+        reached["share_of_stock"] = max(shares) <= STOCK_GATE
+    shown = {
+        "tables": figures,
+        "exponents": exponents,
+        "shares_of_stock": [round(one, 2) for one in shares],
+        "gates": {
+            "wanted": {
+                "last_by_tenth": GATE,
+                "exponent_of_recent": EXPONENT_GATE,
+                "share_of_stock": STOCK_GATE,
+            },
+            "reached": reached,
+        },
+    }
+    print(json.dumps(shown, indent=2))
+    return 0 if all(reached.values()) else 1
+
+
+def exponent(figures: list[dict[str, Any]]) -> float | None:
+    """Return the exponent of a pattern's cost by its figures; None for a single size."""
+    least, most = (choose(figures, key=lambda one: int(one["rows"])) for choose in (min, max))
+    if least["rows"] == most["rows"]:
+        return None
+    growth = most["tenth_cpu_s"] / least["tenth_cpu_s"]
+    return round(math.log(growth) / math.log(most["rows"] / least["rows"]), 2)
 
 
 def compare(spark: SparkSession, found: DataFrame, versions: Changed) -> None:

@@ -110,8 +110,9 @@ def run(
 
     Exit code 3: a table failed or a setting has paused it, a capture sends no changes or holds back
     too much log, a freshness target is missed at the run's end or cannot be kept, a table's check
-    failed, or the state store has lost its tables. Exit code 4: a table needs a bootstrap.
-    --fail-on chooses other conditions.
+    failed, the state store has lost its tables, or only a new process can go on. Exit code 4: a
+    table needs a bootstrap, or its copy is not complete and no process works on it. --fail-on
+    chooses other conditions.
     """
     from cdc.runtime.spark import has_ended
     from cdc.runtime.task_watch import held_cores
