@@ -43,7 +43,7 @@ from pyspark.sql import functions as F
 from bootstrap.handoff import bootstrap_table
 from cdc.config import Config
 from cdc.runtime.progress import NullProgress
-from cdc.store.table_state import State, transition
+from cdc.store.table_state import Cause, State, transition
 from operate.context import Services
 from operate.onboard import onboard
 from schemas.table import TableId
@@ -169,7 +169,7 @@ class Bench:
         if before.state is State.INCREMENTAL:
             now = datetime.now(timezone.utc)
             before = self.services.store.put(
-                transition(before, State.NEEDS_BOOTSTRAP, at=now, reason="benchmark")
+                transition(before, State.NEEDS_BOOTSTRAP, at=now, cause=Cause("benchmark"))
             )
         done = bootstrap_table(self.services.run_context, self.services.connect, before)
         assert done.record.attempt is not None
@@ -288,7 +288,7 @@ class Profile:
     )
 
     def __init__(self, services: Services) -> None:
-        self._jvm = services.spark.sparkContext._jvm
+        self._jvm: Any = services.spark.sparkContext._jvm
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self.seen: Counter[str] = Counter()

@@ -109,8 +109,12 @@ def consume(
             .option("startingOffsets", json.dumps({table.topic: {"0": table.start}}))
             .load()
         )
+
+        def write(batch: DataFrame, _: int, table: PeerTable = table) -> None:
+            upsert(batch, table)
+
         queries.append(
-            stream.writeStream.foreachBatch(lambda batch, _, table=table: upsert(batch, table))
+            stream.writeStream.foreachBatch(write)
             .option("checkpointLocation", f"{checkpoints}/{table.topic}")
             .trigger(availableNow=True)
             .start()

@@ -35,6 +35,7 @@ from cdc.config import Config
 from cdc.log.position import Lsn
 from cdc.run import run_tables
 from cdc.runtime.progress import NullProgress
+from cdc.sources.postgres.slot_capture import Slot
 from operate.context import Services
 from operate.onboard import onboard
 from schemas.table import TableId
@@ -220,16 +221,18 @@ def wait_for_events(
     adapter.write_marker()
     target = Lsn.parse(row[0])
     kept = adapter.capture(services.capture(ids[0])).kept_log
-    deadline = time.monotonic() + 300
+    assert isinstance(kept, Slot), kept
+    deadline = time.monotonic() + 900
     while True:
         health = kept.health()
-        if health is not None and health.confirmed_flush_lsn >= target:
+        captured = None if health is None else health.confirmed_flush_lsn
+        if captured is not None and captured >= target:
             return
         assert time.monotonic() < deadline, f"the connector did not get to {target}: {health}"
         time.sleep(0.2)
 
 
-def timed(act: Callable[[], None]) -> tuple[float, float]:
+def timed(act: Callable[[], object]) -> tuple[float, float]:
     """Seconds on the wall and of CPU, of this process and the JVM that it started."""
     before, start = cpu_seconds(), time.perf_counter()
     act()
@@ -275,7 +278,7 @@ def report(times: dict[str, Times], arguments: argparse.Namespace) -> int:
 
     def speedup(side: str, of: str) -> float:
         pairs = zip(getattr(times[OURS], of), getattr(times[side], of), strict=True)
-        return round(statistics.median(theirs / ours for ours, theirs in pairs), 2)
+        return round(float(statistics.median(theirs / ours for ours, theirs in pairs)), 2)
 
     reached = speedup(TOGETHER, "wall") >= GATE
     figures = {

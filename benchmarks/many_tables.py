@@ -175,7 +175,7 @@ def report(
     early, last = light[EARLY], light[-10:]
 
     def median(rounds: list[Round], of: str) -> float:
-        return statistics.median(getattr(one, of) for one in rounds)
+        return float(statistics.median(getattr(one, of) for one in rounds))
 
     growth = {of: round(median(last, of) / median(early, of), 2) for of in ("memory", "cpu")}
     share = arguments.tables / 1_000

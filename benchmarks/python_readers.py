@@ -180,4 +180,4 @@ def _from_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 if __name__ == "__main__":
     from pyspark import daemon
 
-    daemon.manager()
+    daemon.manager()  # type: ignore[no-untyped-call]
