@@ -10,6 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from schemas.table import TableId
 
 UPKEEP_EVERY_COMMITS = 5
 """Number of commits between upkeeps, unless a tenth of the retained commits is more."""
@@ -66,6 +71,18 @@ class Retention:
     def every(self) -> int:
         """Number of commits from one upkeep of a lake table to the next upkeep."""
         return max(UPKEEP_EVERY_COMMITS, self.commits // 10)
+
+    def is_due(self, commits: int, table: TableId) -> bool:
+        """Whether a lake table's upkeep is due after its newest commit.
+
+        Tables that were copied together often commit together from then on. Their upkeeps come
+        after different commits, so that no run has the upkeeps of all tables at once.
+
+        Args:
+            commits: Number of completed commits in the active timeline.
+            table: The source table.
+        """
+        return (commits + crc32(str(table).encode())) % self.every == 0
 
     def options(self, *, cluster_every: int = 0) -> dict[str, str]:
         """Return Hudi's settings for this retention.

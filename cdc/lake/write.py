@@ -270,7 +270,7 @@ class LakeTable:
         return True
 
     def _is_due(self, instants: frozenset[str]) -> bool:
-        return len(instants) % self._retention(instants).every == 0
+        return self._retention(instants).is_due(len(instants), self.layout.schema.table)
 
     def _retention(self, instants: frozenset[str]) -> Retention:
         """Return how many of the newest commits stay readable, by the setting ``readers_keep``."""

@@ -45,6 +45,19 @@ def test_upkeep_is_rare_where_much_is_kept_and_the_timeline_is_bounded() -> None
     assert (few.commits, few.every) == (6, 5)
 
 
+@pytest.mark.parametrize("kept", [9, 721])
+def test_tables_that_commit_together_have_their_upkeeps_after_different_commits(kept: int) -> None:
+    retention = Retention(kept)
+    tables = [TableId("shop", "public", f"t{number}") for number in range(3_000)]
+    for table in tables[:50]:
+        due = [commits for commits in range(500) if retention.is_due(commits, table)]
+        assert due == list(range(due[0], 500, retention.every)), "each has its own, at one pace"
+    share = len(tables) / retention.every
+    for commits in range(100, 100 + retention.every):
+        at_once = sum(retention.is_due(commits, table) for table in tables)
+        assert 0.5 * share < at_once < 1.6 * share, commits
+
+
 @given(st.integers(2, 2000), st.integers(0, MOST_BETWEEN_CLUSTERINGS))
 def test_commits_are_counted_up_to_the_next_clustering_before_they_are_archived(
     commits: int, often: int
