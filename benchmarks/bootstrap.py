@@ -53,7 +53,7 @@ SOURCE = "bench"
 TABLE = "bootstrap_rows"
 TASKS = 4
 GATES = {"copy": 0.25, "jdbc": 0.65, "dlt": 0.8}
-"""What the bootstrap must reach of each side's rows per second."""
+"""The least rate of the bootstrap, as a fraction of each side's rows per second."""
 DDL = f"""
 DROP TABLE IF EXISTS {TABLE};
 CREATE TABLE {TABLE} (
@@ -99,8 +99,8 @@ class Side:
 
     Args:
         name: Short name.
-        act: Moves them once; gives seconds where it measures by itself.
-        seconds: On the wall, per counted round.
+        act: Moves the rows once; returns the seconds if the side measures them itself, else None.
+        seconds: Elapsed seconds, per counted round.
         cpu: CPU seconds of everything that took part, per counted round.
     """
 
@@ -151,7 +151,7 @@ class Bench:
         frame.write.mode("overwrite").option("compression", "zstd").parquet(self._path("jdbc"))
 
     def dlt(self, python: str) -> float:
-        """Run dlt in an environment of its own; it measures itself, so its start does not count."""
+        """Run dlt in its own environment; it measures itself, so its start does not count."""
         shutil.rmtree(self.folder / "dlt", ignore_errors=True)
         done = subprocess.run(
             [python, str(Path(__file__).with_name("dlt_peer.py")), str(self.folder / "dlt"), TABLE],
@@ -203,14 +203,14 @@ class Bench:
         return str(self.folder / name)
 
     def _url(self) -> str:
-        """The replica with its password, for a reader that knows no password file."""
+        """The URL of the replica including the password, for a reader without password files."""
         source = self.services.source(SOURCE).snapshot_query(*self._described(), [], view=None)
         login = f"{source.properties['user']}:{source.properties['password']}"
         return source.url.replace("jdbc:postgresql://", f"postgresql://{login}@")
 
 
 def checksum(rows: DataFrame, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Rows, and for each column the sum of its hashed values paired with the key."""
+    """The number of rows, and for each column, the sum of the hashes of (key, value)."""
     wanted = [*COMPARED, *(name for name in AS_TEXT if name not in without)]
     columns = [
         F.sum(F.xxhash64(F.col("id"), value(rows, name)).cast("decimal(38,0)")).alias(name)
@@ -254,7 +254,7 @@ def timed(
     stack: LocalStack,
     servers: tuple[str, ...] = ("primary", "replica"),
 ) -> tuple[float, float]:
-    """Seconds on the wall, and CPU seconds of this process, its children and the databases."""
+    """Elapsed seconds, and CPU seconds of this process, its children and the database servers."""
     before, start = cpu_seconds(stack, servers), time.perf_counter()
     measured = act()
     took = time.perf_counter() - start
@@ -262,7 +262,7 @@ def timed(
 
 
 def cpu_seconds(stack: LocalStack, servers: tuple[str, ...]) -> float:
-    """CPU used so far, also by processes that have ended; a machine under load changes it least."""
+    """CPU seconds so far, including ended processes; the load of the machine changes them least."""
     me = psutil.Process()
     roots = [me, *(psutil.Process(stack.server(name).pid) for name in servers)]
     total = 0.0
@@ -275,7 +275,7 @@ def cpu_seconds(stack: LocalStack, servers: tuple[str, ...]) -> float:
 
 
 class Profile:
-    """What Spark's task threads do during the bootstraps: samples of their stacks, by topic."""
+    """Samples of the stacks of Spark's task threads during the bootstraps, counted by topic."""
 
     TOPICS = (
         ("source: wait for the server", ("SocketInputStream", "NioSocketImpl", "socketRead")),

@@ -30,7 +30,7 @@ from stack.local import LocalStack
 
 TABLE = "captured"
 QUIET_S = 3.0
-"""The topic has all events once it has enough and does not grow for this time."""
+"""Seconds without growth after which a topic with enough events counts as complete."""
 LIMIT_S = 600.0
 SIDES: dict[str, dict[str, str]] = {
     "as shipped": {},

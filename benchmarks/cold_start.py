@@ -40,9 +40,9 @@ ROWS = 1_000
 CHANGES = 10
 LIMIT_S = 1_800
 GATE = 0.85
-"""A run of one table may need this share of the CPU time that it takes without the archive."""
+"""The most CPU time of a run of one table, as a fraction of that without the archive."""
 GATE_S = 12.0
-"""A run of one table, with the archive, must end its first commit within this time."""
+"""Seconds in which a run of one table, with the archive, must end its first commit."""
 DDL = "create table {table} (id bigint primary key, name text not null, price numeric(12,2))"
 FILL = "insert into {table} select g, md5(g::text), g * 0.01 from generate_series(1, {rows}) g"
 CHANGE = "update {table} set price = price + 1 where id <= {changes}"
@@ -50,7 +50,7 @@ CHANGE = "update {table} set price = price + 1 where id <= {changes}"
 
 @dataclass(frozen=True)
 class Start:
-    """Seconds of one command: to its first commit, to its end, and of CPU with its JVM."""
+    """Figures of one command: seconds to its first commit and to its end, and CPU with its JVM."""
 
     first_commit: float
     wall: float
@@ -99,7 +99,7 @@ def command(folder: Path, *arguments: str) -> list[str]:
 
 
 def arrived(document: Any, names: list[str], source: psycopg.Connection[Any]) -> None:
-    """Wait until everything that was written is committed to Kafka."""
+    """Wait until all changes that were written are committed to Kafka."""
     services = Services(Config.model_validate(document), NullProgress())
     try:
         wait_for_events(services, [TableId(SOURCE, "public", name) for name in names], source)
@@ -137,7 +137,7 @@ def timed(folder: Path, commits: int) -> Start:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """CPU time of a process and its descendants, as far as they still live."""
+    """CPU seconds of a process and its descendants, without those that have ended."""
     total = 0.0
     with contextlib.suppress(psutil.NoSuchProcess):
         for one in (process, *process.children(recursive=True)):

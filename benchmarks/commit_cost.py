@@ -52,11 +52,11 @@ from schemas.table import Column, TableId, TableSchema
 
 TABLE = TableId("bench", "public", "orders")
 HEAP_ROW_BYTES = 200
-"""Size of such a row in PostgreSQL, with its header and alignment."""
+"""Size, in bytes, of a benchmark's row in PostgreSQL, with its header and alignment."""
 RECENT_ROWS = 100_000
 WARM_UP = 8
 GATE = 1.2
-"""The last commits may take this many times the CPU time of those around the tenth."""
+"""The most CPU time of the last commits, as a multiple of that of commits around the tenth."""
 EXPONENT_GATE = 0.3
 """Greatest exponent of the pattern `recent`."""
 STOCK_GATE = 0.65
@@ -74,7 +74,7 @@ VALUES = {
     "token": ("string", "md5(concat('token', id))"),
     "parent": ("string", "md5(concat(version, '-', id))"),
 }
-"""Type of each column, and its value by id and version."""
+"""By column: its type, and the SQL expression for its value from ``id`` and ``version``."""
 SCHEMA = TableSchema(TABLE, tuple(Column(n, t, t) for n, (t, _) in VALUES.items()), ("id",))
 Changes = dict[int, int]
 """The version of each changed row, by its id."""
@@ -181,7 +181,7 @@ def run_pattern(
     *,
     commits: int,
 ) -> Figures:
-    """Copy a table, change it, compare it with the expected rows, and return what it took."""
+    """Copy a table, change it, compare it with the expected rows, and return the figures."""
     settings = TableSettings(readers_keep="1s")
     table = LakeTable(spark, (folder / "ours").as_uri(), SCHEMA, settings)
     size = TableSize(rows, rows * HEAP_ROW_BYTES)
@@ -214,7 +214,7 @@ def run_pattern(
 def run_stock(
     spark: SparkSession, folder: Path, rows: int, pattern: str, arguments: argparse.Namespace
 ) -> Figures:
-    """The same with Hudi's own writer and its default settings."""
+    """Write the same changes with Hudi's own writer and default settings; returns the figures."""
     options = {
         "hoodie.table.name": "orders",
         "hoodie.datasource.write.recordkey.field": "id",
@@ -236,7 +236,7 @@ def run_stock(
 
 
 class Changed:
-    """Chooses the rows that each commit changes, the same ones for each side.
+    """Chooses the rows that each commit changes; each side gets the same rows.
 
     Args:
         rows: Number of rows of the copied table.
@@ -276,7 +276,7 @@ def values() -> list[SparkColumn]:
 
 
 def framed(changed: DataFrame, table: LakeTable, op: str, offset: int) -> DataFrame:
-    """Rows of ids and versions, in the form that the lake's writer takes."""
+    """The rows of these ids and versions, in the form that the lake's writer takes."""
     there = {"_cdc_op": F.lit(op), "_cdc_offset": F.lit(offset), "_cdc_schema_id": F.lit(1)}
     there["_cdc_position"] = F.lit(f"{max(offset, 0):016x}")
     meta = (name for name in table.layout.input_columns if name[0] not in VALUES)
@@ -328,7 +328,7 @@ def exponent(figures: list[dict[str, Any]]) -> float | None:
 
 
 def compare(spark: SparkSession, found: DataFrame, versions: Changed) -> None:
-    """Row-for-row equality with what the changes must lead to; fails loudly."""
+    """Compare a table row for row with the expected rows; raises an error if they differ."""
     ids = spark.range(versions.rows).join(frame(spark, versions.versions), "id", "left")
     expected = ids.withColumn("version", F.coalesce("version", F.lit(0))).select(*values())
     same = [F.col(f"a.{name}").eqNullSafe(F.col(f"b.{name}")) for name in VALUES]

@@ -21,7 +21,7 @@ from benchmarks.freshness import Scenario, percentiles, play
 from stack.local import LocalStack
 
 MOST_GROWTH = 1.1
-"""Memory of the last third of the time, as a multiple of that of the second third, at most."""
+"""The most memory in the last third of the time, as a multiple of that in the second third."""
 
 
 def main() -> int:

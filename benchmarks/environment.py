@@ -18,7 +18,7 @@ PROJECT = Path(__file__).parents[1]
 def on_a_stack(
     measure: Callable[[LocalStack, Path, argparse.Namespace], int], arguments: argparse.Namespace
 ) -> int:
-    """Measure with a stack and a folder that end with the measurement; return the exit code."""
+    """Measure with a stack and a folder, which are removed afterwards; return the exit code."""
     with (
         tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder,
         LocalStack(Path(folder, "stack"), report=print) as stack,
@@ -27,7 +27,10 @@ def on_a_stack(
 
 
 def peers_python(group: str) -> str:
-    """The Python of an environment with a dependency group of the project, made when missing."""
+    """The Python of an environment with a dependency group of the project.
+
+    The environment is created if it does not exist.
+    """
     folder = PROJECT / "build" / f"{group}-env"
     python = folder / "bin" / "python"
     ready = folder / ".ready"

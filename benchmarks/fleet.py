@@ -69,10 +69,10 @@ CHANGE = (
 
 @dataclass(frozen=True)
 class BareTable:
-    """A copy of one of our lake tables, which only the bare upsert writes.
+    """A copy of one of the product's lake tables, which only the bare upsert writes.
 
     Args:
-        record: The table in our lake that has the same rows.
+        record: The table in the product's lake that has the same rows.
         path: Path of the copy.
     """
 
@@ -82,7 +82,10 @@ class BareTable:
 
 @dataclass
 class Sides:
-    """What the sides need, and the seconds of each counted round, by changed tables and by side."""
+    """The tables of the sides, and the seconds of each counted round.
+
+    The seconds are by the number of changed tables and by the side.
+    """
 
     services: Services
     folder: Path
@@ -94,7 +97,7 @@ class Sides:
     commit_s: float = 0.0
 
     def round(self, number: int, active: int, *, counted: bool, changes: int) -> None:
-        """Change rows of the first ``active`` tables, and time one side after the other."""
+        """Change rows of the first ``active`` tables, and time the sides one after another."""
         for table in self.ids[:active]:
             self.source.execute(CHANGE.format(table=table.name, number=number, changes=changes))
         wait_for_events(self.services, self.ids, self.source)
@@ -123,7 +126,7 @@ class Sides:
 
     @contextlib.contextmanager
     def new_rows(self, active: int) -> Iterator[list[DataFrame]]:
-        """Hold the rows of our newest commits in memory."""
+        """Hold the rows of the product's newest commits to ``active`` tables in memory."""
         frames = []
         for bare in self.bare[:active]:
             lake = read(self.services, path_of(self.services, bare.record))
@@ -184,7 +187,7 @@ def stock_tables(
     active: list[TableId],
     folder: Path,
 ) -> list[peer.PeerTable]:
-    """Return the stock job's tables; those that never change have a topic, but no image.
+    """Return the stock job's tables; tables that never change have a topic, but no rows.
 
     Each table changes once first, since the first event of a topic registers the topic's schema.
     """
@@ -221,7 +224,7 @@ def bare_tables(services: Services, active: list[TableId], folder: Path) -> list
 
 
 def write_bare(services: Services, bare: BareTable, rows: DataFrame, operation: str) -> None:
-    """Write by Hudi's own entry point, with the options of our table."""
+    """Write by Hudi's own entry point, with the options of the product's table."""
     settings = services.config.table_settings(bare.record)
     source = services.source(SOURCE)
     layout = layout_of(source.schema(source.table(bare.record), settings), settings)
@@ -262,7 +265,7 @@ def compare(sides: Sides, active: list[TableId]) -> None:
 
 
 def medians_of(taken: list[tuple[float, float]]) -> dict[str, float]:
-    """Return the medians of a side's seconds; those of CPU only if they were measured."""
+    """Return the medians of a side's elapsed seconds, and of its CPU seconds if measured."""
     wall, cpu = (round(statistics.median(one), 3) for one in zip(*taken, strict=True))
     return {"wall": wall, "cpu": cpu} if cpu else {"wall": wall}
 

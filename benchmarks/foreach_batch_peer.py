@@ -32,10 +32,10 @@ class PeerTable:
 
     Args:
         topic: Data topic with one partition.
-        start: Offset to begin at.
-        avro_schema: The one writer schema of the topic's values, as JSON.
-        columns: Lake column -> Spark SQL expression over ``row`` (the before or after image).
-        key: Record key column.
+        start: The offset at which the job begins.
+        avro_schema: The only writer schema of the topic's values, as JSON.
+        columns: By lake column, a Spark SQL expression over ``row`` (the before or after image).
+        key: The column of the record key.
         path: Path of the Hudi table.
     """
 
@@ -48,7 +48,7 @@ class PeerTable:
 
 
 def hudi_options(table: PeerTable) -> dict[str, str]:
-    """What a first page of Hudi's documentation asks for, and nothing else."""
+    """The options that the quick start of Hudi's documentation sets, and no others."""
     return {
         "hoodie.table.name": table.topic.replace(".", "_"),
         "hoodie.datasource.write.recordkey.field": table.key,
@@ -58,7 +58,7 @@ def hudi_options(table: PeerTable) -> dict[str, str]:
 
 
 def create(table: PeerTable, snapshot: DataFrame) -> None:
-    """Write the table's first image."""
+    """Write the first rows of the table."""
     rows = snapshot.withColumn("_hoodie_is_deleted", F.lit(False))
     options = hudi_options(table) | {"hoodie.datasource.write.operation": "bulk_insert"}
     rows.write.format("hudi").options(**options).mode("overwrite").save(table.path)
@@ -98,7 +98,7 @@ def _hex(number: Column) -> Column:
 def consume(
     spark: SparkSession, tables: list[PeerTable], kafka_servers: str, checkpoints: str
 ) -> None:
-    """Bring every table up to what its topic holds now, all tables at the same time."""
+    """Apply all records that the topics have now, to all tables at the same time."""
     queries = []
     for table in tables:
         stream = (
@@ -126,7 +126,7 @@ def consume(
 def consume_together(
     spark: SparkSession, tables: list[PeerTable], kafka_servers: str, checkpoints: str
 ) -> None:
-    """Bring every table up to what its topic holds now, with one stream over all topics.
+    """Apply all records that the topics have now, with one stream over all topics.
 
     Only the tables with records in the micro-batch are written, four at a time.
     """

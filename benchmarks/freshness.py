@@ -42,14 +42,14 @@ from schemas.table import TableId
 from stack.local import LocalStack
 
 ROWS = 10_000
-"""Rows of each table at the start. Updates change these rows only."""
+"""The number of rows of each table at the start. Updates change only these rows."""
 TICK_S = 0.1
 LIMIT_S = 3_600
 GATE_S = 30.0
-"""Nineteen of twenty changes must be visible after this time."""
+"""Seconds within which 95 % of the changes must be visible in the lake."""
 GIANT, FAILING = "fresh_giant", "fresh_failing"
 GIANT_PART = 100_000
-"""Rows of one statement of the giant's backlog."""
+"""The number of rows that one statement inserts into the giant table's backlog."""
 DDL = """
 create table {table} (
   id bigint generated always as identity primary key, name text not null, price numeric(12,2),
@@ -71,16 +71,16 @@ where id in (select 1 + (random() * {rows})::bigint from generate_series(1, {cou
 
 @dataclass(frozen=True)
 class Scenario:
-    """A load, and the tables that it meets.
+    """A load, and the tables that it changes.
 
     Args:
-        rate: Events a second, of all tables.
-        seconds: Length of the counted load.
-        warm_up: Length of the load before it.
+        rate: Events per second, in all tables together.
+        seconds: Length of the counted load, in seconds.
+        warm_up: Length of the load before the counted load, in seconds.
         tables: Number of tables that must be fresh.
-        target: Their freshness target, in seconds.
+        target: The freshness target of these tables, in seconds.
         heavy_tail: Whether few tables get almost all events. If not, the tables take turns.
-        giant: Rows that one more table gets at once when the counted load begins.
+        giant: Number of rows that one more table gets at once when the counted load begins.
         failing: Whether each run of one more table fails.
         parallel: Number of tables that run at the same time.
     """
@@ -102,7 +102,7 @@ class Scenario:
 
     @property
     def others(self) -> list[str]:
-        """The tables that disturb them."""
+        """The giant and the failing table, which disturb the tables that must be fresh."""
         return [GIANT] * (self.giant > 0) + [FAILING] * self.failing
 
     def turns(self) -> Iterator[str]:
@@ -116,14 +116,14 @@ class Scenario:
 
 @dataclass
 class Watch:
-    """What a thread notes once a second while the runs go on.
+    """Observations that a thread makes once a second while the command runs.
 
     Args:
         lake: Folder of the lake.
         process: The command.
-        ended: When each commit of a lake table ended, by the table's folder and the instant, in
-            seconds since 1970. Archived commits leave the folder, so each is noted at once.
-        memory: Resident memory of the command and its JVM, in bytes.
+        ended: The end of each commit, in seconds since 1970, by the table's folder and the
+            instant. Archived commits leave the folder, so the thread notes each commit at once.
+        memory: Resident memory of the command and its JVM at each look, in bytes.
     """
 
     lake: Path
@@ -132,7 +132,7 @@ class Watch:
     memory: list[int] = field(default_factory=list)
 
     def look(self) -> None:
-        """Note what there is now."""
+        """Note the ended commits and the memory of the command."""
         # A recursive search fails at Hudi's temporary folders, which vanish.
         for file in self.lake.glob("*/*/*/*/.hoodie/*.commit"):
             key = (str(file.parents[1]), file.stem)
@@ -143,7 +143,7 @@ class Watch:
             self.memory.append(sum(one.memory_info().rss for one in family))
 
     def growth(self) -> float:
-        """The memory of the last third of the time, as a multiple of that of the second third."""
+        """The memory in the last third of the time, as a multiple of that in the second third."""
         third = len(self.memory) // 3
         middle, last = self.memory[third : 2 * third], self.memory[2 * third :]
         return statistics.median(last) / statistics.median(middle)
@@ -151,13 +151,13 @@ class Watch:
 
 @dataclass
 class Found:
-    """What a scenario showed.
+    """The results of a scenario.
 
     Args:
         ages: For each table, the ages of its counted inserts in seconds, in order.
         by_minute: For each minute of the counted load, the ages of its inserts, in order.
-        events: Rows that the counted load inserted or updated in these tables.
-        late_s: How far the writer was behind its rate at most, in seconds.
+        events: Number of rows that the counted load inserted or updated in these tables.
+        late_s: The largest delay of the writer behind its rate, in seconds.
         growth: See `Watch.growth`.
     """
 
@@ -201,14 +201,14 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
 
 
 def percentiles(ages: Sequence[float]) -> dict[str, float]:
-    """Return the percentiles of ages that are in order."""
+    """Return the percentiles of ages, which must be sorted."""
     shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
     found = {name: ages[int(len(ages) * share)] for name, share in shares.items()}
     return {name: round(age, 1) for name, age in (found | {"most": ages[-1]}).items()}
 
 
 def play(stack: LocalStack, folder: Path, scenario: Scenario) -> Found:
-    """Onboard the tables, write and run, compare, and return what was seen."""
+    """Onboard the tables, write to them during runs, compare them, and return the results."""
     document = yaml.safe_load(stack.config_text(source=SOURCE, folder=folder))
     document["lake"] = {"url": (folder / "lake").as_uri()}
     document["state"] = {"url": f"sqlite:///{folder / 'state.db'}"}
@@ -239,7 +239,7 @@ def play(stack: LocalStack, folder: Path, scenario: Scenario) -> Found:
 def follow(
     folder: Path, source: psycopg.Connection[Any], services: Services, scenario: Scenario
 ) -> Found:
-    """Write and run; then compare the tables, and return what was seen."""
+    """Write to the tables during runs, then compare the tables, and return the results."""
     stop, turns = threading.Event(), scenario.turns()
     with (folder / "run.log").open("w") as log:
         run = subprocess.Popen(command(folder, "run", "--continuous"), stdout=log, stderr=log)
@@ -279,7 +279,7 @@ def follow(
 
 
 def show_trouble(log: Path) -> None:
-    """Print what the command warned of."""
+    """Print the warnings of the command."""
     for line in log.read_text().splitlines():
         if any(word in line for word in ("WARNING", "ERROR", "failed", "Error")):
             print(line[:300], flush=True)
@@ -291,7 +291,7 @@ def write(
     """Write at a rate for some seconds, as many inserts as updates.
 
     Returns:
-        The number of rows, and how far the writer was behind its rate at most, in seconds.
+        The number of rows, and the largest delay of the writer behind its rate, in seconds.
     """
     start, events, late_s = time.monotonic(), 0, 0.0
     count = max(1, int(rate * TICK_S / 2))
@@ -324,7 +324,7 @@ def caught_up(services: Services, tables: list[TableId]) -> None:
 def inserts_of(
     services: Services, names: list[str], watch: Watch, counted_from: float
 ) -> dict[str, list[tuple[float, float]]]:
-    """Return, by table, when each counted insert was made, and its age at its commit's end."""
+    """Return, by table, the time of each counted insert and its age at the end of its commit."""
     spark, found = services.spark, dict[str, list[tuple[float, float]]]()
     for name in names:
         record = services.store.get(TableId(SOURCE, "public", name))

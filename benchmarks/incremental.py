@@ -43,9 +43,9 @@ from stack.local import LocalStack
 
 SOURCE = "bench"
 WARM_UP = 2
-"""Rounds that do not count: until then the JVM still compiles what both sides run."""
+"""The number of first rounds that do not count, since the JVM still compiles the code in them."""
 GATE = 2.5
-"""How many times as fast as the job with all streams at once the runs must be."""
+"""The least speed of the runs, as a multiple of that of the job with all streams at once."""
 OURS, TOGETHER, IN_TURN = "ours", "peer", "peer, one topic after the other"
 DDL = """
 create table {table} (
@@ -72,7 +72,7 @@ COLUMNS = {
 
 @dataclass
 class Times:
-    """Seconds of each counted round: on the wall, and of CPU (this process and its JVM)."""
+    """Elapsed seconds and CPU seconds (this process and its JVM) of each counted round."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -162,13 +162,13 @@ def follow(
 
 
 def latest_schema(registry: str, topic: str) -> str:
-    """The topic's one writer schema; it is registered with the first event."""
+    """The only writer schema of the topic, which the first event registers."""
     found = httpx.get(f"{registry}/subjects/{topic}-value/versions/latest", timeout=30)
     return str(found.raise_for_status().json()["schema"])
 
 
 def peers(services: Services, folder: Path, ids: list[TableId]) -> list[peer.PeerTable]:
-    """The peer's tables, created from the image that the bootstrap made."""
+    """The peer's tables, created from the rows that the bootstrap copied."""
     created = []
     for table in ids:
         record = services.store.get(table)
@@ -191,7 +191,10 @@ def peers(services: Services, folder: Path, ids: list[TableId]) -> list[peer.Pee
 
 
 def change(source: psycopg.Connection[Any], names: Sequence[str], events: int, number: int) -> None:
-    """7 of 10 events update, 2 insert, 1 deletes; keys all over the table, some more than once."""
+    """Make events: 70 % updates, 20 % inserts, 10 % deletes, of keys from the whole table.
+
+    Some keys change more than once.
+    """
     base = 10_000_000 * (number + 1)
     for table in names:
         updates, inserts, deletes = events * 7 // 10, events * 2 // 10, events // 10
@@ -214,7 +217,7 @@ def change(source: psycopg.Connection[Any], names: Sequence[str], events: int, n
 def wait_for_events(
     services: Services, ids: list[TableId], source: psycopg.Connection[Any]
 ) -> None:
-    """Wait until everything that was written is committed to Kafka."""
+    """Wait until all changes that were written are committed to Kafka."""
     row = source.execute("select pg_current_wal_insert_lsn()").fetchone()
     assert row is not None
     adapter = services.source(SOURCE)
@@ -233,7 +236,7 @@ def wait_for_events(
 
 
 def timed(act: Callable[[], object]) -> tuple[float, float]:
-    """Seconds on the wall and of CPU, of this process and the JVM that it started."""
+    """Elapsed seconds, and CPU seconds of this process and the JVM that it started."""
     before, start = cpu_seconds(), time.perf_counter()
     act()
     return time.perf_counter() - start, cpu_seconds() - before
@@ -256,7 +259,7 @@ def compare(
     ids: list[TableId],
     tables: dict[str, list[peer.PeerTable]],
 ) -> None:
-    """Row-for-row equality of source, our tables and the peers'; fails loudly."""
+    """Compare the source with the tables of all sides, row for row; raises if they differ."""
     names = ", ".join(COLUMNS)
     for place, table in enumerate(ids):
         record = services.store.get(table)

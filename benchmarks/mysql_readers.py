@@ -86,7 +86,10 @@ FROM numbers WHERE g <= {{rows}}
 
 
 def sums(rows: DataFrame, *, each: bool = False) -> dict[str, int]:
-    """Rows, and the sum of the rows' hashes, or of each column's paired with the key."""
+    """The number of rows, and the sum of their hashes.
+
+    With ``each``, one sum for each column, of the hashes of (key, value).
+    """
     low = F.lit(2**32 - 1)  # sums of them do not overflow below two billion rows
     hashed = {name: F.xxhash64("id", name) for name in rows.columns} if each else {}
     hashed = hashed or {"sum": F.xxhash64(*rows.columns)}
@@ -100,7 +103,7 @@ def sums(rows: DataFrame, *, each: bool = False) -> dict[str, int]:
 
 @contextlib.contextmanager
 def limited(readers: Readers, seconds: float) -> Iterator[None]:
-    """End the block's Spark jobs when they take too long."""
+    """Cancel the Spark jobs of the block if it takes longer than these seconds."""
     timer = threading.Timer(seconds, readers.spark.sparkContext.cancelAllJobs)
     timer.start()
     try:
@@ -137,7 +140,7 @@ def main() -> int:
 
 
 def only(chosen: str, *keys: str) -> bool:
-    """Whether a side, or one of a group of sides, was chosen on the command line."""
+    """Whether a side, or some side of its group, was chosen on the command line."""
     wanted = [part.strip() for part in chosen.split(",") if part.strip()]
     return not wanted or any(
         key.startswith(part) or part.startswith(key) for key in keys for part in wanted
@@ -145,9 +148,10 @@ def only(chosen: str, *keys: str) -> bool:
 
 
 def give_libraries() -> str:
-    """Let this process and Spark's workers import the peers' libraries; says why they cannot.
+    """Let this process and Spark's workers import the peers' libraries.
 
-    They come after the project's own, of which none is another one by that.
+    Returns an empty text, or the reason why the libraries are missing. They come last in the
+    search path, so they replace no library of the project.
     """
     try:
         find = "import sysconfig; print(sysconfig.get_path('purelib'))"
@@ -162,7 +166,7 @@ def give_libraries() -> str:
 
 @contextlib.contextmanager
 def loaded(stack: LocalStack, arguments: argparse.Namespace) -> Iterator[None]:
-    """The table on primary and replica, in a database of its own that is dropped in the end."""
+    """The filled table on primary and replica, in a new database that is dropped at the end."""
     sql, rows = partial(stack.mysql, arguments.kind), arguments.rows
     who = f"'{ADMIN}'@'{HOST}', '{SNAPSHOT}'@'{HOST}'"
     try:
@@ -258,7 +262,7 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace, lack
 
 
 def find_connector_j() -> tuple[Path | None, str]:
-    """The jar of MySQL Connector/J; or why there is none."""
+    """The path of the jar of MySQL Connector/J, or the reason why there is none."""
     try:
         plugin = fetch_software([MYSQL], report=print).connectors[MYSQL]
     except TributaryError as error:
@@ -270,7 +274,7 @@ def find_connector_j() -> tuple[Path | None, str]:
 def read(
     side: Side, readers: Readers, stack: LocalStack, servers: tuple[str, ...], folder: Path | None
 ) -> tuple[float, float, dict[str, int]]:
-    """Seconds on the wall and of CPU, and the sums of what was read."""
+    """Read the table by one side; returns elapsed seconds, CPU seconds, and the rows' sums."""
     java_class(readers.spark, "java.lang.System").gc()  # what the side before has left
     found: dict[str, int] = {}
     if folder is None:
@@ -286,20 +290,20 @@ def read(
 
 
 def difference(side: Side, product: Side) -> str:
-    """The columns in which a side has other values than the product, or how many rows."""
+    """The columns whose sums differ between a side and the product, as text."""
     theirs, ours = sums(side.frame(), each=True), sums(product.frame(), each=True)
     return ", ".join(name for name in ours if theirs[name] != ours[name]) or "not at each read"
 
 
 def reason(error: Exception) -> str:
-    """The first cause of an error, of what Spark and its workers say in many lines."""
+    """The first cause of an error, taken from the many lines of Spark and its workers."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if re.match(r"(Caused by: )?[\w.]+(Error|Exception)\b", line)]
     return (causes or lines or [type(error).__name__])[-1][:400]
 
 
 def report(facts: dict[str, Any], sides: list[Side], left_out: dict[str, str]) -> None:
-    """Print what each side took, its rate beside the product's in the same rounds, and a summary.
+    """Print each side's times, its rate relative to the product's by round, and a summary.
 
     A ratio above 1 is a side that is faster than the product.
     """
@@ -335,7 +339,7 @@ def report(facts: dict[str, Any], sides: list[Side], left_out: dict[str, str]) -
 
 
 def compared(product: list[float], other: list[float]) -> dict[str, float]:
-    """The product's figure to another's, round by round."""
+    """Median, least and greatest ratio of the product's figures to another's, by round."""
     each = [a / b for a, b in zip(product, other, strict=True)]
     return {
         "median": round(statistics.median(each), 3),

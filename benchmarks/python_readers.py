@@ -26,18 +26,18 @@ BATCH_ROWS = 10_000
 
 @dataclass(frozen=True)
 class Chunks:
-    """What is to be read.
+    """The chunks to read, and how to reach the server.
 
     Args:
-        host: Of the server.
-        port: Of the server.
-        user: Who logs in.
-        password: Of the user.
-        tls: Whether the session is encrypted; no certificate is looked at, as in the stack.
-        init: What the session runs first.
-        queries: One per chunk.
-        schema: Of the rows.
-        timeout_s: How long the server may be silent.
+        host: Host of the server.
+        port: Port of the server.
+        user: The user that logs in.
+        password: The password of the user.
+        tls: Whether the session is encrypted; the certificate is not checked, as in the stack.
+        init: The statements that each session runs first.
+        queries: The queries, one per chunk.
+        schema: The Arrow schema of the rows.
+        timeout_s: Seconds for which the server may be silent.
     """
 
     host: str
@@ -57,7 +57,7 @@ Read = Callable[[Chunks, str], Iterator[pa.RecordBatch]]
 def reading(
     chunks: Chunks, read: Read
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow`` over a frame that holds numbers of chunks."""
+    """The function for ``mapInArrow`` over a frame with the numbers of the chunks."""
 
     def rows(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
@@ -68,12 +68,12 @@ def reading(
 
 
 def pymysql_text(chunks: Chunks, query: str) -> Iterator[pa.RecordBatch]:
-    """The server's own text, which Arrow turns into values."""
+    """Read a chunk with pymysql as the server's own text, which Arrow converts to values."""
     return _pymysql(chunks, query, _from_text, conv={}, use_unicode=False)
 
 
 def pymysql_values(chunks: Chunks, query: str) -> Iterator[pa.RecordBatch]:
-    """Values as pymysql gives them."""
+    """Read a chunk with pymysql, as the Python values that pymysql returns."""
     return _pymysql(chunks, query, _from_values)
 
 
@@ -106,7 +106,7 @@ def _pymysql(
 
 
 def mysql_c_extension(chunks: Chunks, query: str) -> Iterator[pa.RecordBatch]:
-    """MySQL's C client in mysql-connector-python; text, not buffered."""
+    """Read a chunk with MySQL's C client in mysql-connector-python, as text and unbuffered."""
     import mysql.connector
 
     connection = mysql.connector.connect(
@@ -131,12 +131,15 @@ def mysql_c_extension(chunks: Chunks, query: str) -> Iterator[pa.RecordBatch]:
 
 
 def connectorx_text(chunks: Chunks, query: str) -> Iterator[pa.RecordBatch]:
-    """ConnectorX by the text protocol; it has no place for statements before the query."""
+    """Read a chunk with ConnectorX by the text protocol.
+
+    ConnectorX cannot run statements before the query.
+    """
     return _connectorx(chunks, query, "text")
 
 
 def connectorx_binary(chunks: Chunks, query: str) -> Iterator[pa.RecordBatch]:
-    """The same by the binary protocol."""
+    """Read a chunk with ConnectorX by the binary protocol."""
     return _connectorx(chunks, query, "binary")
 
 

@@ -24,11 +24,11 @@ class Side:
     """One way to read the rows.
 
     Args:
-        key: The letter of its group, and its number there.
-        title: What it is.
-        frame: The rows as the lake would get them, not read yet.
-        lacks: Why the product could not read that way, however fast; empty for a candidate.
-        seconds: On the wall, per counted round.
+        key: The letter of the side's group, and its number in the group.
+        title: A short description of the side.
+        frame: Returns the rows as the lake would get them, not read yet.
+        lacks: Why the product could not read in this way, at any speed; empty for a candidate.
+        seconds: Elapsed seconds, per counted round.
         cpu: CPU seconds of everything that took part, per counted round.
     """
 
@@ -44,9 +44,9 @@ class Readers:
     """The sides of the comparison over one table, cut into chunks by the product's own code.
 
     Args:
-        services: The product, with a source of the table.
-        table: Which table.
-        cores: Of the Spark session.
+        services: The product's services, with the source of the table.
+        table: The table to read.
+        cores: Number of cores of the Spark session.
     """
 
     def __init__(self, services: Services, table: TableId, cores: int) -> None:
@@ -104,11 +104,11 @@ class Readers:
         ]
 
     def mariadb(self, **changed: str) -> DataFrame:
-        """The product's own driver and properties, and what is changed of them."""
+        """The rows by the product's own driver, with its properties except for these changes."""
         return self._jdbc(self.query.url, {**self.query.properties, **changed})
 
     def connector_j(self, **changed: str) -> DataFrame:
-        """MySQL's driver, whose properties have the same names where we set them."""
+        """The rows by MySQL's driver, in which the properties set here have the same names."""
         mysql = {
             "driver": "com.mysql.cj.jdbc.Driver",
             "sslMode": "REQUIRED" if self.tls else "DISABLED",
@@ -124,7 +124,10 @@ class Readers:
         return rows.selectExpr(*self.query.select)
 
     def python(self, reader: str) -> DataFrame:
-        """A function of ``benchmarks.python_readers`` in Python workers, one chunk a task."""
+        """The rows by a function of ``benchmarks.python_readers`` in Python workers.
+
+        Each Spark task reads one chunk.
+        """
         # Both import Arrow, which only the peers' environment has.
         from pyspark.sql.pandas.types import to_arrow_schema
 

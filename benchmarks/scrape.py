@@ -42,18 +42,18 @@ PROMETHEUS = {
     "Accept": "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5",
     "Accept-Encoding": "gzip",
 }
-"""What Prometheus asks for."""
+"""The HTTP headers of Prometheus' requests."""
 WARM_S = 120.0
-"""How long the first scrapes may take until one finds the facts in time."""
+"""Limit, in seconds, for the first scrapes, until one of them finds the facts in time."""
 PORTION = 250
-"""Topics that are created at a time."""
+"""The number of topics that are created at a time."""
 GATE_S = 2.0
-"""The most CPU time of the scrape that takes least. Other processes change the time that passes."""
+"""The most CPU seconds of the cheapest scrape; other processes change its elapsed time."""
 
 
 @dataclass(frozen=True)
 class Scrape:
-    """Seconds of one scrape, those of CPU, and the answer."""
+    """The elapsed seconds of one scrape, its CPU seconds, and the answer's text."""
 
     wall: float
     cpu: float
@@ -92,7 +92,7 @@ def follow(dsn: str, services: Services) -> None:
 
 
 def fill(services: Services, number: int, topic: str) -> None:
-    """Put a table on the plan that has committed, run and been verified."""
+    """Put a table on the plan, with a commit, a run and a result of `verify` on record."""
     now = datetime.now(timezone.utc).replace(microsecond=0)
     table = TableId(SOURCE, "public", f"t{number}")
     attempt = Attempt(
@@ -118,14 +118,14 @@ def fill(services: Services, number: int, topic: str) -> None:
 
 
 def warm(port: int) -> None:
-    """Scrape until the facts are there: the first scrape reads each document for the first time."""
+    """Scrape until the facts are there; the first scrape is slow, since it reads each document."""
     until = time.monotonic() + WARM_S
     while "tributary_facts_duration_seconds " not in timed(port).text:
         assert time.monotonic() < until, "no scrape finds the facts"
 
 
 def timed(port: int) -> Scrape:
-    """Scrape once."""
+    """Scrape once; returns the times and the answer."""
     began, cpu = time.perf_counter(), time.process_time()
     asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=PROMETHEUS)
     with urllib.request.urlopen(asked, timeout=60) as answered:

@@ -20,9 +20,12 @@ rewrites all rows of the file."""
 MOST_CHUNK_ROWS = 500_000
 """The largest number of rows of a chunk, unless the settings give another number."""
 LEAST_CHUNK_BYTES = 32 * 1024 * 1024
-"""Size in the source up to which a chunk of more than `CHUNK_ROWS` rows is no problem, in bytes."""
+"""A chunk of up to this size in the source, in bytes, can have more than `CHUNK_ROWS` rows."""
 MOST_FILES = 2_000
-"""Number of chunks above which chunks become larger: each commit opens every file of the table."""
+"""If a table would have more chunks than this, its chunks get more than `CHUNK_ROWS` rows.
+
+Each chunk becomes one file, and each commit opens every file of the table.
+"""
 WAVE_SHARE = 0.2
 """The largest share of a table that one Hudi commit of its copy contains.
 
@@ -32,8 +35,10 @@ SINGLE_WAVE_BYTES = 64 * 1024 * 1024
 """A table of up to this size, in bytes, is copied in one commit: to repeat the copy takes only
 seconds."""
 QUICK_BYTES = 1024 * 1024 * 1024
-"""A table of up to this size, in bytes, is read within a minute, so the time that each commit takes
-matters."""
+"""A table of up to this size, in bytes, is read within a minute.
+
+Each commit takes time in addition, so the copy of such a table has a larger first commit.
+"""
 QUICK_START = 0.6
 """The largest share of a table of up to `QUICK_BYTES` that the first commit of its copy contains.
 
@@ -47,7 +52,7 @@ def key_range(chunk: Chunk) -> KeyRange:
 
 
 def default_chunk_rows(size: TableSize, *, appends: bool) -> int:
-    """Return the most rows of a copy's chunk if the table's settings name no maximum.
+    """Return the maximum number of rows of a copy's chunk if the table's settings name none.
 
     Args:
         size: Size of the table.

@@ -101,7 +101,7 @@ class ReportedCopy:
         self._task.done()
 
     def begin_wave(self, wave: Sequence[Chunk]) -> None:
-        """Report which chunks the next commit contains, before it is written."""
+        """Report, before a commit is written, which chunks the commit contains."""
         chunks = tuple(chunk.id for chunk in wave)
         self._change(lambda report: replace(report, writing=chunks))
 

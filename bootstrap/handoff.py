@@ -229,7 +229,7 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin another attempt, since this one is further in the lake than in the state store."""
+        """Begin another attempt: the lake has steps of this attempt that the store lacks."""
         _log.warning(
             "attempt %s of %s is further in the lake than in the state store: was the store"
             " restored from a backup? The table is copied again",
@@ -388,7 +388,7 @@ class _Bootstrap:
         crash("bootstrap.after_handoff_commit")
 
     def _guard_handoff(self, timeline: Timeline) -> None:
-        """Raise an error before the handoff commit if the copy is incomplete or the lease lost."""
+        """Raise an error before the handoff if the copy is incomplete or the lease is lost."""
         self._lease.check()
         undone = timeline.undone()
         whole = [one for one in timeline.commits() if one.instant not in undone]

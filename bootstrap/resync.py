@@ -215,7 +215,7 @@ def _require_newest_settings(context: RunContext, record: TableRecord) -> None:
 
 
 def _left_alone_error(record: TableRecord) -> BootstrapError:
-    """Return the error for a resync of a table in whose state generations are left alone."""
+    """Return the error for a resync of a table whose state, such as PAUSED, forbids a resync."""
     return BootstrapError(
         f"table {record.table} is {record.state.name}, and its generations are left as they are",
         remedy=f"Run `tributary resume {record.table}`, then this command again; it goes on.",

@@ -142,7 +142,8 @@ class LeaseHeldError(StateError):
 def copy_again(table: object) -> str:
     """Return the instruction to copy a table again, for the remedy of an error.
 
-    It is for a table that no run marks NEEDS_BOOTSTRAP; see `copy_lost` for other tables.
+    The instruction is for a table that no run marks NEEDS_BOOTSTRAP. For other tables, see
+    `copy_lost`.
     """
     return f"copy the table again: `tributary resync {table}`"
 
@@ -150,7 +151,8 @@ def copy_again(table: object) -> str:
 def copy_lost(table: object) -> str:
     """Return the instruction to mark a table and copy it again, for the remedy of an error.
 
-    It is for a table that the next run marks NEEDS_BOOTSTRAP; see `copy_again` for other tables.
+    The instruction is for a table that the next run marks NEEDS_BOOTSTRAP. For other tables, see
+    `copy_again`.
     """
     return f"run `tributary run {table}`, which marks the table, then `tributary bootstrap {table}`"
 

@@ -126,7 +126,7 @@ class Answers:
             what: What is asked for, in words for errors.
             work: Asks the servers.
             at_most_s: Limit for the wait, in seconds. By default, only the servers' clients limit
-                it.
+                the wait.
 
         Raises:
             Overdue: The answer is later than ``at_most_s``.

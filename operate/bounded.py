@@ -34,7 +34,9 @@ class BoundedCalls:
         return self._call(key, work)[0]
 
     def start_anew(self, what: str, work: Callable[[], T]) -> Future[T]:
-        """Begin a call; never return an unfinished one, whose answer could be from before now.
+        """Begin a new call; raise an error if an earlier call with the same ``what`` still runs.
+
+        The answer of an earlier call could be out of date.
 
         Args:
             what: What is asked for.
@@ -49,7 +51,7 @@ class BoundedCalls:
         return call
 
     def _call(self, key: Hashable, work: Callable[[], T]) -> tuple[Future[T], bool]:
-        """Return the unfinished call with this key, or a new one; and whether it is a new one."""
+        """Return the unfinished call with this key, or a new call; and whether the call is new."""
         with self._lock:
             known = self._running.get(key)
             if known is not None and not known.done():
@@ -88,7 +90,7 @@ def _overdue_call(what: str) -> Overdue:
 
 
 def answer(call: Future[T], what: str, until: float) -> T | TributaryError:
-    """Return what `result` returns for a call of `BoundedCalls`, or the error that it raises."""
+    """Return the result of a call of `BoundedCalls`, or the error that `result` raises."""
     try:
         return result(call, what, until)
     except TributaryError as error:

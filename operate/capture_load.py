@@ -12,7 +12,7 @@ from cdc.store.table_state import TableRecord
 from schemas.table import TableId
 
 NEAR = 0.7
-"""Part of what a connector can send from which `plan` warns.
+"""The fraction of a connector's maximum load above which `plan` warns.
 
 At this load, a connector needs more than two hours to make up for a standstill of one hour.
 """
@@ -58,7 +58,7 @@ class CaptureLoad:
 
     @property
     def remedy(self) -> str:
-        """How to split the capture."""
+        """What ``plan`` advises for the capture: how to split it, or how to correct the limit."""
         return (
             f"set another `tier` for some of its tables (most events: {listed(self.heaviest)}) and"
             " `tributary move` them, since each tier has a connector of its own, or set"

@@ -165,7 +165,9 @@ def refuse_other_installations(
 
 
 def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: CaptureNames) -> None:
-    """Refuse a command if another connector writes to the topics of a capture that has none yet.
+    """Refuse a command if another connector writes to a new capture's topics.
+
+    The capture is new if it has no connector yet.
 
     The other connector is left from an earlier onboarding, or belongs to another installation.
     With both connectors, the topics would have each change twice, the second time perhaps after
@@ -198,10 +200,10 @@ def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: Capt
 def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
     """Check that no other installation reads the slot of a capture that has no connector yet.
 
-    Two installations with the same names would share the slot. Each would move the slot past
-    changes that the other one lacks. While the other installation's worker restarts, nothing reads
-    the slot. So a fresh heartbeat also counts as proof of a reader, unless this installation can
-    have written the heartbeat.
+    Two installations with the same names would share the slot. Each installation would move the
+    slot past changes that the other installation lacks. While the other installation's worker
+    restarts, nothing reads the slot. So a fresh heartbeat also counts as proof of a reader, unless
+    this installation can have written the heartbeat.
 
     Args:
         services: The services of the command.
@@ -387,7 +389,10 @@ def _heartbeat_bound_s(services: Services, capture: CaptureNames) -> float:
 
 
 def _was_captured_here(services: Services, capture: CaptureNames) -> bool:
-    """Whether this installation has had this capture, so that a fresh heartbeat can be its own."""
+    """Whether this installation has had this capture.
+
+    If so, a fresh heartbeat can come from this installation itself.
+    """
     there = (capture.source, capture.tier)
     return (
         # `onboard` leaves this look before it creates the publication.

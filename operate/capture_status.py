@@ -70,7 +70,7 @@ class CaptureStatus:
 
     @property
     def alarms(self) -> bool:
-        """Whether the capture retains so much log that commands show it by their exit codes."""
+        """Whether the capture retains so much log that the exit codes of commands report this."""
         return self.over_limit is not None and self.over_limit.alarms
 
     def to_json(self) -> dict[str, Any]:

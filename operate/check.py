@@ -142,7 +142,7 @@ def state_store(services: Services) -> list[Check]:
 
 
 def _no_tables(services: Services) -> list[Check]:
-    """Return a line if the state store has no tables, and the project may not be new."""
+    """Return a line if the state store has no tables although the project may not be new."""
     found = empty_store(services, Answers(services))
     if found is None or (problem := found.problem) is None:
         return []
@@ -188,7 +188,10 @@ def _table_checks(
 def _planned_table(
     services: Services, record: TableRecord, found: TableStats | None, evidence: Gather
 ) -> list[Check]:
-    """Return the line of ``check`` about a planned table; ``found`` is None if it is missing."""
+    """Return the line of ``check`` about a table on the plan.
+
+    ``found`` is None if the source does not have the table.
+    """
     table = record.table
     name = f"table {table}"
     if found is None:

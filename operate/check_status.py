@@ -45,7 +45,7 @@ class CheckStatus:
     Args:
         name: The check's name.
         settings: The check's settings.
-        record: The newest results; None if the check has none that still count (`statuses`).
+        record: The newest results that still count (see `statuses`); None if there are none.
         due: Whether the check is due by its schedule.
         failure: The newest failure that still counts; None if no failure counts.
     """
@@ -91,7 +91,7 @@ class CheckStatus:
 
 
 def readable(record: TableRecord) -> bool:
-    """Whether a table's checks can be executed: readers see the copy that its record names."""
+    """Whether a table's checks can be executed: readers see the copy that the record names."""
     state = record.resume_to if record.state in RESUMABLE else record.state
     return state is State.INCREMENTAL and record.attempt is not None
 

@@ -51,7 +51,9 @@ def unprotected(config: Config) -> Iterator[Check]:
 
 
 def is_here(host: str | None) -> bool:
-    """Whether a host needs no TLS since it is here: a loopback address, a Unix socket, or empty.
+    """Whether a host is this machine, and needs no TLS.
+
+    Such a host is a loopback address, a Unix socket, or empty.
 
     Names are not resolved.
     """
@@ -65,7 +67,7 @@ def is_here(host: str | None) -> bool:
 
 
 def _url_host(url: str) -> str | None:
-    """Return the host of a URL, whose TLS ``check`` judges; None without a host or if malformed."""
+    """Return the host of a URL, for ``check``; None if the URL has no host or is malformed."""
     try:
         return urlsplit(url).hostname
     except ValueError:

@@ -98,7 +98,7 @@ def half_copied(
 ) -> bool:
     """Whether a table has the condition ``half_copied``: an unfinished copy that no process runs.
 
-    The copy can also be the one of the table's next generation.
+    An unfinished copy for the table's next generation counts, too.
 
     Args:
         record: The table's record.
@@ -131,7 +131,7 @@ def of_targets(targets: Iterable[Shortfall]) -> dict[Condition, list[str]]:
 
 
 def joined(*parts: Found) -> dict[Condition, list[str]]:
-    """Join findings of conditions: the tables and captures by condition, each name once."""
+    """Return all given findings as one: the tables and captures by condition, each name once."""
     return {
         condition: names
         for condition in Condition

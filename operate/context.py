@@ -65,7 +65,7 @@ class Services:
         self.secret_files = SecretFiles(files_of(config.kafka, config.connect, config.state))
         """The files with secrets that the command's clients read once."""
         self.most_sessions: int | None = None
-        """Maximum number of sessions for the copies of a source; None takes ``copy_sessions``."""
+        """Maximum number of sessions for the copies of a source; None means ``copy_sessions``."""
         self.rounds = Rounds()
         """The newest round of ``run --continuous``, which metrics show."""
         self.take_over = False
@@ -75,7 +75,7 @@ class Services:
         self.without_readers: dict[str, float] = {}
         """By a table's folder, the time of the last search that found no registered readers."""
         self.left_behind: dict[str, str] = {}
-        """By capture, what a former server still has of it: a note for the command's outcome."""
+        """By capture, a note for the command's outcome: what a former server has of the capture."""
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()
@@ -182,7 +182,7 @@ class Services:
     def stream_evidence(
         self, capture: CaptureNames, servers: ServerOpeners | None = None
     ) -> CaptureEvidence:
-        """Return the facts that show whether a capture works, including those in topics.
+        """Return the facts that show whether a capture works, including the facts in topics.
 
         The topics show whether the connector sends changes, and which DDL statements the connector
         has reported. The topic of DDL statements, which PostgreSQL does not have, is read from its
@@ -191,7 +191,7 @@ class Services:
 
         Args:
             capture: The capture.
-            servers: Opens the clients of the servers; by default those of these services.
+            servers: Opens the clients of the servers; by default, the clients of this object.
         """
         topics = [*capture.own_topics, *self.store.topics(capture.source, capture.tier)]
         interval_ms = self.config.source(capture.source).heartbeat_interval_ms

@@ -30,9 +30,9 @@ def largest_first(services: Services, tables: Sequence[TableId], parallel: int) 
 
 
 def by_size(tables: Sequence[TableId], sizes: Mapping[TableId, int]) -> list[TableId]:
-    """Return tables in the order of their copies: by size, descending; those without one are last.
+    """Return tables in the order of their copies: the largest first, tables of unknown size last.
 
-    The order is stable.
+    Tables of equal size keep their order.
     """
     return sorted(tables, key=lambda table: -sizes.get(table, -1))
 

@@ -2,8 +2,8 @@
 
 If not, the store was lost and created again, or ``state.url`` names another store. Nothing then
 applies the changes that the connectors send, and the topics drop these changes after their
-retention. Kafka Connect shows the difference: in a new project, it has no connector of the
-configuration.
+retention. Kafka Connect shows the difference: in a new project, Kafka Connect has no connector of
+the configuration.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LostTablesError(StateError):
 
 @dataclass(frozen=True)
 class EmptyStore:
-    """A state store without a record of a table, not even of one that was offboarded.
+    """A state store without a record of a table, not even of an offboarded table.
 
     Args:
         left: The captures of the configuration that have a connector and that no process is

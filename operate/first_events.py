@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 MOST = 200
-"""Number of topics that are read in one look. Later looks read the others."""
+"""Maximum number of topics that are read in one look. Later looks read the others."""
 _READ_S = 2.0
 """Limit for the read from Kafka, in seconds."""
 _LOOK_S = 3.0
 """Limit for one look, in seconds: the client of the registry tries for longer."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _JUST_BEFORE = timedelta(milliseconds=1)
-"""The precision of source times: another change of the same moment may lack, too."""
+"""The precision of source times. The lake can also lack other changes of the same millisecond."""
 
 Place = tuple[str, int]
 """A topic, and an offset of its partition."""
@@ -71,7 +71,7 @@ class FirstEvents:
     def read(
         self, kafka: KafkaAdmin, registry: SchemaRegistry, ranges: Mapping[str, tuple[int, int]]
     ) -> None:
-        """Read the first record of each range of offsets, and keep the time of its change.
+        """Read the first record of each range of offsets; keep the time of the record's change.
 
         Records of open Kafka transactions count, as in `cdc.run.overdue`. The time of a record that
         cannot be read in time stays unknown.
@@ -79,7 +79,7 @@ class FirstEvents:
         Args:
             kafka: The cluster.
             registry: The schemas of the records.
-            ranges: By topic, the first offset of the range, and the offset after its last one.
+            ranges: By topic, the first offset of the range, and the offset after the range.
 
         Raises:
             TributaryError: The registry does not answer. The times of later records stay unknown.
@@ -124,12 +124,13 @@ def first_events(
     lacking: Mapping[str, int],
     now: datetime,
 ) -> dict[TableId, datetime]:
-    """Return, by table, a time before which the table lacks no change.
+    """Return, by table, a time up to which the lake has all changes of the table.
 
     The time is just before the first change that waits in the table's topic. The result has only
-    tables whose last commit is so old that they can be late. It lacks tables with quarantined
-    records, tables whose first record cannot be read, and tables that a later look reads, since
-    each look reads few tables. A table that the result lacks counts as old as its last commit.
+    tables whose last commit is so old that they can be late. The result lacks tables with
+    quarantined records, tables whose first record cannot be read, and tables that a later look
+    reads, since each look reads few tables. If the result lacks a table, callers use the time of
+    the table's last commit.
 
     Args:
         answers: Asks the servers.
@@ -174,9 +175,10 @@ def _read_first_events(answers: Answers, ranges: Mapping[str, tuple[int, int]]) 
 
 
 def _may_be_late(config: Config, record: TableRecord, now: datetime) -> bool:
-    """Whether a table can be late, so that its first event that waits is read.
+    """Whether a table can be late. If so, the table's first event that waits is read.
 
-    The table is INCREMENTAL, and would be late if it were as old as its last commit.
+    A table can be late if it is INCREMENTAL and its last commit is too old for its freshness
+    target.
 
     Before the first commit of a run, the time of the copy counts.
     """

@@ -60,7 +60,8 @@ def without_tables(
 def also_captured(services: Services, answers: Answers) -> list[CapturedTables]:
     """Return the captures that `without_tables` finds, for ``check`` and ``status``.
 
-    The result is empty if Kafka Connect does not answer, which these commands report by themselves.
+    The result is empty if Kafka Connect does not answer. These commands report this in another
+    line.
 
     Raises:
         StateError: The state store cannot be used.

@@ -35,7 +35,7 @@ class Removed:
 
 
 def look(services: Services, table: TableId) -> list[Generation]:
-    """Return all generations of a table for ``generations list``, also other installations' ones.
+    """Return all generations of a table, also of other installations, for ``generations list``.
 
     Raises:
         StateError: The table was never on the plan.
@@ -56,9 +56,8 @@ def look(services: Services, table: TableId) -> list[Generation]:
 def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Removed:
     """Remove the generations that an operator names; without names, all unneeded ones.
 
-    A generation is unneeded if it was abandoned, or if it is a former one and the settings do not
-    ask to keep it. If an operator names a generation that is still being built, its build is given
-    up.
+    A generation is unneeded if it was abandoned, or if it is a former generation that the settings
+    do not keep. If an operator names a generation that is still being built, the build is given up.
 
     Args:
         services: The services of the command.
@@ -66,8 +65,8 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
         names: Numbers of generations, or beginnings of attempts' UUIDs.
 
     Raises:
-        StateError: A name matches no generation, or one that is in use or belongs to another
-            installation. Then nothing is removed.
+        StateError: A name matches no generation, or matches a generation that is in use or belongs
+            to another installation. Then nothing is removed.
         LakeError: A folder cannot be deleted. The same command continues the removal.
     """
     from cdc.lake.publish import delete_attempts
@@ -84,7 +83,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
 
 
 def clean(services: Services, table: TableId) -> None:
-    """Remove a table's unneeded generations after a command's copy; if that fails, only log it."""
+    """Remove a table's unneeded generations after a command's copy; a failure is only logged."""
     try:
         gone = remove(services, table).removed
     except TributaryError as error:
@@ -100,8 +99,8 @@ def _named_generations(
     """Return the generations that an operator names; without names, all unneeded ones.
 
     Raises:
-        StateError: A name matches no generation, or one that is in use or belongs to another
-            installation.
+        StateError: A name matches no generation, or matches a generation that is in use or belongs
+            to another installation.
     """
     found = look(services, table)
     if not names:
@@ -125,7 +124,7 @@ def _named_generations(
 
 
 def _known_record(services: Services, table: TableId) -> TableRecord:
-    """Return a table's record for ``generations``; raise an error if it was never on the plan."""
+    """Return a table's record for ``generations``; the table must have been on the plan."""
     record = services.store.get(table)
     if record is None:
         raise StateError(

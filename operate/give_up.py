@@ -84,7 +84,7 @@ def give_up(services: Services, over: OverLimit) -> OverLimit | None:
 
 
 def _exceeded_limit(services: Services, capture: CaptureNames) -> OverLimit | None:
-    """Return the limit that a capture's log exceeds now; None if it exceeds none."""
+    """Return the limit that a capture's log exceeds now; None if there is no such limit."""
     limits = services.config.source(capture.source).log_limits
     if not limits:
         return None
@@ -95,9 +95,9 @@ def _exceeded_limit(services: Services, capture: CaptureNames) -> OverLimit | No
 def _may_give_up(services: Services, capture: CaptureNames) -> bool:
     """Whether a capture can be given up, that is, whether its slot can be dropped.
 
-    It cannot be dropped if another installation made the connector, or if a connector reads the
-    slot and Connect, which would stop the connector, does not answer. In both cases, the loss would
-    be counted although the slot stays.
+    The slot cannot be dropped in two cases: another installation made the connector; or a process
+    reads the slot, and Connect does not answer, so the connector cannot be stopped. In both cases,
+    the loss would be counted although the slot stays.
     """
     try:
         services.connect.require_own(capture.connector)

@@ -116,7 +116,7 @@ def _event_of_entry(noted: Noted) -> Event:
 
 
 def _runs_as_text(entry: RunEntry) -> str:
-    """Return what ``history`` shows of an entry for one run or several joined ones."""
+    """Return what ``history`` shows of an entry for one run, or for several joined runs."""
     many = f"{entry.runs:,} runs: " if entry.runs > 1 else ""
     done = (
         f"{many}{entry.commits:,} commit{'' if entry.commits == 1 else 's'},"

@@ -78,13 +78,13 @@ class SparkStorage:
 
 
 def lake_storage(services: Services, url: str) -> Storage:
-    """Return a command's access to a lake URL's files; start Spark if they are not local."""
+    """Return a command's access to a lake URL's files; start Spark if the files are not local."""
     here = folder_here(services.config, url) is not None
     return LocalStorage() if here else SparkStorage(services.spark)
 
 
 def folder_here(config: Config, url: str) -> Path | None:
-    """Return the local folder of a lake URL for commands without Spark; None if it is not local.
+    """Return a lake URL's folder for commands without Spark; None if the folder is not local.
 
     If the configuration sets Hadoop's default file system (``fs.defaultFS``), the result is None
     for every URL.

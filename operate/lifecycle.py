@@ -48,7 +48,7 @@ class LostChangesError(CaptureError):
 
 
 _ASLEEP = frozenset({"PAUSED", "STOPPED"})
-"""States in which an operator has left a connector."""
+"""The states of a connector that an operator has paused or stopped."""
 
 
 def require(services: Services, table: TableId) -> TableRecord:

@@ -265,7 +265,7 @@ def _continues_from_past(record: TableRecord) -> bool:
 def _records_of_capture(
     records: Iterable[TableRecord], capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:
-    """Return those of the records whose tables are in a capture that a command examines."""
+    """Return the records of the tables in a capture; with ``only``, at most this table's record."""
     return [
         record
         for record in records

@@ -5,9 +5,9 @@ compared, and the rows of a lake table are ordered by the offsets of their event
 by a resync: its next generation follows the topic of the new tier. Until this generation is
 published, runs follow the former topic.
 
-Before the table joins the second capture, the table's record names that capture. The name stays in
-the record until the table has left one of the two captures. So after an interruption, the same
-command continues, and no capture keeps a table that nothing follows.
+Before the table joins the new tier's capture, ``move`` records that the table is in two captures.
+This entry stays until the table has left one of the two captures. So after an interruption, the
+same command can continue, and no capture keeps a table that nothing follows.
 """
 
 from __future__ import annotations
@@ -69,12 +69,11 @@ def next_of(record: TableRecord, tier: str) -> Next:
 def joining(record: TableRecord, to: TierCapture, *, at: datetime) -> TableRecord:
     """Return, for ``move``, the record of a table that is about to join another tier's capture.
 
-    If runs follow the table, it stays in its tier until its next generation replaces the serving
-    one. Otherwise it changes its tier at once, and its unfinished copy begins again there.
+    If runs follow the table, the result keeps the table's tier, and names the new capture in
+    ``other``. If not, the result has the new tier, and the copy begins there from the start.
 
     Args:
-        record: The table's record. If its ``other`` is not ``to``, the table has already left the
-            capture in ``other``.
+        record: The table's record.
         to: The capture to join.
         at: Now, in UTC.
 
@@ -165,8 +164,8 @@ def move(
     Args:
         services: The services of the command.
         tables: The tables.
-        delete_topics: Whether to delete the topics that the tables leave. If True, the own topics
-            of a capture are deleted, too, after its last table has left.
+        delete_topics: Whether to delete the topics that the tables leave. If True, and if the last
+            table leaves a capture, `CaptureNames.own_topics` are deleted, too.
 
     Returns:
         One outcome per table, in the order given.

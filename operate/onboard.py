@@ -96,9 +96,9 @@ def refusals(
 ) -> list[Outcome]:
     """Return the outcomes of tables that ``onboard`` refuses: each is left out or has failed.
 
-    A table has failed if an argument or a list names it, if it is on the plan already, or if its
-    error is not about the table: an error of the source or the lake, or an unexpected error. All
-    other tables are left out; only wildcards select them.
+    A table is left out if only wildcards select it, it is not on the plan, and the error is about
+    the table itself. Every other table has failed. An error of the source or the lake, and an
+    unexpected error, are not about the table itself.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -117,7 +117,7 @@ def refusals(
 
 
 def _tables_in_copy(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
-    """Return the tables with a copy that has begun and is not published, except paused tables."""
+    """Return the tables whose copy has begun and is not published yet; leave out paused tables."""
     wanted = frozenset(tables)
     return frozenset(
         record.table
@@ -175,7 +175,7 @@ def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> N
 def _add_left_behind(
     services: Services, group: tier_capture.Group, notes: dict[TableId, list[str]]
 ) -> None:
-    """Add a note for the group's first table: what the capture has left on a former server."""
+    """Note, for the group's first table, the slot that the capture has left on a former server."""
     if left := services.left_behind.pop(group.capture.resource, None):
         notes.setdefault(group.tables[0], []).append(left)
 
@@ -285,7 +285,7 @@ def recaptured(
 def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
     """Bootstrap onboarded tables whose changes are captured, several at a time.
 
-    If all of them follow their streams already, Spark is not started.
+    If all these tables follow their streams already, Spark is not started.
     """
     followed = _followed_tables(services, tables)
     left = [table for table in tables if table not in followed]
@@ -380,8 +380,8 @@ def copied(done: BootstrapResult, then: str) -> Outcome:
 def _check_before_copy(services: Services, table: TableId, known: TablesOnRecord) -> Outcome:
     """Examine a table on the plan before it is copied.
 
-    If the table's state is NEEDS_BOOTSTRAP, its next generation is given up, since that generation
-    follows the stream from which the table cannot continue.
+    If the table's state is NEEDS_BOOTSTRAP, the table cannot continue from its stream. The
+    table's next generation follows the same stream, so this generation is given up.
     """
     record = require(services, table)
     examine(services, table, known=known)

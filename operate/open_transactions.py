@@ -20,8 +20,9 @@ def unreadable(held: Held) -> str:
 def ended(table: TableId, held: Held) -> str:
     """Return the words of a command's remedy that say how to end a hanging Kafka transaction.
 
-    The remedy also advises `verify`. An abort drops the transaction's changes. If Connect has
-    stored their position as sent, it does not send them again, and only `verify` shows the loss.
+    An abort drops the transaction's changes. If Connect has stored the position of these changes
+    as sent, Connect does not send the changes again. Only `verify` shows this loss, so the remedy
+    also advises `verify`.
 
     Args:
         table: The table whose changes the transaction hides.

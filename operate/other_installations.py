@@ -1,4 +1,7 @@
-"""Keeps two installations from writing to one folder of the lake, unless one takes it over."""
+"""Keeps an installation from writing to a lake folder that belongs to another installation.
+
+An installation can take such a folder over.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ def refuse_other_lakes(
     Args:
         services: The services of the command.
         tables: The tables to onboard.
-        with_spark: Whether folders that are not local may be read, for which Spark is started. If
-            not, or if the lake does not answer, the copy checks the folder later.
+        with_spark: Whether Spark may be started to read folders that are not local. If False, or if
+            the lake does not answer, the copy checks the folder later.
     """
     from cdc.lake.ownership import Ownership
 
@@ -111,7 +114,7 @@ def _pointers_folder(services: Services, table: TableId) -> str:
 
 
 def _pointer_in_folder(services: Services, base: str, *, with_spark: bool) -> Pointer | None:
-    """Return the pointer in a folder; None without one, or if the folder may not be read."""
+    """Return the pointer in a folder; None if there is none, or if the folder may not be read."""
     from cdc.lake.publish import read_pointer
 
     if (folder := folder_here(services.config, base)) is not None:
@@ -120,7 +123,7 @@ def _pointer_in_folder(services: Services, base: str, *, with_spark: bool) -> Po
 
 
 def _attempts_in_folder(services: Services, base: str) -> list[str]:
-    """Return the UUIDs of all attempts with a folder; Spark is not started for a local folder."""
+    """Return the UUIDs of the attempts in a folder; Spark is started only for a remote folder."""
     from cdc.lake.publish import ATTEMPT, attempt_names
 
     if (folder := folder_here(services.config, base)) is not None:

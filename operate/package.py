@@ -1,7 +1,8 @@
 """`package`: packs this environment and the locked jars into one archive, for use offline.
 
 The archive can be unpacked into any folder. The packed `bin/python` is a link to an interpreter of
-the machine that made the archive. So `bin/tributary` looks for a Python of the same minor version.
+the machine that made the archive. Another machine can lack this interpreter. So `bin/tributary`
+looks for a Python of the same minor version.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ exit 1
 """
 MANIFEST = "package.json"
 _PACKED = frozenset({"bin", "lib", "lib64", "include", "share", "pyvenv.cfg"})
-"""What an environment consists of, at its top. Other files there belong to its owner: `pip.conf`
-with a password, or a whole project whose folder is the environment, with its settings and state.
+"""The files and folders at the top of an environment that are packed.
+
+Other files there are private: for example, `pip.conf` with a password, or a whole project whose
+folder is also the folder of the environment.
 """
 _COMPRESSION = 1  # Jars and libraries are compressed already: more takes minutes and saves little.
 
@@ -98,7 +101,7 @@ def package(
     Args:
         path: The archive, which ends in .tar.gz.
         progress: Shows that the work goes on.
-        stores: The object stores to add the jars for (keys of ``cdc.runtime.jars.STORES``).
+        stores: The object stores whose jars are packed, too (keys of ``cdc.runtime.jars.STORES``).
         prefix: Folder of the environment; None for the environment of this process.
 
     Raises:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SEARCH_S = 300.0
-"""How long a local folder without readers is not searched again, in seconds."""
+"""After a search finds no readers in a local folder, seconds until the folder is searched again."""
 _AGAIN_S = 50.0
 """Minimum time between two looks of runs at the readers of a table, in seconds."""
 _MOST_S = 10.0
@@ -90,14 +90,14 @@ class ReaderStatus:
 
     @property
     def lag_s(self) -> float | None:
-        """Seconds between the newest read commit and the look; 0 if the reader is up to date."""
+        """Seconds from the newest commit already read to the look; 0 if no commit is unread."""
         if self.progress is Progress.CURRENT:
             return 0.0
         return self._since(self.state.read_at)
 
     @property
     def unread_s(self) -> float | None:
-        """Seconds between the oldest unread commit and the look; 0 if the reader is up to date."""
+        """Seconds from the oldest commit not read yet to the look; 0 if no commit is unread."""
         if self.progress is Progress.CURRENT:
             return 0.0
         return self._since(self.state.unread_at)
@@ -107,7 +107,7 @@ class ReaderStatus:
 
     @property
     def late(self) -> bool:
-        """Whether the reader misses its target, is lost or unreadable; False without a target."""
+        """Whether a reader with a target misses the target, is lost, or cannot be read."""
         if self.target_s is None:
             return False
         if self.progress in (Progress.LOST, Progress.UNREADABLE):
@@ -140,7 +140,8 @@ class _LakeTable:
         name: The name of the table, or of the lake table that shards share.
         folder: The table's folder, which has the pointer.
         here: Whether the folder is on this machine.
-        targets: The limits in seconds, by the reader's name; ``*`` is for all other readers.
+        targets: The limit of `ReaderStatus.unread_s`, by the reader's name; ``*`` is for all other
+            readers.
     """
 
     name: str
@@ -163,13 +164,13 @@ class _LakeTable:
 def readers(
     services: Services, records: Iterable[TableRecord], *, all_known: bool = False
 ) -> tuple[ReaderStatus, ...]:
-    """Return the registered readers of tables; an unreadable folder is left out, and logged.
+    """Return the status of the registered readers of tables; log folders that cannot be read.
 
     Args:
         services: The services of the command. No Spark session is started.
         records: The records of the tables.
-        all_known: Whether to search also folders that had no readers some minutes ago, and to use
-            also old looks of runs.
+        all_known: Whether to search every folder again, even if it had no readers some minutes ago,
+            and to use the looks of runs even if they are old.
 
     Raises:
         StateError: The state store cannot be used.
@@ -192,7 +193,7 @@ def readers(
 def readers_within(
     services: Services, answers: Answers, records: Sequence[TableRecord]
 ) -> tuple[ReaderStatus, ...]:
-    """Return the registered readers of the tables; none if their files take too long."""
+    """Return the registered readers of the tables; an empty tuple if the reading takes too long."""
     try:
         return answers.within("the files of readers", lambda: readers(services, records))
     except TributaryError as error:
@@ -201,7 +202,7 @@ def readers_within(
 
 
 def keep_looks(services: Services) -> None:
-    """Look at the registered readers in folders that only Spark reaches; store what is found.
+    """Look at the registered readers in folders that only Spark can read; store the looks.
 
     Runs call this function about once a minute. It looks at each table that has readers, and
     searches some of the other tables for readers. A failure is only logged.
@@ -304,7 +305,7 @@ def _renew_readers_look(services: Services, table: _LakeTable, storage: Storage)
 def _look_at_readers_here(
     services: Services, table: _LakeTable, now: datetime, *, search: bool
 ) -> ReadersLook | None:
-    """Return a look at the registered readers of a table on this machine; None if none."""
+    """Return a look at the registered readers of a local table; None if no reader was found."""
     searched, clock = services.without_readers, time.monotonic()
     if not search and clock - searched.get(table.folder, -_SEARCH_S) < _SEARCH_S:
         return None
@@ -353,7 +354,7 @@ def _lake_tables(services: Services, records: Iterable[TableRecord]) -> list[_La
 
 
 def _lags_of_readers(services: Services, table: TableId) -> dict[str, int]:
-    """Return the greatest lags in seconds that a table's settings allow its readers, by name."""
+    """Return the greatest lag that a table's settings allow, in seconds, by the reader's name."""
     try:
         settings: TableSettings = services.config.table_settings(table)
     except TributaryError:  # its source is no longer in the configuration

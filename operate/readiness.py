@@ -65,8 +65,8 @@ def judge(
     Args:
         table: The table in the source's catalog.
         settings: The table's settings.
-        nulls_are_kept: Whether the connector's converter sends a NULL as NULL. If False, it sends
-            the column's default for a NULL.
+        nulls_are_kept: Whether the connector's converter sends a NULL as NULL. If False, the
+            converter sends the column's default for a NULL.
     """
     rules = table_rules(table.source_kind)
     if obstacle := rules.not_in_log(table):
@@ -150,7 +150,7 @@ def _judge_append_table(
 
 
 def _ambiguous_null_columns(table: SourceTable, settings: TableSettings) -> list[str]:
-    """Return replicated nullable columns with a constant default, which can bar onboarding.
+    """Return the replicated columns that allow NULL and have a constant default.
 
     For a NULL in such a column, Apicurio's converter sends the default. So the NULL cannot be
     distinguished from a value that equals the default. A default that is a function call is not
@@ -235,7 +235,7 @@ _SHOWN = 8
 
 
 def some(names: Sequence[str]) -> str:
-    """Return column names for an onboarding note; many are cut, as in ``a, b, c and 4 more``."""
+    """Return column names for an onboarding note, shortened as in ``a, b, c and 4 more``."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 

@@ -102,7 +102,7 @@ def examine_all(
 
 
 def examine_group(services: Services, group: tier_capture.Group, found: Examined) -> None:
-    """Refuse to onboard the tables of a tier that its capture cannot take.
+    """Refuse to onboard a tier's tables that the tier's capture cannot take.
 
     The source must allow a capture. The capture must still have the names with which its tables
     were onboarded. No new table may share its topic with another table.
@@ -194,7 +194,7 @@ def examine(
 def require_settings(
     services: Services, known: TablesOnRecord, table: TableId, *, moves: bool = False
 ) -> None:
-    """Raise an error if a setting has changed that must stay as it was at a table's onboarding.
+    """Raise an error if a setting of a table has changed that must not change after onboarding.
 
     Tables that are not on the plan pass the check.
 
@@ -205,7 +205,7 @@ def require_settings(
         moves: Whether the table moves to the tier that its settings name.
 
     Raises:
-        ConfigError: A setting has changed that must stay as it was at the onboarding.
+        ConfigError: A setting has changed that must not change after onboarding.
         StateError: The settings have another tier, and the table does not move.
     """
     record = known.get(table)

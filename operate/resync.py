@@ -39,7 +39,7 @@ def resync(
 def _resync_captured(
     services: Services, tables: Sequence[TableId], *, still: Callable[[TableRecord], bool]
 ) -> list[Outcome]:
-    """Resync a command's tables, whose captures are prepared, several at a time."""
+    """Resync a command's tables, several at a time. The tables' captures are already prepared."""
     if not tables:
         return []
     from bootstrap.resync import resync_table

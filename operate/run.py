@@ -102,10 +102,10 @@ class Runs:
 
     Args:
         services: The services of the command.
-        records: Returns the current records of the chosen tables. It is called for each run. So a
-            run also follows tables that were onboarded since the previous run.
-        fail_on: The conditions that ``--fail-on`` names, on which the exit code depends; None
-            without that option.
+        records: Returns the current records of the chosen tables. Each run calls this function. So
+            a run also follows tables that were onboarded since the previous run.
+        fail_on: The conditions that ``--fail-on`` names. These conditions decide the exit code.
+            None without that option.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Runs:
 
     @property
     def lost_tables(self) -> bool:
-        """Whether the state store lacked records of tables that it must have, at the last check."""
+        """Whether, at the last check, the state store lacked table records that it must have."""
         return self.empty_store is not None and self.empty_store.lost
 
     def once(self) -> list[RunResult]:
@@ -175,14 +175,15 @@ class Runs:
         """Find silent captures, expiring topics, and targets that are missed or cannot be kept.
 
         A silent capture sends no changes. An expiring topic could drop changes that no run has
-        read. The method also finds captures that send tables which the state store has lost. If no
-        table is selected, the method checks whether the state store lacks records of tables. If one
-        of these checks cannot be done, the method goes on with the next check. The exit code then
-        shows a failure, since the check could have found a problem.
+        read. The method also finds captures that send changes of tables whose records the state
+        store has lost. If no table is selected, the method checks whether the state store lacks
+        records of tables. If one of these checks cannot be done, the method goes on with the next
+        check. The exit code then shows a failure, since the check could have found a problem.
 
         The method also pauses tables whose data failed a check with the policy ``pause``, looks at
-        registered readers, and deletes old entries of the histories. It announces complete hours
-        and days, unless Connect's workers lack the support for transactions that the settings need.
+        registered readers, and deletes old entries of the histories. If Connect's workers support
+        transactions, or if the settings need no transactions, the method announces complete hours
+        and days.
 
         Args:
             stop: An event. The method sets it if the state store lacks records of tables, so that
@@ -333,12 +334,12 @@ class Runs:
         return reported
 
     def _look_at_secrets(self, *, failed: bool) -> None:
-        """Look for changed secrets after a failure; continuous runs end if one has changed."""
+        """Look for changed secrets after a failure; continuous runs end if a secret has changed."""
         if failed:
             self._services.secret_files.look()
 
     def _look_at_logs(self) -> None:
-        """Find captures that hold back too much log; give up those above the highest limit."""
+        """Find captures that hold back too much log; give up captures above the highest limit."""
         found = over_limits(self._services, self._records())
         self.over_limits = []
         for over in found:
@@ -480,7 +481,7 @@ class Runs:
 
 
 def _shortfalls_without_figures(targets: list[Shortfall]) -> set[tuple[TableId, str, bool]]:
-    """Return each table with its shortfall's cause, and whether its target is missed, for ``run``.
+    """Return each table of a shortfall, with the cause and whether the target is missed now.
 
     ``run`` reports the shortfalls again when this result changes. The result has no figures, since
     they change all the time.
@@ -489,7 +490,7 @@ def _shortfalls_without_figures(targets: list[Shortfall]) -> set[tuple[TableId, 
 
 
 def _exceeded_limit(over: OverLimit) -> tuple[CaptureNames, Level]:
-    """Return a capture with the limit that it exceeds; ``run`` reports when the result changes.
+    """Return a capture and the limit that it exceeds; ``run`` reports every change of the result.
 
     The result has no sizes, since they change all the time.
     """

@@ -69,7 +69,7 @@ def expand(
 
 
 class Selection:
-    """Decides whether a command's arguments select a table, also one that is onboarded later.
+    """Decides whether a command's arguments select a table, even a table that is onboarded later.
 
     Args:
         arguments: Names and wildcards, as for `expand`. If there are none, all tables are selected.
@@ -169,7 +169,7 @@ def _argument_matcher(argument: str, config: Config) -> Callable[[TableId], bool
 
 
 def _selects_shard(table: TableId, shared: str, config: Config) -> bool:
-    """Whether the argument ``shared`` selects a table as shard; False if settings are invalid."""
+    """Whether a table is a shard of the lake table ``shared``; False if settings are invalid."""
     try:
         return fed_by(table, config.tables) == shared
     except ConfigError:

@@ -98,7 +98,7 @@ def _shared_status(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
 
 
 def is_beside(record: TableRecord, shard: Shard) -> bool:
-    """Whether a record's table feeds the lake table of the given shard, whose data is removed."""
+    """Whether a record's table feeds the same lake table as a shard whose data is to be removed."""
     known = record.shard
     return known is not None and (known.of, known.base_path) == (shard.of, shard.base_path)
 

@@ -32,7 +32,7 @@ def leave_terminal(number: int) -> None:
 
     Both the shell and the kernel can send SIGHUP. A second SIGHUP would interrupt what the command
     does at its end, so every further SIGHUP is ignored. If standard output or standard error is the
-    terminal, what the command writes to it is dropped from now on, since each write would fail.
+    terminal, the command's output to the terminal is dropped from now on: each write would fail.
 
     Args:
         number: The signal.

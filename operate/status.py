@@ -66,12 +66,13 @@ class TableStatus:
     Args:
         record: The table's record in the state store.
         events_behind: Number of offsets between `TableRecord.applied_offsets` and the end of the
-            topic, including those of open Kafka transactions. At most this many events wait. None
-            if no copy has ended, or if Kafka did not answer.
-        watermark: Event time up to which the table is complete; None if this time is not known. It
-            can be later than the last commit's watermark: the newest heartbeat counts, too, if the
-            lake has all events of the topic and Connect writes in Kafka transactions. If events
-            wait, the time just before the first of them can count (`operate.first_events`).
+            topic, including offsets of open Kafka transactions. At most this many events wait.
+            None if no copy has ended, or if Kafka did not answer.
+        watermark: Event time up to which the table is complete; None if this time is not known.
+            This time can be later than the last commit's watermark. If the lake has all events of
+            the topic and Connect writes in Kafka transactions, the newest heartbeat counts, too. If
+            events wait, the time just before the first waiting event can count
+            (`operate.first_events`).
         freshness_s: Seconds since the watermark, less ``allowed_lateness_s``. Without a watermark:
             seconds since `TableRecord.applied_at` if events wait in the topic, otherwise None.
         target_s: The freshness target, in seconds.
@@ -84,7 +85,7 @@ class TableStatus:
             The next run records this reason in the table's state.
         abandoned: Whether the table was published, and waits for a copy that no process works on.
         half_copied: Whether the copy of the table or of its next generation waits, and no process
-            works on it.
+            works on this copy.
         lease: The table's lease; None if no process holds it.
         verified: The newest result of ``verify`` for the table's copy; None if there is none.
         checks: The configured checks of the table's data, and their newest results.
@@ -192,7 +193,7 @@ class Status:
     targets: tuple[Shortfall, ...] = ()
     """The freshness targets that are missed or cannot be kept."""
     empty_store: EmptyStore | None = None
-    """What is known about a state store without tables; None if it has a table's record."""
+    """What is known about a state store without tables; None if the store has a table's record."""
     readers: tuple[ReaderStatus, ...] = ()
     """The registered readers of the tables."""
 
@@ -328,7 +329,7 @@ def _shown_shortfalls(
 ) -> list[Shortfall]:
     """Return, for ``status``, which targets of the shown tables are missed or cannot be kept.
 
-    All tables on the plan count for the load of the workers.
+    The load of the workers includes all tables on the plan, also tables that are not shown.
     """
     late = {table.record.table for table in found if table.late and table.events_behind}
 
@@ -366,8 +367,8 @@ class _SharedFacts:
 
     Args:
         now: Time of the read, in UTC and with a time zone.
-        ends: End offsets per partition, by topic, or why the topic cannot be read; empty if Kafka
-            cannot be queried.
+        ends: By topic, the end offset of each partition, or the error if the topic cannot be read;
+            empty if Kafka cannot be queried.
         trouble: Why Kafka cannot be queried; None if Kafka can be queried.
         lacking: Number of a table's quarantined records, by the id of the table's attempt.
         evidence: The evidence of each capture, by source and tier.
@@ -379,7 +380,7 @@ class _SharedFacts:
         checks: The newest results of checks, by table and name.
         commits: Number of commits of runs, by table.
         periods: The newest complete period of each table that has complete periods.
-        waiting: By table, a time before which the lake lacks no change (see `first_events`).
+        waiting: By table, a time before which the lake has all changes (see `first_events`).
         brief: Whether to leave out the notes that take time for each table.
     """
 

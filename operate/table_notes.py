@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
     """Yield the notes of ``status`` on a table's generations.
 
-    Args:
-        record: The record of the table. If its state is NEEDS_BOOTSTRAP, a note says that the
-            table's serving generation gets no changes.
-        build: The record of the next generation, about which there is a note; None if there is no
-            next generation.
+    If there is a next generation, one note is about this generation. If the table's state is
+    NEEDS_BOOTSTRAP, a note says that the serving generation gets no changes. If the newest
+    commit's instant is later than this machine's clock, another note says so.
 
-    There is another note if the newest commit's instant is later than this machine's clock.
+    Args:
+        record: The record of the table.
+        build: The record of the next generation; None if there is no next generation.
     """
     if build is not None:
         why = build.error.message if build.error is not None else build.reason

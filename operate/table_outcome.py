@@ -31,8 +31,8 @@ class Outcome:
         state: The table's state afterwards; None if it is unknown, or the table is not on the plan.
         error: The reason why the table failed or was left out; None if neither happened.
         details: Plain values for ``--output json``.
-        left_out: Whether the table was left out: it cannot be replicated, and it was only matched
-            by a wildcard, not named by an argument. This is no failure.
+        left_out: Whether the table was left out, since it cannot be replicated, and since only
+            wildcards select it. This is no failure.
         counted_as: The words for this outcome in the summary of many tables, for example
             ``copied``. Not used if there is an error.
         unchanged: Whether there was nothing to do, so that a list of many tables leaves this table
@@ -93,8 +93,8 @@ class OutcomeProblem:
 
     Args:
         tables: The tables.
-        message: What happened. If there are several tables, the placeholder `THESE` stands for the
-            name of each.
+        message: What happened. If there are several tables, the placeholder `THESE` stands for each
+            table's name.
         remedy: What to do. The remedy has the same placeholder.
     """
 

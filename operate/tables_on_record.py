@@ -17,7 +17,7 @@ _Lake = tuple[str, str] | None
 
 
 class TablesOnRecord:
-    """The records of all tables, also of retired ones, and the paths of these tables in the lake.
+    """The records of all tables, even of retired tables, and the tables' paths in the lake.
 
     One read of the state store serves all tables of a command. A search for overlapping paths looks
     up a path and the folders around it, and does not compare the path with each table's path.
@@ -51,7 +51,7 @@ class TablesOnRecord:
             self._shared.add(shard.base_path, lake, table)
 
     def unused_path(self, table: TableId) -> str:
-        """Return the lake path of a table to onboard, unless another table's path overlaps with it.
+        """Return the lake path of a table to onboard, which may not overlap with another path.
 
         Paths of retired tables count, too.
 
@@ -81,7 +81,7 @@ def _lake_of_shard(shard: Shard) -> _Lake:
 
 
 class _Paths:
-    """Finds a path that overlaps with another one: both are equal, or one is inside the other.
+    """Finds overlapping paths: two paths overlap if they are equal, or one is inside the other.
 
     Upper and lower case count as equal. The time of a search does not grow with the number of
     tables, except for shards of one lake table.
@@ -93,7 +93,7 @@ class _Paths:
         self._places: dict[TableId, tuple[str, _Lake]] = {}
 
     def add(self, path: str, lake: _Lake, table: TableId) -> None:
-        """Add the path of a table that feeds a lake table."""
+        """Add the path of a table, with the lake table that the table feeds if it is a shard."""
         self._places[table] = (path, lake)
         whole, *around = _folders_around(path)
         self._at.setdefault(whole, {}).setdefault(lake, {})[table] = None
@@ -111,12 +111,12 @@ class _Paths:
             del self._below[folder][lake][table]
 
     def overlapping(self, path: str, but: TableId, lake: _Lake = None) -> TableId | None:
-        """Return a table whose path overlaps with the given one; None if there is none.
+        """Return a table whose path overlaps with the given path; None if there is no such table.
 
         Args:
             path: The path.
-            but: The table whose own path does not count.
-            lake: The lake table whose shards' paths do not count; None if all paths count.
+            but: A table whose path is ignored.
+            lake: A lake table; the paths of its shards are ignored. None ignores no shards.
         """
         whole, *around = _folders_around(path)
         places = (self._below.get(whole), *(self._at.get(one) for one in (whole, *around)))

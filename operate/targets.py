@@ -61,7 +61,7 @@ class Limits:
 PLANNED = Limits(workers=0.7, table=0.8)
 """Above these loads, targets may be missed. The simulated fleets of the tests had a load of 0.7."""
 POSSIBLE = Limits(workers=1.0, table=1.0)
-"""Above these loads, targets cannot be kept even if no worker ever waits."""
+"""Above these loads, targets cannot be kept, even if all workers are always busy."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Shortfall:
 
 
 def load_of(needs: Iterable[Need], workers: int) -> float:
-    """Return the fraction of all workers that targets need. A table needs one worker at most."""
+    """Return the fraction of all workers that tables need; a table needs one worker at most."""
     return sum(min(1.0, need.load) for need in needs) / workers
 
 

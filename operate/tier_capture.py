@@ -135,8 +135,8 @@ def prepare(services: Services, group: Group) -> None:
     Each step can be repeated. After an interruption, the same command continues.
 
     Raises:
-        ConfigError: The configured publication, slot, connector or topic prefix differs from the
-            one with which tables of the capture were onboarded.
+        ConfigError: The configuration changes the publication, slot, connector or topic prefix of
+            tables that were onboarded.
         CaptureError: The connector's configured settings would lose changes; another connector
             writes to the capture's topics; another installation reads the capture's slot, or made
             the capture's connector; the capture has lost changes, and published tables depend on
@@ -285,7 +285,7 @@ def reconnect(services: Services, capture: CaptureNames) -> bool:
 
 
 def topics(group: Group) -> list[str]:
-    """Return the topics for a command's group of tables: the tables', then the capture's own."""
+    """Return the topics of a group's tables, and then the capture's own topics."""
     capture = group.capture
     return [*(capture.topic(table) for table in group.tables), *capture.own_topics]
 
@@ -349,8 +349,8 @@ def remove_tables(
 ) -> list[TableId]:
     """Remove tables from their capture, as `remove_table` does; return those that were captured.
 
-    A table that was renamed since its copy is removed under its present name, unless that is the
-    name of another table that needs the capture.
+    A table that was renamed since its copy is removed under its present name. But if another table
+    that needs the capture is onboarded under this name, the name stays.
     """
     sent = services.source(capture.source).capture(capture).sent_tables
     if sent is not None:
@@ -367,7 +367,7 @@ def remove_tables(
 
 
 def _publish_tables(services: Services, group: Group, sent: SentTables) -> None:
-    """Publish tables; unpublish other tables that had one of their names when they were copied."""
+    """Publish a group's tables; unpublish renamed tables that formerly had one of their names."""
     sent.add(group.tables)
     keep = users_of(services, group.capture) | {*group.tables}
     sent.remove_renamed(_recorded_fingerprints(services, {*group.tables}), keep)
@@ -389,8 +389,8 @@ def _configure_connector(
 ) -> None:
     """Create a capture's connector, or change its settings without a loss of changes.
 
-    An existing connector gets all wanted settings if the plan has tables of its tier and none of
-    these tables depends on the capture. Otherwise:
+    An existing connector gets all wanted settings if the plan has tables of the capture's tier, and
+    none of these tables depends on the capture. Otherwise:
 
     - If the connector ran with settings that lose changes, unpublished copies are discarded, and
       the connector gets all wanted settings. If a published table depends on the capture, an error
@@ -459,8 +459,8 @@ def _setting_findings(
 def heal_log(services: Services, group: Group, source: Source) -> None:
     """Remove the connector and the slot of a capture that has lost changes.
 
-    A connector of MariaDB is also removed if it would skip a table's definition at its next start,
-    since a new connector does not skip it. `prepare` then creates the connector and the slot again.
+    A connector of MariaDB is also removed if it would skip a table's definition at its next start.
+    A new connector does not skip the definition. `prepare` then creates connector and slot again.
     Unpublished copies are discarded. A capture that can continue stays as it is. If the connector
     has read another server, a slot can be left on that server; a warning and
     `Services.left_behind` name this slot.

@@ -1,8 +1,8 @@
 """Checks that Kafka Connect still writes in transactions if the settings require it.
 
 `connect.exactly_once` is a property of connectors, but the workers must support it. Connect checks
-this only when a connector is configured. If workers come back without the support, for example
-from another image, their connectors go on without transactions.
+this only when a connector is configured. If workers restart without the support, for example from
+another image, the connectors go on without transactions.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class UnusedSlot:
 
 
 def unused_captures(config: Config, records: Iterable[TableRecord]) -> list[CaptureNames]:
-    """Return the configured and recorded captures whose slot ``check`` reports: no table needs it.
+    """Return, for ``check``, the configured and recorded captures whose slot no table needs.
 
     Args:
         config: The configuration, whose tiers name the captures that tables could have.

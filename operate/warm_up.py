@@ -131,7 +131,7 @@ def train(archive: Path, folder: Path) -> None:
 
 
 def _accept_commit(_timeline: Timeline) -> None:
-    """Accept every commit to the table of ``warm-up``, since no other process writes it."""
+    """Accept every commit to the table of ``warm-up``, since no other process writes to it."""
 
 
 def main(arguments: Sequence[str]) -> int:

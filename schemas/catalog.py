@@ -46,8 +46,8 @@ class CatalogColumn:
             column. A rewrite of the table moves this value into the rows.
         domain: If the column's type is a domain, the domain's definition, without its NOT NULL.
         domain_written: The id of the transaction that last wrote the domain's definition.
-        as_added: Whether the catalog proves that the column did not become NOT NULL after it was
-            added. A later change of the table can remove this proof.
+        as_added: Whether the catalog proves that no statement made the column NOT NULL after the
+            column was added. A later change of the table can remove this proof.
         numbered: Whether the server fills the column with a number for each new row
             (AUTO_INCREMENT); None if the catalog does not say.
     """
@@ -169,7 +169,7 @@ class Partition:
 
     @property
     def compared(self) -> dict[str, Any]:
-        """The attributes whose changes lose events, by their names in the fingerprint."""
+        """The attributes of the partition whose changes lose events, by name in the fingerprint."""
         return {
             "oid": self.number,
             "kind": self.kind,

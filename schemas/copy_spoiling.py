@@ -95,7 +95,7 @@ def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
 
 
 def _columns_of_chunk_queries(catalog: Catalog) -> dict[str, dict[str, Any]]:
-    """Return, by number, the catalog's column attributes on which the queries of a copy depend."""
+    """Return, by column number, the attributes of columns on which a copy's queries depend."""
     return {
         str(number): {"name": one.name, "type": one.type, "generated": one.generated}
         for number, one in catalog.columns.items()

@@ -1,7 +1,7 @@
 """Lists the schema changes of a table, each with its verdict and the reason for the verdict.
 
 The function `diff` compares the catalog that the lake follows with the current catalog. Runs,
-`tributary schema diff` and `tributary schema check` all call it, so they cannot disagree.
+`tributary schema diff` and `tributary schema check` all call this function, so they agree.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Evidence:
 def diff(
     before: Catalog, now: Catalog, lake: LakeColumns, rules: Rules, evidence: Evidence
 ) -> tuple[Change, ...]:
-    """Return the schema changes between the catalog that the lake follows and the current one.
+    """Return the schema changes from the catalog that the lake follows to the current catalog.
 
     On PostgreSQL, a new column's value in old rows is known while the table still has the same
     file: the catalog stores the value, or the value is NULL. In a new file, old rows can have any
@@ -334,14 +334,14 @@ class _Diff:
         a column is NOT NULL in the catalog, the connector sends a NULL as 0, an empty string or
         1970. There are two cases:
 
-        - A column became NOT NULL, and the connector reads changes from before that moment. The
-          source must have replaced each NULL by an update, whose event corrects the lake.
-        - A column now allows NULL, and the connector does not know this yet. A run reads the row
-          of such an event from the source by key. If the change was made to a domain, the connector
-          learns of it only when it restarts.
+        - A column became NOT NULL, and the connector reads changes from before that moment. Updates
+          had to replace each NULL first, and the events of these updates correct the lake.
+        - A column now allows NULL, and the connector does not know this yet. A run reads the row of
+          each event that can have a wrong value from the source by key. If a domain was changed to
+          allow NULL, the connector knows this only after its next start.
 
         So a wrong value stays only in a row of an append table, or in a row that the lake keeps
-        after a DELETE or TRUNCATE. While the table has the same file, there was no TRUNCATE.
+        after a DELETE or TRUNCATE. If the table still has the same file, no TRUNCATE has happened.
         """
         kept = self._rules.keeps_deleted or (self._rules.keeps_truncated and self._new_file)
         return self._on_postgres and (kept or not self._rules.keyed)
@@ -405,8 +405,8 @@ class _Diff:
         """Return a label of a new column's enum that can have been renamed; None if there is none.
 
         A label can have been renamed if its catalog row was written after the earlier read of the
-        catalog. The exception is a new enum: one transaction wrote all its labels, and the column
-        was added by the same transaction or by a younger one.
+        catalog. A new enum is an exception: one transaction wrote all its labels, and the same
+        transaction or a later transaction added the column.
         """
         since = self._before.horizon
         young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
@@ -467,8 +467,8 @@ class _Diff:
 def _type_part_changes(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
     """Yield the schema changes of the labels or fields of a column's type.
 
-    An added label or field is a change, too. Otherwise, the recorded catalog would not get the
-    label, and a later comparison would miss a change of the label.
+    An added label or field is a change, too. Without this change, the recorded catalog would not
+    get the new label or field, and a later comparison would miss a change of that label or field.
     """
     for part, was in sorted(old.parts.items()):
         now = new.parts.get(part)
@@ -488,13 +488,13 @@ def _type_part_changes(old: CatalogColumn, new: CatalogColumn) -> Iterator[Chang
 
 
 def _shown_key_of_catalog(catalog: Catalog) -> str:
-    """Return the key of a catalog, and its replica identity, as a schema change shows them."""
+    """Return a table's key and replica identity as text, as a schema change shows them."""
     key = f"({', '.join(catalog.primary_key)})" if catalog.primary_key else "none"
     identity = ", ".join(catalog.identity_key or ())
     return f"{key}, replica identity ({identity})" if identity else key
 
 
 def _shown_stored_value(array: str | None) -> str:
-    """Return a new column's value in old rows, from an array such as ``{5}``, cut if it is long."""
+    """Return a new column's value in old rows, from an array such as ``{5}``; cut a long value."""
     text = (array or "")[1:-1]
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,4 +1,4 @@
-"""The fingerprint of a table: the catalog's description of it, to be stored and compared."""
+"""The fingerprint of a table: the catalog's description of the table, to store and compare."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ SNAPSHOT = "snapshot"
 """Name of the fact with the snapshot in which the catalog was read.
 
 The value is the text of PostgreSQL's ``pg_snapshot``, ``xmin:xmax:list``. Transactions below xmin
-had ended. Transactions from xmax on, and the listed ones, had not ended. Only PostgreSQL has this
-fact.
+had ended. Transactions from xmax on, and the listed transactions, had not ended. Only PostgreSQL
+has this fact.
 """
 
 ROW_WRITTEN = "row_written"
 """Name of the fact that identifies the last write of the table's row in the catalog.
 
-Only a PostgreSQL source has this fact. `Fingerprint.diff` does not compare it, since most writes of
-the row also change another fact. A GRANT writes the row and changes no other fact.
+Only a PostgreSQL source has this fact. `Fingerprint.diff` does not compare this fact: a GRANT
+writes the row and changes no other fact, so each GRANT would be a difference. Most other writes of
+the row also change another fact, which is compared.
 """
 
 AS_ADDED = "as_added"
@@ -47,8 +48,8 @@ class Fingerprint:
     A copy in progress, or the next run, judges each difference between two fingerprints.
 
     Args:
-        facts: The JSON object. Its `READ_AT`, `SNAPSHOT` and `ROW_WRITTEN`, and each column's
-            `AS_ADDED`, are stored, but not compared.
+        facts: The JSON object. The facts `READ_AT`, `SNAPSHOT` and `ROW_WRITTEN`, and the fact
+            `AS_ADDED` of each column, are stored, but not compared.
     """
 
     facts: Mapping[str, Any]
@@ -60,11 +61,11 @@ class Fingerprint:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the compared entries, in hexadecimal."""
+        """SHA-256 of the facts that are compared, in hexadecimal."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        """Return the compared entries as JSON; equal entries give the same string."""
+        """Return the facts that are compared, as JSON; equal facts give the same string."""
         apart = (READ_AT, SNAPSHOT, ROW_WRITTEN)
         compared = {name: fact for name, fact in self.facts.items() if name not in apart}
         if "columns" in compared:
@@ -81,5 +82,5 @@ class Fingerprint:
         return Fingerprint({**self.facts, READ_AT: earlier.facts[READ_AT]})
 
     def diff(self, other: Fingerprint) -> list[str]:
-        """Return the differences between both fingerprints' compared entries, one line each."""
+        """Return the differences between the compared facts of both fingerprints, one line each."""
         return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]

@@ -18,9 +18,9 @@ key) has:
 The connector prints some different documents alike. :func:`ambiguous` finds JSON that can have
 several meanings, and a run then reads the document from the source. The causes are in Debezium 3.6:
 
-- it prints an unsigned 32-bit integer as a signed one, and omits it from arrays and objects above
-  64 KiB;
-- it loses the sign, or digits, of a negative time.
+- an unsigned 32-bit integer is printed as a signed integer, and is omitted from arrays and objects
+  above 64 KiB;
+- a negative time loses the sign, or digits.
 """
 
 from __future__ import annotations
@@ -45,9 +45,8 @@ _ESCAPE = r"\\u[0-9A-Fa-f]{4}|\\.|[^\\]+"
 _INTEGERS_TO = 1e30
 """A double that is an integer below this bound is printed with all its digits.
 
-The connector prints such a double in this way. If it were printed with the fewest digits, the text
-would depend on the JVM, since Java before 19 prints too many digits of some doubles from 1e16 to
-1e26.
+The connector prints such a double in this way. With the fewest digits, the text would depend on the
+JVM, since Java before 19 prints too many digits of some doubles from 1e16 to 1e26.
 """
 _HALF = 2**40
 """Divisor that splits a double below `_INTEGERS_TO` into two integers of 64 bits."""

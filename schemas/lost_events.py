@@ -72,7 +72,7 @@ def lost_events(
 def _partition_changes(
     before: Catalog, now: Catalog, empty: Collection[int], truncated: Collection[int]
 ) -> Iterator[Change]:
-    """Yield the schema changes of a table's partitions that lose events or add an empty one."""
+    """Yield each change of a table's partitions that loses events, and each new empty partition."""
     fresh = {
         name
         for name, leaf in now.partitions.items()
@@ -145,7 +145,7 @@ def _attached_again(old: Partition | None, new: Partition) -> bool:
 
 
 def _compared_partitions(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
-    """Return what a search for lost events compares of the partitions in two catalogs."""
+    """Return, by partition, the facts of a catalog that a search for lost events compares."""
     return {name: one.compared for name, one in partitions.items()}
 
 
@@ -155,9 +155,10 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
     Events of changes from that time can be in the other table's topic.
 
     ATTACH PARTITION and DETACH PARTITION write the catalog rows of the table and of all its
-    columns. So if one column's row was not written, the table was not attached. If a column's row
-    was written without a change of the column, the cause is either ATTACH and DETACH, or a GRANT or
-    REVOKE on the column. GRANT and REVOKE on a column do not write the table's row.
+    columns. So if the catalog row of one column was not written, the table was not attached. If the
+    catalog row of a column was written without a change of the column, the cause is either ATTACH
+    and DETACH, or a GRANT or REVOKE on the column. GRANT and REVOKE on a column do not write the
+    table's catalog row.
     """
     kept = [(old, now.columns[n]) for n, old in before.columns.items() if n in now.columns]
     if now.source_kind != "postgres" or before.number != now.number:

@@ -51,7 +51,7 @@ def redact_own(text: str) -> str:
 
 
 def _without_secrets(text: str, forms: Iterable[str]) -> str:
-    """Return a message in which asterisks replace these forms of secrets."""
+    """Return a message in which ``***`` replaces each of the given forms of secrets."""
     for form in forms:
         text = text.replace(form, "***")
     return text

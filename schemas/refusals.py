@@ -17,7 +17,8 @@ NAMES_OTHERS = (
     "its text has the names of other objects, which a rename changes without an event, so not as"
     " text either"
 )
-"""Why a type is refused if `names_others` is true for the type."""
+"""Why a type is refused if PostgreSQL prints its values as names of other objects
+(`names_others`)."""
 
 _POSTGRES = {
     "name": "arrives as NULL",
@@ -48,8 +49,8 @@ _POSTGRES = {
     ),
 }
 _SENT_UNPROVEN = frozenset(("geometry", "geography", "vector", "halfvec", "sparsevec"))
-"""Types of extensions whose columns have a field in events. They have no rule: no test has proven
-one."""
+"""Types of extensions whose columns have a field in events. These types have no rule, since no test
+has proven a rule for them."""
 _ELEMENTS = {
     **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), _BENT),
     **dict.fromkeys(("ltree", "tsvector", "bit", "varbit"), _STOPS),
@@ -65,7 +66,7 @@ _MYSQL = {
 
 
 def of_postgres(kind: PostgresType) -> str:
-    """Return why a type of PostgreSQL is refused, so that it has no type rule.
+    """Return why a type of PostgreSQL is refused, that is, has no type rule.
 
     A type without a reason of its own gets a general reason.
     """
@@ -81,10 +82,10 @@ def of_postgres(kind: PostgresType) -> str:
 
 
 def names_others(kind: PostgresType) -> bool:
-    """Whether a type is refused since PostgreSQL prints its values as names of other objects.
+    """Whether a type is refused since its values are printed as names of other objects.
 
-    For example, it prints a ``regclass`` as a table's name. A rename of this table changes what
-    PostgreSQL prints for existing rows, and sends no event.
+    For example, PostgreSQL prints a ``regclass`` as a table's name. A rename of this table changes
+    what PostgreSQL prints for existing rows, and sends no event.
     """
     inner = kind.base or kind.element
     return names_others(inner) if inner is not None else _POSTGRES.get(kind.name) == NAMES_OTHERS
@@ -101,7 +102,7 @@ def is_sent(kind: PostgresType) -> bool:
 
 
 def of_mysql(kind: MysqlType) -> str:
-    """Return why a type of MySQL or MariaDB is refused, so that it has no type rule.
+    """Return why a type of MySQL or MariaDB is refused, that is, has no type rule.
 
     A type without a reason of its own gets a general reason.
     """

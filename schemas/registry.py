@@ -38,8 +38,7 @@ class RegistryEndpoint:
         url: Root of the Confluent-compatible API, for example
             ``http://registry:8080/apis/ccompat/v7``.
         username: User for basic authentication.
-        password: The user's password, in which references are already resolved; it is never
-            printed.
+        password: The user's password itself, not a reference to it. The password is never printed.
         ca_file: PEM file of certificate authorities to trust instead of the system's.
         timeout_s: Maximum duration of one request, in seconds.
     """

@@ -1,7 +1,7 @@
 """The effects of DDL statements on a table of MySQL or MariaDB.
 
-MySQL and MariaDB do not number columns. So their catalog does not show whether a column
-or table was dropped and a new one has its name now. The statements in the binlog show this.
+MySQL and MariaDB do not number columns. So their catalog does not show whether a column or table
+was dropped and replaced by another of the same name. The statements in the binlog show this.
 """
 
 from __future__ import annotations
@@ -112,9 +112,10 @@ class StatementEffects:
         )
 
     def without_events_of_cascades(self) -> StatementEffects:
-        """Return these effects as judged if the binlog lacks events of cascading actions.
+        """Return these effects for a binlog that lacks the events of cascading actions.
 
-        Each statement in ``cascades`` is then also in ``grave``, so the table needs a new copy.
+        In the result, each statement in ``cascades`` is also in ``grave``, so the table needs a new
+        copy.
         """
         return replace(self, grave=[*self.grave, *self.cascades])
 
@@ -149,6 +150,6 @@ class StatementEffects:
     def is_another(self, column: str) -> bool:
         """Whether a DDL statement has dropped or renamed a column of this name.
 
-        If so, the column that has this name now can be a different one than before.
+        If True, the column that has this name now can be another column than before.
         """
         return column.lower() in self.gone

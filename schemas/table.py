@@ -39,7 +39,7 @@ class TableId:
 
         Raises:
             InvalidIdentifierError: The string is not of that form, or it names no source and there
-                is no default.
+                is no default source.
         """
         return cls.of_parts(text, lambda name, _quoted: name, default_source=default_source)
 
@@ -79,7 +79,7 @@ class TableId:
 
 @lru_cache(maxsize=8192)
 def quote_name(name: str) -> str:
-    """Return a single name for messages and a table's full name, quoted as in SQL if necessary.
+    """Return a single name as messages and full names have it: quoted as in SQL if necessary.
 
     Do not use the result in SQL statements.
     """
@@ -92,8 +92,8 @@ def quote_name(name: str) -> str:
 def _split_full_name(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
     """Split the full name of a table, for example ``a:"b.c".d``, into single names and separators.
 
-    The bool beside each name is true if the name is quoted. Both lists are empty if ``text`` is not
-    a full name.
+    The result is a list of names and a list of separators. Each name is paired with True if the
+    name is quoted, and with False if not. Both lists are empty if ``text`` is not a full name.
     """
     names: list[tuple[str, bool]] = []
     separators: list[str] = []
@@ -143,7 +143,7 @@ class Shard:
 
     Args:
         of: Name of the lake table.
-        name: Name of the shard; each row of the shard has it in the shard column.
+        name: Name of the shard. Each row of the shard has this name in the shard column.
         column: Name of the shard column.
         base_path: Folder of the lake table.
     """
@@ -174,7 +174,7 @@ class Column:
         plain: If the lake hides the column's values, the Spark SQL type of the original values.
         decimal: Whether the settings choose a decimal type for the column's values.
         secret: Whether output for people must not show the column's values.
-        doubtful: A regular expression. If an event's string for the column matches it, the string
+        doubtful: A regular expression. If it matches an event's string for the column, the string
             can stand for several values of the source (see `schemas.type_rule.TypeRule`).
     """
 
@@ -202,7 +202,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """The columns of a table in the order of the source, and its record key.
+    """A table's columns, in the order of the source, and the table's record key.
 
     Raises:
         SchemaError: Two columns have the same name, or the key names a column that the table lacks.

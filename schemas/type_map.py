@@ -13,7 +13,7 @@ from schemas.errors import UnsupportedTypeError
 from schemas.types_postgres import PostgresType
 
 OVERRIDE = "columns.as: {column: string}"
-"""The setting by which the lake has a column of any type as the text that the server prints."""
+"""The setting by which the lake stores a column of any type as the text that the server prints."""
 
 _DECIMAL = "columns.as: {column: decimal(p,s)}"
 """The setting that chooses precision and scale for a ``numeric`` that has neither."""
@@ -41,7 +41,7 @@ class TypeEntry:
 
 
 def type_map() -> list[TypeEntry]:
-    """Return an entry of ``docs/types.md`` for each type of PostgreSQL, accepted ones first."""
+    """Return an entry of ``docs/types.md`` for each type of PostgreSQL, accepted types first."""
     return [*_accepted_entries(), *_refused_entries()]
 
 

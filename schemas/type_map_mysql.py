@@ -118,7 +118,7 @@ def as_markdown() -> str:
 
 
 def _shown_server(only: str) -> str:
-    """Return the server that alone has a type, as ``docs/types_mysql.md`` shows it, or nothing."""
+    """Return what ``docs/types_mysql.md`` adds to a type that only MySQL or only MariaDB has."""
     return {"mysql": " of MySQL", "mariadb": " of MariaDB"}.get(only, "")
 
 

@@ -36,7 +36,7 @@ class TypeRule:
             value; None if `lake_type` determines this conversion.
         one_to_one: Whether different values in the source are always different in the lake. A key
             column needs such a rule.
-        doubtful: A regular expression. If an event's string for the column matches it, the string
+        doubtful: A regular expression. If it matches an event's string for the column, the string
             can stand for several values of the source. Empty if each string stands for one value.
     """
 
@@ -96,7 +96,7 @@ def without_rule(
 def not_numeric(
     kind: object, decimal: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """Return the type rule's error for a decimal in ``columns.as`` and a type but ``numeric``."""
+    """Return the error for a decimal in ``columns.as`` if the column's type is not ``numeric``."""
     return UnsupportedTypeError(
         f"column {column!r} of table {table} has type {kind}, but columns.as is {decimal}, which"
         " is only for columns of PostgreSQL's numeric",

@@ -161,12 +161,12 @@ def _labelled_rule(kind: MysqlType) -> TypeRule | None:
 
 
 def _year_rule(kind: MysqlType) -> TypeRule | None:
-    """Return the rule of MySQL's ``year``; None for ``year(2)``, of which a copy has two digits."""
+    """Return the rule of MySQL's ``year``; None for ``year(2)``: a copy has two digits only."""
     return None if kind.sizes == (2,) else _unconverted_rule("int", f"{COLUMN} + 0")
 
 
 def _text_rule(kind: MysqlType) -> TypeRule | None:
-    """Return the rule of a MySQL text type; None if `DOUBTFUL` does not list its character set."""
+    """Return the rule of a MySQL text type; None if `DOUBTFUL` lacks the type's character set."""
     doubtful = DOUBTFUL.get(kind.charset or "utf8mb4")
     if doubtful is None:
         return None
@@ -206,7 +206,8 @@ CALENDAR = frozenset({"date", "datetime", "timestamp"})
 
 
 FORMER_FORMAT = "/* mariadb-5.3 */"
-"""What MariaDB's catalog prints after the type of a column in the format from before 10.1."""
+"""What MariaDB's catalog prints after a column's type if the column is stored in the format from
+before MariaDB 10.1."""
 
 
 def on_calendar(column: str) -> str:
@@ -221,7 +222,7 @@ def on_calendar(column: str) -> str:
 
 
 def _existing_moment(moment: str) -> str:
-    """Return SQL of a type rule: in MySQL ``moment``, or NULL if its date does not exist.
+    """Return MySQL's SQL for a type rule: ``moment``, or NULL if the column's date does not exist.
 
     Args:
         moment: MySQL's SQL expression for the column's value.

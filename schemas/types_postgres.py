@@ -279,7 +279,7 @@ def _timestamptz_rule(place: _Place) -> TypeRule:
 
 
 def _microseconds_sql(place: _Place) -> str:
-    """Return SQL of a type rule: in PostgreSQL a timestamp's microseconds since 1970.
+    """Return PostgreSQL's SQL, for a type rule, for a timestamp's microseconds since 1970.
 
     The SQL fails for a timestamp outside the years 1 to 9999.
     """
@@ -349,9 +349,9 @@ def _array_rule(element: PostgresType, place: _Place) -> TypeRule | None:
 def _failing_sql(place: _Place, why: str, as_type: str) -> str:
     """Return SQL of a type rule that fails in PostgreSQL for each value, and is NULL for a NULL.
 
-    The SQL casts a string that contains ``why``, and the cast fails. PostgreSQL has no other way to
-    raise an error, unless a function is installed in the source. The string also depends on
-    the value, so the planner cannot evaluate the cast too early. A long value is cut.
+    The SQL casts a string that contains ``why``, and the cast fails. Without a function that is
+    installed in the source, PostgreSQL has no other way to raise an error. The string also depends
+    on the value, so the planner cannot evaluate the cast too early. A long value is cut.
 
     Args:
         place: The column with the value.
@@ -365,7 +365,7 @@ def _failing_sql(place: _Place, why: str, as_type: str) -> str:
 
 
 def _name_in_sql(name: str) -> str:
-    """Return a name for a type rule's SQL: ``_`` replaces what a literal in it cannot contain."""
+    """Return a name for a literal in a type rule's SQL; ``_`` replaces unsuitable characters."""
     return re.sub(r"[\x00-\x1f'\\{}?]", "_", name)
 
 

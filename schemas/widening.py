@@ -62,8 +62,8 @@ _GROWING = frozenset({"varchar", "varbinary", "enum", "set"})
 _ROUNDED = frozenset({"float", "double"})
 """Types that can have a number of digits; the server rounds values to this number."""
 _SAME_SIZE = frozenset({"binary", "vector", "year"})
-"""Types whose values can change with the size: the server pads each value when a binary gets
-longer."""
+"""Types whose values can change with the size. For example, the server pads the values of a
+``binary`` column that gets longer."""
 
 
 def keeps_rows(old: str, new: str) -> bool:
@@ -217,7 +217,9 @@ def widens(old: str, new: str) -> bool:
 
 
 def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict[str, str]:
-    """Return each column of a shared lake table with its widest type in the shards, by `widens`.
+    """Return the columns of a shared lake table, each with its widest type in the shards.
+
+    `widens` decides which of two types is wider.
 
     Args:
         parts: The shards: each shard's name, with the shard's columns as pairs of name and Spark

@@ -27,10 +27,10 @@ def withheld(catalog: Catalog) -> frozenset[str]:
 
 
 def misplacing(names: Sequence[str], hidden: Collection[str]) -> str | None:
-    """Return the first withheld column that gets another's value in an event; None if none does.
+    """Return the first withheld column if it gets another column's value in an event; else None.
 
-    The result is the first withheld column: the WAL has no value for this column, so the later
-    values move up. If the WAL has no later values, nothing moves, and the result is None.
+    The WAL has no value for this column, so the values of later columns move up. If the WAL has no
+    values of later columns, nothing moves, and the result is None.
 
     Args:
         names: The columns of a table's definition, or of an event, in order.
@@ -46,9 +46,10 @@ def no_longer_withheld(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
     """Yield a change for each withheld column that was dropped, renamed or redefined.
 
     If the schema of an event has the name of a withheld column, a run knows that the event's values
-    can be in wrong columns. Once no withheld column has this name, the run would accept such events
-    from before the change. There are two exceptions: a table without an enum, and a
-    withheld column that no column of the WAL follows. Neither causes values in wrong columns.
+    can be in wrong columns. After the change, no withheld column has this name. A run would then
+    accept earlier events whose values are in wrong columns. Nothing is yielded for a table without
+    an enum, or for a withheld column that no column of the WAL follows: in these cases, no values
+    are in wrong columns.
 
     Args:
         before: The catalog that the lake follows.

@@ -89,7 +89,7 @@ def artifacts(bundle: str) -> tuple[Artifact, ...]:
 
 
 def unpack(folder: Path) -> None:
-    """Unpack every archive of the stack's software in a folder into it, and remove the archives."""
+    """Unpack each archive in a folder of the stack's software; then remove the archive."""
     for archive in folder.glob("*.tar.gz"):
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")

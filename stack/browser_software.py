@@ -12,7 +12,7 @@ from stack.debian import Package, unpack
 from stack.errors import UnavailableError
 
 PACKAGE = Package("chromium-headless-shell", also=("fonts-dejavu-core",))
-"""Debian's package, which draws pages without a screen, and a font for machines without one."""
+"""Debian's packages: a browser that needs no screen, and a font for machines that have no font."""
 _PROGRAM = "usr/lib/chromium/chromium-headless-shell"
 
 

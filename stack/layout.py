@@ -30,14 +30,14 @@ PAIRS = {
 }
 """By kind of source, the names of the primary and the replica."""
 SHARED = ("kafka", "kafka_controller", "registry", "connect")
-"""The names of the ports that every stack has besides those of its databases."""
+"""The names of the ports that every stack has, apart from the ports of its databases."""
 METASTORE = "metastore"
 S3 = "s3"
 TRINO = "trino"
 OPTIONAL = (METASTORE, S3, TRINO)
 """The servers that a stack has if they are requested."""
 NEEDED = {TRINO: (METASTORE,)}
-"""By optional server, the optional servers that it needs."""
+"""By optional server, the other optional servers that this server needs."""
 SECRETS = "secrets"
 """Folder of the passwords, inside the stack's folder."""
 

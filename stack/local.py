@@ -91,7 +91,7 @@ class LocalStack:
         sources: Collection[str] = (),
         optional: Collection[str] = (),
     ) -> list[ServerStatus]:
-        """Start the stack's servers that do not run, and wait until every one is ready.
+        """Start the stack's servers that do not run, and wait until all servers are ready.
 
         Args:
             report: Receives lines of progress.
@@ -389,7 +389,7 @@ class LocalStack:
             write_option_file(kind, ports, self.passwords)
 
     def _stop_readers(self, servers: Sequence[ServerStatus]) -> None:
-        """Stop metastore and Trino, so that their next start reads how to reach the lake."""
+        """Stop metastore and Trino: at their next start, they read how to reach the lake."""
         for name in {METASTORE, TRINO} & {server.name for server in servers}:
             self.server(name).stop()
 

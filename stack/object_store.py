@@ -20,11 +20,11 @@ BUCKET = "tributary"
 ACCESS_KEY = "tributary"
 """The access key for the lake.
 
-Its secret key is in the stack's folder of secrets.
+The secret key is in the stack's folder of secrets.
 """
 
 _REGION = "us-east-1"
-"""The region that the server names; clients that sign requests need one."""
+"""The region that the server names. Clients need a region to sign requests."""
 _PROBE_S = 3.0
 _CREATE_S = 10.0
 
@@ -105,7 +105,7 @@ class ObjectStore:
         return None if answer.is_success else f"answers with HTTP {answer.status_code}"
 
     def create_bucket(self, name: str = BUCKET) -> None:
-        """Create a bucket in the stack's S3-compatible server; an existing one stays.
+        """Create a bucket in the stack's S3-compatible server; an existing bucket stays.
 
         Raises:
             StackError: The server refuses, or does not answer.

@@ -91,7 +91,7 @@ class ServerProcess:
 
     @property
     def was_started(self) -> bool:
-        """Whether the stack's server was started and not stopped; a crash is no stop."""
+        """Whether the stack's server was started and not stopped. A crash is not a stop."""
         return self._record.exists()
 
     def find(self) -> psutil.Process | None:

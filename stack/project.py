@@ -119,7 +119,7 @@ class Addresses:
         Args:
             role: The role that logs in.
             replica: Whether the URI names the replica and not the primary.
-            database: The database; by default the one that is captured.
+            database: The database; by default the captured database.
         """
         port = self.ports["replica" if replica else "primary"]
         passfile = quote(str(self.passwords.folder / PGPASS), safe="/")

@@ -23,7 +23,7 @@ PACKAGE = Package(
         "prometheus-",
     ),
 )
-"""Debian's package. Its programs are linked statically; what its web page needs is left out."""
+"""Debian's package of Prometheus, without the dependencies that the programs do not need."""
 
 
 def promtool(*, cache: Path | None = None, report: Report | None = None) -> Path:
@@ -41,7 +41,7 @@ def promtool(*, cache: Path | None = None, report: Report | None = None) -> Path
 
 
 def prometheus(*, cache: Path | None = None, report: Report | None = None) -> Path:
-    """Return the stack's server of Prometheus; arguments and errors are those of `promtool`."""
+    """Return the stack's server of Prometheus; see `promtool` for the arguments and errors."""
     return _prometheus_program("prometheus", cache, report)
 
 

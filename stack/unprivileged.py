@@ -36,7 +36,7 @@ class Unprivileged:
 
 
 def database_user(*needs: Path) -> Unprivileged:
-    """Return the user that runs the stack's databases: the current one or, for root, another one.
+    """Return the user that runs the stack's databases: the current user, or for root another user.
 
     Args:
         needs: Folders that the user must be able to reach.

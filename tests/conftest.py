@@ -19,7 +19,8 @@ from schemas.errors import TributaryError
 from stack.local import LocalStack
 
 STACK_VARIABLE = "TRIBUTARY_TEST_STACK"
-"""Folder of a stack to use and leave running, for quick reruns while developing."""
+"""Environment variable: folder of a stack that the tests use and leave running, for quick reruns.
+"""
 
 
 # Servers and Spark sessions of tests live for minutes. With Java's quick compiler alone they take a
@@ -31,7 +32,7 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 SERVERS = pytest.StashKey[dict[str, str]]()
-"""Which database servers the run had, or why not; printed at its end."""
+"""Each database server with its version, or why it was missing; printed at the end of the run."""
 _MANY_SESSIONS = (Path(__file__).parent, Path(__file__).parent / "integration")
 """Folders of tests that start Spark many times."""
 _SENT = "servers"
@@ -40,7 +41,7 @@ _SENT = "servers"
 
 @pytest.fixture(scope="session")
 def stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:
-    """A real stack of this process: started by the first test that asks, stopped always.
+    """A real stack of this process: started for the first test that needs it, always stopped.
 
     A server that does not come up fails the tests that need it; nothing is skipped.
     """
@@ -51,7 +52,10 @@ def stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:
 
 @contextlib.contextmanager
 def running_stack(sources: Sequence[str] = ()) -> Iterator[LocalStack]:
-    """A stack with these kinds of source, for a block; the one of ``STACK_VARIABLE`` stays."""
+    """A stack with these kinds of source, for a block.
+
+    The stack is stopped and deleted after the block, but not if ``STACK_VARIABLE`` names it.
+    """
     if kept := os.environ.get(STACK_VARIABLE):
         running = LocalStack(Path(kept))
         running.up(sources=sources)
@@ -69,15 +73,15 @@ def running_stack(sources: Sequence[str] = ()) -> Iterator[LocalStack]:
 
 
 def used(config: pytest.Config, stack: LocalStack) -> None:
-    """Note the databases of a stack for the report."""
+    """Note the database servers of a stack for the report."""
     config.stash.setdefault(SERVERS, {}).update(stack.versions())
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Make the archive of classes for a run of many tests, before its processes start.
+    """Make the archive of Java classes, with which Spark starts faster, before a run of many tests.
 
-    Dozens of tests start Spark, most of them in a process of its own. For a few tests, named by
-    their files, an archive would cost more than it saves.
+    Dozens of tests start Spark, most of them in a new process. If a run is of single test files
+    only, no archive is made: it would cost more time than it saves.
     """
     config = session.config
     asked = [Path(argument).resolve() for argument in config.args]
@@ -93,14 +97,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send the databases to the process that prints the report, if that is another one."""
+    """Send the noted database servers to the process that prints the report, if it is another."""
     if (sent := getattr(session.config, "workeroutput", None)) is not None:
         sent[_SENT] = session.config.stash.get(SERVERS, {})
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over the databases of a process that ran a part of the tests."""
+    """Take over the database servers that a process noted while it ran a part of the tests."""
     sent = getattr(node, "workeroutput", {}).get(_SENT, {})
     node.config.stash.setdefault(SERVERS, {}).update(sent)
 
@@ -108,14 +112,14 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print which database servers ran; one that is not available on this machine is named."""
+    """Print which database servers ran, and which are not available on this machine."""
     for title, note in config.stash.get(SERVERS, {}).items():
         terminalreporter.write_line(f"server {title}: {note}")
 
 
 @contextlib.contextmanager
 def guarded(stack: LocalStack) -> Iterator[None]:
-    """Stop the stack also when this process is killed: by a time limit, a CI, or an operator."""
+    """Stop the stack even if this process is killed: by a time limit, a CI system or a person."""
     watch = (
         "import pathlib, sys; sys.stdin.read(); from stack.local import LocalStack;"
         "LocalStack(pathlib.Path(sys.argv[1])).down(delete=True)"

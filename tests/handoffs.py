@@ -1,4 +1,4 @@
-"""Handoffs and views, for tests to which only a part of them matters."""
+"""Handoffs and views with default facts, for tests that check only some of the facts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VIEW = CopyView(
 
 
 def handed(columns: Iterable[LakeColumn], **facts: Any) -> Handoff:
-    """A handoff of these columns, with the given facts and any others."""
+    """A handoff of these columns, with the given facts; the other facts have default values."""
     handoff = Handoff(
         start_offsets={0: 10},
         handoff_offsets={0: 42},

@@ -1,4 +1,4 @@
-"""Records of tables, as the state store has them."""
+"""Table records for tests, as the state store holds them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ ORDERS = TableId("shop", "public", "orders")
 def table_record(
     table: TableId = ORDERS, state: State = State.INCREMENTAL, **facts: Any
 ) -> TableRecord:
-    """A table's record, which has the given facts."""
+    """A table record with the given facts; the others have default values."""
     known = {"base_path": "/lake/orders", "tier": "default", "topic": "t", "updated_at": NOW}
     return TableRecord(table, state, **(known | facts))

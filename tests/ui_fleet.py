@@ -1,4 +1,4 @@
-"""A fleet of tables in a real state store, in every condition that the page shows."""
+"""A fleet of tables in a real state store, in every condition that the page of ``ui`` shows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.records import table_record
 from tests.unit.cdc.configuration import minimal
 
 ROW = "canary-of-a-row"
-"""A value of a row, at each place of the store that has some."""
+"""A text that stands for row values, in each place of the store that can have such values."""
 SECRET = "canary-p4ssw0rd-of-a-source"
 """A password of the configuration."""
 VARIABLE = "UI_ADMIN_PW"
@@ -54,7 +54,7 @@ _WORDS = "accounts carts clicks coupons items stock parcels prices users".split(
 
 
 def config(folder: Path) -> Config:
-    """A configuration whose services are nowhere, with a state store in the folder."""
+    """A configuration whose servers do not exist, with a state store in the folder."""
     found = minimal()
     found["sources"]["shop"]["primary"] |= {"host": "127.0.0.1", "port": 1}
     found["sources"]["shop"]["credentials"]["admin"]["password"] = f"${{{VARIABLE}}}"
@@ -70,7 +70,7 @@ def config(folder: Path) -> Config:
 
 
 def fill(services: Services, tables: int) -> None:
-    """Fill the state store with so many tables, by its own interface.
+    """Fill the state store with ``tables`` tables, by its own interface.
 
     The first few have everything that a page can show.
     """
@@ -178,7 +178,7 @@ def _orders(services: Services, now: datetime) -> None:
 
 
 def _copies(services: Services, now: datetime) -> None:
-    """A copy amid its chunks, with its process, and a next generation beside a serving one."""
+    """A running copy that has some of its chunks, and a next generation beside a serving one."""
     store = services.store
     record = store.put(
         table_record(
@@ -237,7 +237,7 @@ def _failures(services: Services, now: datetime) -> None:
 
 
 def _events(services: Services, now: datetime) -> None:
-    """A table whose rows differ, and whose last days are complete."""
+    """A table in which `verify` found differing rows, with announced complete days."""
     store = services.store
     commit = CommitSummary({0: 3000}, "0/9", now, "20260102110000000", now)
     record = store.put(
@@ -252,10 +252,10 @@ def _events(services: Services, now: datetime) -> None:
 
 
 class Answering(Answers):
-    """Servers that answer: one capture runs, with a slot, and each topic has some events more."""
+    """Fake answers of servers: one capture runs, with a slot, and each topic has new events."""
 
     def capture(self, names: CaptureNames) -> CaptureAnswer:
-        """Return what they say of a capture."""
+        """Return the servers' answers about a capture."""
         slot = SlotHealth(
             *(names.slot or "s", True, "reserved", Lsn(0x6D74090), Lsn(0x6D74090)),
             retained_bytes=212 << 20,
@@ -282,14 +282,14 @@ class Answering(Answers):
         return {topic: {0: 3000} for topic in topics}
 
     def within(self, what: str, work: Callable[[], Any], *, at_most_s: float | None = None) -> Any:
-        """Do without the figures of freshness targets, for which Kafka would be asked."""
+        """Do the work, except for the figures of freshness targets, which need Kafka."""
         if what in ("freshness targets", "the first events that wait"):
             return []
         return work()
 
 
 class Reader(FactReader):
-    """Reads the facts of a fleet from its real store, and from servers that are stood in for."""
+    """Reads the facts of a fleet from its real state store and from fake servers."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services, 1.0)

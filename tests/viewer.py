@@ -9,11 +9,11 @@ import httpx
 
 
 class Viewer:
-    """Sends requests to an application of ASGI.
+    """Sends requests to an ASGI application.
 
     Args:
         app: The application.
-        base_url: The address that it seems to have.
+        base_url: The address under which the application seems to run.
     """
 
     def __init__(self, app: Any, base_url: str = "http://127.0.0.1:9466") -> None:

@@ -59,10 +59,10 @@ class CapturedTables:
         ]
 
     def attributed(self, finding: Finding) -> Finding:
-        """Return a finding about the capture; name the moving tables if only they use the capture.
+        """Return a finding about the capture, extended if only moving tables use the capture.
 
-        The names are in the message of the result, and the remedy of the result includes `move`.
-        If a table follows the capture, the finding is returned unchanged.
+        An extended finding names the moving tables in its message, and the command `move` in its
+        remedy. If a table follows the capture, the finding is returned unchanged.
         """
         if self.followed or not self.moving:
             return finding
@@ -107,10 +107,10 @@ def captures_of(config: Config, records: Iterable[TableRecord]) -> list[Captured
 
 
 def users(records: Iterable[TableRecord], capture: CaptureNames) -> frozenset[TableId]:
-    """Return the captured tables that follow a capture, or join or leave it in a move.
+    """Return the tables that use a capture.
 
-    A table needs the capture that it follows and the one that its next generation follows. During a
-    move, it also needs the capture that it joins or leaves.
+    A table uses the capture that the table follows, and the capture that its next generation
+    follows. During a move, the table also uses the capture that it joins or leaves.
 
     Args:
         records: The records of all tables and of their next generations.
@@ -126,6 +126,9 @@ def users(records: Iterable[TableRecord], capture: CaptureNames) -> frozenset[Ta
 
 
 def listed(names: Sequence[object]) -> str:
-    """Name the first captured tables or topics, and how many more, as ``a, b and 3 more``."""
+    """Return the names of the first tables or topics, and the number of the others, as text.
+
+    The text has the form ``a, b and 3 more``.
+    """
     named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
     return f"{named} and {more} more" if more > 0 else named

@@ -31,7 +31,7 @@ Answer: TypeAlias = T | TributaryError
 
 
 def known(answer: Answer[T]) -> T:
-    """Return a server's answer in a capture's evidence; raise the error that is in its place.
+    """Return a server's answer from a capture's evidence, or raise the server's error.
 
     Raises:
         TributaryError: The server did not answer.
@@ -173,13 +173,14 @@ class CaptureEvidence:
         topics: The cleanup policy of each of the capture's `evidence_topics`, by topic. A record
             that is deleted from one of these topics is lost, since it is stored nowhere else.
         connector: The connector's configuration and state; None if the connector does not exist.
-        stored: The position that Connect has stored for the connector, or a later one up to which
-            Kafka has all changes (`SentRecords`); None if Connect has stored none.
+        stored: The position that Connect has stored for the connector, or a later position up to
+            which Kafka has all changes (`SentRecords`); None if Connect has stored no position.
             Connect's position is read after ``log``, as `LogHealth.problem` requires.
         statements: The DDL statements that the connector has reported; None if this kind of
             connector reports no statements, or if the caller did not request them.
-        starts: One offset for each start of the connector without a stored position in Connect:
-            the offset of the first record after this start in the topic of DDL statements.
+        starts: One offset for each start of the connector at which Connect had no stored
+            position: the offset of the first record after this start in the topic of DDL
+            statements.
         life: Whether the connector sends changes; None if the caller did not request this fact.
         skipped: Why the connector will skip a table definition of its schema history at its next
             start; None if it will skip none, or if the caller did not request the statements.
@@ -259,5 +260,5 @@ class CaptureEvidence:
 
 
 def _answer_fields() -> list[str]:
-    """Return the fields of `CaptureEvidence` that have an error if a server does not answer."""
+    """Return the names of the fields of `CaptureEvidence` that can have a server's error."""
     return [one.name for one in fields(CaptureEvidence) if str(one.type).startswith("Answer[")]

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
-"""States in which a past loss of the table's capture does not matter to the table."""
+"""States of a table that a past loss of the table's capture does not affect."""
 
 
 def gather(
@@ -156,8 +156,9 @@ class Captures:
         The first call for a capture gathers the evidence. If the evidence shows a loss, the first
         call also counts the loss in the state store.
 
-        If Connect does not answer, the evidence has Connect's error, and nothing is raised. The
-        records that Kafka has are correct nevertheless, and the source retains the later changes.
+        If Connect does not answer, the evidence has Connect's error, and nothing is raised. A run
+        can go on without this answer: the records in Kafka are correct, and the source retains
+        the later changes.
 
         Raises:
             TributaryError: The primary, Kafka or the registry does not answer. Later calls raise
@@ -296,7 +297,7 @@ class Captures:
         self._tasks[names.connector] = found
 
     def _follow_types(self, found: CaptureEvidence) -> Answer[TypeLook | None]:
-        """Compare the source's types with the last look, and return the newest look.
+        """Compare the source's types with the types at the last look, and return the newest look.
 
         The result is None if the connector does not look up types by their names. If a server does
         not answer, the result is the server's error.
@@ -392,7 +393,7 @@ class Captures:
 
 
 def _warn_of_unknown_connector(evidence: CaptureEvidence) -> None:
-    """Log a warning if Connect gave no evidence of a capture's connector, or there is none."""
+    """Log a warning if Connect did not answer, or if a capture's connector does not exist."""
     name = evidence.names.connector
     for error in evidence.errors:
         if isinstance(error, ConnectError):
@@ -427,7 +428,10 @@ def _gather_skipped(
     stored: LogPosition | None,
     connector: Answer[ConnectorFacts | None],
 ) -> str | None:
-    """Gather, as evidence, why a capture's connector will skip a definition when it starts."""
+    """Gather the reason why a capture's connector will skip a definition at its next start.
+
+    The result is None if the connector will skip none, or if the schema history is not read.
+    """
     listed = connector.listed if isinstance(connector, ConnectorFacts) else None
     if definitions is None or listed is None:
         return None
@@ -459,9 +463,9 @@ def _gather_connector_facts(
 
 
 def health(status: ConnectorStatus | None) -> ConnectorHealth | None:
-    """Return, as evidence, the state of a capture's connector, and why it failed, if it did.
+    """Return the state of a capture's connector, as evidence.
 
-    The reason and the remedy contain no secrets.
+    If the connector has failed, the result has the reason and the remedy, without secrets.
 
     Args:
         status: The answer of Kafka Connect; None if the connector does not exist. Then the result

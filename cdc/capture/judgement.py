@@ -128,7 +128,7 @@ def of_table(
 
 
 def follows(record: TableRecord) -> bool:
-    """Return whether findings concern a table: runs apply its stream, now or when resumed."""
+    """Return whether findings concern a table: runs apply its stream, or will after `resume`."""
     return (record.resume_to or record.state) in (State.CATCHING_UP, State.INCREMENTAL)
 
 
@@ -227,7 +227,7 @@ def _finding_of_silence(
 
 
 def stopping(findings: Sequence[Finding]) -> list[str]:
-    """Return the messages of the findings about a capture for which runs stop its tables."""
+    """Return the messages of the findings that make runs stop a capture's tables."""
     grave = (Severity.LOST, Severity.INCOMPLETE)
     return [finding.message for finding in findings if finding.severity in grave]
 

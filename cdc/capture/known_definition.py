@@ -39,9 +39,10 @@ _NAMES = {
 }
 """The plain name of a type, by the type's synonym in statements.
 
-The connector reads values of the type in the same way under both names, except integers: it sends
-values of ``bool`` as booleans, and MariaDB's connector gives some unsigned integers a sign. Each
-event has the type's name, and `cdc.rows.binlog_values` converts these values or reads them by key.
+The connector reads the values of a type in the same way under both names, except for integers. It
+sends values of ``bool`` as booleans, and MariaDB's connector sends some unsigned integers as
+signed integers. Each event has the type's name, so `cdc.rows.binlog_values` recognizes such values.
+It converts them, or reads them from the source by key.
 """
 _SIGNS = frozenset({"unsigned", "signed", "zerofill"})
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
@@ -56,7 +57,7 @@ _SHAPES = frozenset(
 _ENUMS = frozenset({"enum", "set"})
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4"})
 _FLOAT_DIGITS = 24
-"""If ``n`` is greater than this number of binary digits, ``float(n)`` is a double."""
+"""The most binary digits of a single-precision float: ``float(n)`` with a larger n is a double."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def differences(
     columns: Sequence[SourceColumn],
     exact: Collection[str] = (),
 ) -> list[str]:
-    """Return how the definition by which a table is captured differs from the catalog's.
+    """Return how the definition by which a table is captured differs from the catalog.
 
     Differences that do not change how the connector reads values are left out, for example the
     display width of an integer and the length of a string.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
 
 _EARLIER = timedelta(minutes=10)
-"""By how much the worker's clock may be behind the clock of the process that began the copy."""
+"""Longest time by which the worker's clock may be behind the clock of the copying process."""
 _PART = 1000
 """Number of offsets in one read of the schema history."""
 
@@ -57,8 +57,8 @@ class LaterDecoding:
 
         Args:
             record: The table.
-            searched: The range of offsets to search in the table's topic: the first one, and the
-                one after the last.
+            searched: The range of offsets to search in the table's topic: the first offset, and
+                the offset after the last one.
             ends: The ends of tasks in this range.
             found: Gets the loss, or a doubt if a record cannot be decoded.
 

@@ -16,11 +16,11 @@ class Level(str, Enum):
     """The limits of a source's ``wal_limit``, in ascending order."""
 
     WARN = "warn"
-    """Commands warn."""
+    """Above this limit, commands warn."""
     ALARM = "alarm"
-    """The exit codes of commands also show that the limit is exceeded."""
+    """Above this limit, the exit codes of commands also show that it is exceeded."""
     GIVE_UP = "give_up"
-    """A run also gives the capture up, to save the source's server."""
+    """Above this limit, a run also stops the connector and drops the slot, to save the server."""
 
 
 @dataclass(frozen=True)

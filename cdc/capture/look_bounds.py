@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
 
 _RENEWED_AFTER = timedelta(minutes=5)
-"""Age at which a look is replaced although the task is the same. An old look gives the same result
-as a new one, but the search for the end of the task then reads more offsets.
+"""Age from which on a look is replaced although the task is the same. An old look gives the same
+result as a new look, but the search after an old look reads more offsets.
 """
 
 
 def to_search(
     known: TaskLook, now: TaskLook, sent: Mapping[str, datetime], unread: Collection[str]
 ) -> tuple[list[str], dict[str, datetime]]:
-    """Return the captured topics that the new look at tasks must search, and those for later.
+    """Return the topics that a new look at tasks must search, and the topics for a later look.
 
     Args:
         known: The previous look.
@@ -69,11 +69,11 @@ def to_await(
 
 
 def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
-    """Return a look at a capture's tasks whose ends exclude what a later task may have sent.
+    """Return a look at tasks with end offsets before all records that a later task may have sent.
 
-    If a topic's newest record is newer than the look's heartbeat, a later task than the one that
-    sent the heartbeat may have sent the record. For such a topic, the result has the end offset of
-    the previous look, so that the next look searches the record again.
+    A later task is one that started after the task of the look's heartbeat. If a topic's newest
+    record is newer than this heartbeat, a later task may have sent the record. For such a topic,
+    the result has the end offset of the previous look. So the next look searches the record again.
 
     Args:
         look: The look.
@@ -101,7 +101,7 @@ def postponed(known: TaskLook, topics: Iterable[str], beat_at: datetime) -> Task
 
 
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
-    """Return whether a new look at a capture's tasks must replace the one in the state store.
+    """Return whether a new look at a capture's tasks must replace the look in the state store.
 
     The result is True if the looks differ in ``task``, ``doubts``, ``behind``, ``awaited`` or
     ``postponed``, or if a topic has grown and the new look is at least five minutes newer.
@@ -138,9 +138,9 @@ def remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doub
 
 
 def search_range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
-    """Return the offsets of a captured topic that a look at tasks must search, (first, end).
+    """Return the first and the end offset of the range that a look must search in a table's topic.
 
-    The first is O, or the end offset of the previous look if that is greater.
+    The first offset is the greater of O and the end offset of the previous look.
     """
     searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
     # Without its UUID, a topic that has begun again shows by its end.

@@ -1,4 +1,4 @@
-"""Uses each table's capture and folder as of the onboarding; refuses settings that change them.
+"""Uses the capture and folder that a table got at onboarding; refuses settings that change them.
 
 The names of captures and the folders of tables come from templates in the configuration. If a
 template is edited, the connector continues to write to the former topics, and readers continue to
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def capture_record(capture: CaptureNames) -> CaptureRecord:
-    """Return a capture's names at an onboarding in the form that a table's record keeps."""
+    """Return a capture's names in the form in which a table's record keeps them."""
     return CaptureRecord(
         topic_prefix=capture.topic_prefix,
         connector=capture.connector,

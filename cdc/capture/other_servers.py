@@ -1,8 +1,8 @@
 """Finds out whether connectors of two installations write to the topics of one capture.
 
 Two installations whose captures have the same names can share Kafka without sharing Connect or a
-database. Each of them would apply the rows of both databases to its lake tables. Only the
-heartbeats show the other installation, since each heartbeat names its database server.
+database. Each installation would apply the rows of both databases to its lake tables. Only the
+heartbeats show the other installation, since each heartbeat names a database server.
 
 One heartbeat of another server does not prove another installation. After a failover, or after a
 change of the source's address, the topic still has the former server's heartbeats.
@@ -64,7 +64,7 @@ def _servers_in_turns(beats: Sequence[Heartbeat]) -> tuple[str, str] | None:
     """Return two servers whose heartbeats come to a capture in turns; None if there are none.
 
     A heartbeat of the second server is between two heartbeats of the first server. One task has
-    sent the two outer heartbeats, and another task has sent the one between them.
+    sent the two outer heartbeats, and another task has sent the heartbeat between them.
     """
     for before, between, after in combinations(beats, 3):
         if between.task is None or before.task is None or before.task != after.task:

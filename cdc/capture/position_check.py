@@ -282,8 +282,8 @@ def rests_on(
     A lake table has all changes up to this position.
 
     The result covers both R and the position of the newest commit, which is usually later than R.
-    So a source that was restored to a position between the two is also noticed: its log ends before
-    the result.
+    So a source that was restored to a position between these two is also noticed: the source's log
+    ends before the result.
 
     Args:
         source: The source, which parses positions.
@@ -390,7 +390,7 @@ def check_capture(table: TableId, problems: Sequence[str]) -> None:
 def check_changes(
     table: TableId, changes: Sequence[Change], on_schema_change: str
 ) -> tuple[str, ...]:
-    """Check that a captured stream still joins on to the lake after schema changes.
+    """Check that a captured stream can still be applied to the lake after schema changes.
 
     The lake must be able to follow the changes in place, and the policy must allow them.
 

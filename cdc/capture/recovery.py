@@ -44,7 +44,7 @@ MARK_FIRST = (
 )
 """The remedy for a connector that must not be restarted, since changes were lost."""
 RETRY = "run `tributary retry` for one of its tables"
-"""The instruction, in a remedy, by which an operator restarts a connector."""
+"""The part of a remedy that says how an operator restarts a connector."""
 _LOOK_S = 5.0
 
 
@@ -90,7 +90,8 @@ def lost_before_restart(
 
     Returns:
         What was lost, as a sentence without a period. None if nothing was lost, or if the source or
-        Connect does not answer: only a restart shows when the connector reaches its source again.
+        Connect does not answer. Without an answer, a restart is allowed, since only a restart shows
+        when the connector reaches its source again.
 
     Raises:
         TributaryError: The log begins after Connect's stored position, and it is not known yet
@@ -158,7 +159,7 @@ def restart(connect: ConnectClient, name: str, *, only_failed: bool = True) -> N
     Args:
         connect: Kafka Connect.
         name: The connector's name.
-        only_failed: Whether to restart only what has failed: the connector itself, or tasks of it.
+        only_failed: Whether to restart only what has failed: the connector itself, or its tasks.
 
     Raises:
         ConnectError: Connect does not answer, or refuses.
@@ -172,14 +173,14 @@ def restart(connect: ConnectClient, name: str, *, only_failed: bool = True) -> N
 
 
 def explained(name: str, trace: str) -> FailedConnector:
-    """Return a capture's failed connector with the reason and remedy, from its stack trace."""
+    """Return the failure of a capture's connector, with reason and remedy, from a stack trace."""
     reason = f"connector {name} failed: {redact(failures.explain(trace))}"
     remedy = failures.remedy(trace, f"Correct the cause; to restart it at once, {RETRY}.")
     return FailedConnector(reason, remedy, outage=failures.is_outage(trace))
 
 
 def disconnected(names: CaptureNames) -> FailedConnector:
-    """Return the failure of a capture's connector that runs without its connection."""
+    """Return the failure of a running connector that has lost its connection to the source."""
     reason = f"connector {names.connector} runs, but has lost its connection to the server"
     remedy = f"{silence_remedy(names)} To restart it at once, {RETRY}."
     return FailedConnector(reason, remedy, runs=True, outage=True)

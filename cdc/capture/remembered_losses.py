@@ -29,7 +29,8 @@ def remember(losses: Losses, scope: str, findings: Iterable[Finding]) -> None:
 
     Args:
         losses: The counts in the state store.
-        scope: What the findings are about: the resource of a capture, or a `table_scope`.
+        scope: The name under which the loss is counted: a capture's `CaptureNames.resource`, or a
+            table's `table_scope`.
         findings: The findings.
 
     Raises:

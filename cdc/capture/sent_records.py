@@ -19,17 +19,17 @@ task has read a commit that is not after the stored position, and has sent an ev
 before the slot's position.
 
 With Kafka transactions, the slot can also be ahead because a commit is late in Kafka. Connect
-stores a position in the transaction of the records before it. Debezium reads the stored position
-within its worker. Tributary reads it by Connect's REST interface, which reads the committed records
-of Connect's topic. Kafka acknowledges the end of a transaction before its brokers have the markers
-of the commit. So while a broker restarts, the interface can show a position behind the slot for
-half a minute, whether or not a connector reads the slot.
+stores a position in the same transaction as the records before the position. Debezium reads this
+position within its worker. Tributary reads it by Connect's REST interface, which reads the
+committed records of Connect's topic. Kafka acknowledges the end of a transaction before all brokers
+have the markers of the commit. So while a broker restarts, the interface can show a position behind
+the slot for half a minute, whether or not a connector reads the slot.
 
 The records in Kafka decide in this case, too, but they can be as late as the stored position. So
 the first look only notes the two positions. Changes count as lost if a look `LATE_S` seconds later
-still does not find in Kafka all changes between the two positions. If by then the stored position
-is later than the slot's, this does not prove that nothing was lost: a connector that began after a
-gap stores such a position, too.
+still does not find in Kafka all changes between the two positions. A stored position that has
+become later than the slot's position proves nothing: a connector that began after a gap stores such
+a position, too.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ after which a leader no longer waits for a follower.
 
 
 def is_sent(stream: TaskStream, stored: Lsn, confirmed: Lsn) -> bool:
-    """Return whether a capture's records show that its task sent all changes of a log range.
+    """Return whether a task's records show that the task sent all changes of a log range.
 
-    Each event names the last commit before the event. If a later event of the task names a later
-    commit than the first event does, the task has read this later commit. If this commit is not
-    after ``stored``, the task began before a possible gap, since a task that began after a gap has
-    read no commit up to ``stored``.
+    The range begins at ``stored`` and ends at ``confirmed``. Each event names the last commit
+    before the event. If an event names a later commit than the task's first event names, the task
+    has read this commit. A task that began after a gap has read no commit up to ``stored``. So a
+    task that has read a commit up to ``stored`` began before any gap.
 
     Args:
         stream: What the task has sent to one topic.
@@ -294,7 +294,7 @@ class SentRecords:
             return any(is_sent(stream, stored, confirmed) for stream in streams)
 
     def _range(self, topic: str) -> tuple[int, int]:
-        """Return a topic's first offset and its last stable offset; both 0 without such a topic.
+        """Return a topic's first offset and last stable offset; both 0 if the topic does not exist.
 
         Raises:
             KafkaError: The topic cannot be read.

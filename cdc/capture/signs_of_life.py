@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def look(
     kafka: KafkaAdmin, names: CaptureNames, topics: Sequence[str], interval_ms: int
 ) -> SignsOfLife:
-    """Return a capture's signs of life: the newest heartbeat's age, and whether it sends changes.
+    """Return whether a capture's connector sends changes, and the age of the newest heartbeat.
 
     Args:
         kafka: The cluster.

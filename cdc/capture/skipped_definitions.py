@@ -27,7 +27,9 @@ def skipped(
     stored: LogPosition | None,
     listed: Collection[TableId],
 ) -> str | None:
-    """Return why a capture's connector will skip a definition when it starts; None if none.
+    """Return why a connector will skip a table definition at its next start.
+
+    The result is None if the connector will skip none.
 
     Args:
         names: The capture.

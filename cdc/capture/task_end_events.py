@@ -25,10 +25,10 @@ def has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
 
 
 def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
-    """Judge whether a capture's task can have ended after the first of a log record's rows.
+    """Return whether a task can have ended after it sent only the first row of a log record.
 
-    That is possible if the last change is an insert, and the changes before and after it are from
-    other log records.
+    That is possible if the task's last change is an insert, and the changes before and after this
+    insert are from other log records.
 
     Args:
         change: The last change of the task.
@@ -40,7 +40,7 @@ def begins_group(change: SentChange, before: SentChange | None, after: SentChang
 
 
 def is_doubled(change: SentChange, after: SentChange | None) -> bool:
-    """Judge whether a capture's next task has sent the last change of the ended task again.
+    """Return whether a capture's next task has sent the last change of the ended task again.
 
     Args:
         change: The last change of the ended task.

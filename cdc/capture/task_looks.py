@@ -67,11 +67,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BEHIND = 5_000
-"""Number of offsets after the last row of a task in which the next row is searched for."""
+"""Number of offsets after a task's last row that are searched for the next row."""
 _AT_ONCE = 100
 """Number of topics whose newest records are read at once."""
 _NO_LOOK = TaskLook("", datetime.min.replace(tzinfo=timezone.utc), {})
-"""The look before a connector's first one: nothing was searched, and no task has this name."""
+"""Stands for the previous look if a connector has none: no topic is searched, no task is named."""
 
 
 class TaskLooks:
@@ -237,7 +237,7 @@ class _Look:
         sent: The time of each topic's newest record, read after the look.
         unread: The topics that cannot be read.
         grown: The tables whose topics were in `TaskLook.awaited` and have new records since then,
-            each with its topic's offset from there.
+            each with the offset from `TaskLook.awaited`.
     """
 
     look: TaskLook

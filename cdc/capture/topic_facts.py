@@ -180,9 +180,10 @@ def cut_off(
 def _tables_of_refilled_topics(
     context: RunContext, idle: Iterable[TableRecord], facts: Mapping[str, TopicFacts]
 ) -> set[TableId]:
-    """Return the idle tables whose captured topics have another record at the offset last read.
+    """Return the idle tables whose topics lack the last record that the lake has read.
 
-    Records that this process has already found are not asked for again.
+    The topic has a different record at this offset, or none. Records that this process has already
+    found are not searched for again.
     """
     asked: dict[KnownRecord, TableRecord] = {}
     for record in idle:
@@ -206,7 +207,7 @@ def _known_last_records(topic: str, records: Mapping[int, LastRecord]) -> list[K
 def _replaced_last_records(
     context: RunContext, known: Collection[KnownRecord], *, timeout_s: float | None = None
 ) -> dict[KnownRecord, str | KafkaError | None]:
-    """Return how captured topics have replaced known last records; None where they have not."""
+    """Return what captured topics have in place of known records, as from `KafkaAdmin.replaced`."""
     return context.kafka.replaced(known, timeout_s=timeout_s) if known else {}
 
 
@@ -222,7 +223,7 @@ def _with_present_epochs(record: TableRecord, now: TopicFacts) -> TableRecord:
 def _elsewhere_led(
     topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
 ) -> list[ReachedOffset]:
-    """Return lake offset and former epoch of each captured partition with a new leader."""
+    """Return the lake's offset and the former epoch for each partition that has a new leader."""
     return [
         ReachedOffset(topic, partition, offsets[partition], was)
         for partition, was in epochs.items()

@@ -49,7 +49,9 @@ class Expiring:
 
 
 def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiring]:
-    """Return the captured topics that can delete changes before a run reads them, by setting.
+    """Return the captured topics that can delete changes before a run reads them.
+
+    The topics are grouped by the setting that lets them delete unread changes.
 
     Args:
         context: The runs' context.

@@ -44,8 +44,8 @@ ROW = "row"
 _TRIES = 5
 """The most attempts to store a look while other processes also store looks."""
 _NAMES_KEPT = 20_000
-"""Maximum number of names whose former types are kept. The connector has forgotten them after its
-next start, so only a database that drops tables all the time has more.
+"""Maximum number of names whose former types are kept. The connector forgets former types when it
+starts again, so only a database that drops tables all the time has more such names.
 """
 
 
@@ -72,7 +72,7 @@ def changed(before: Names, now: Names, former: Former) -> Former:
 
 
 def merged(older: Former, newer: Former) -> Former:
-    """Merge the former types of two looks at a captured source; for each name ``older`` first."""
+    """Return the former types of two looks; for each name, the types of ``older`` come first."""
     found = {name: dict(of) for name, of in older.items()}
     for name, of in newer.items():
         kept = found.setdefault(name, {})
@@ -147,9 +147,10 @@ class Mistakes:
 
 
 def _without_present_types(types: Names, former: Former) -> Former:
-    """Return a captured source's former types without those that have a present object id.
+    """Return a captured source's former types without those that still have their name.
 
-    A former type with the same object id is the present type itself, with its former labels.
+    If a former type has the same object id as the present type of the name, both are one type, for
+    example an enum to which a label was added.
     """
 
     def gone(name: str, schema: str, many: tuple[NamedType, ...]) -> tuple[NamedType, ...]:
@@ -316,7 +317,7 @@ class TypeLooks:
 def _mistaken_columns(
     source: str, found: Mistakes, columns: Iterable[TypedColumn]
 ) -> dict[str, dict[str, str]]:
-    """Return, by table, captured columns that the connector can misread, with types' names."""
+    """Return, by table, the columns that the connector can misread, each with its type's name."""
     by_table: dict[str, dict[str, str]] = {}
     for one in columns:
         if found.is_mistaken(one.oid, one.table_schema, array=one.array):

@@ -81,7 +81,7 @@ class Unneeded:
 
 
 NOTHING = Unneeded()
-"""The capture has nothing without need, or it is not known."""
+"""The result for a capture that has only needed tables, or whose tables are not known."""
 
 
 def of_unneeded(store: Store, evidence: CaptureEvidence, before: Iterable[TableRecord]) -> Unneeded:
@@ -136,7 +136,7 @@ def _sent_tables(evidence: CaptureEvidence) -> frozenset[TableId] | None:
 def _is_on_plan(
     table: TableId, records: Collection[TableRecord], evidence: CaptureEvidence
 ) -> bool:
-    """Return whether the plan has a captured table, also under another name or elsewhere."""
+    """Return whether the plan has a captured table, under whatever name and in whatever tier."""
     members = evidence.members
     sent = None if isinstance(members, TributaryError) else members.get(table)
     for one in records:
@@ -201,7 +201,7 @@ def _removal_steps(evidence: CaptureEvidence, tables: Collection[TableId], *, wh
 
 
 def _unneeded_finding(evidence: CaptureEvidence, tables: Collection[TableId]) -> Finding:
-    """Return the finding about captured tables that the plan has by another name or tier."""
+    """Return a finding about tables that the plan has under another name or in another tier."""
     names, members = evidence.names, evidence.members
     if isinstance(members, TributaryError) or not members:
         return Finding(

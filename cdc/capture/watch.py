@@ -107,10 +107,10 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
 
 
 def _watched_capture(capture: CapturedTables) -> CapturedTables:
-    """Return a capture without the followed tables that need a bootstrap, unless all need one.
+    """Return a capture without the followed tables that must be copied again.
 
-    If all need one, they stay in the result, so that the capture is still watched: the slot of a
-    failed connector holds back the primary's log.
+    If all followed tables must be copied again, the result has all of them. So the capture is still
+    watched: the slot of a failed connector holds back the primary's log.
     """
     needing = tuple(record for record in capture.followed if record.state not in UNREAD)
     return replace(capture, followed=needing or capture.followed)
@@ -276,7 +276,7 @@ class _Watch:
 
 
 def _unknown_finding(capture: CaptureNames, error: TributaryError) -> Finding:
-    """Return the finding that, because of an error, it is unknown if a capture sends changes."""
+    """Return a finding for an error: it is unknown whether the capture sends changes."""
     name = f"connector {capture.connector}"
     what = f"whether {name} sends changes is not known ({error.message})"
     return Finding(Severity.UNKNOWN, name, what, error.remedy)

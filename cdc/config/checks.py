@@ -34,7 +34,7 @@ CheckName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,49}$")]
 
 
 def _valid_cron(text: str) -> str:
-    """Return a configured cron expression; refuse one without five fields, or without a time."""
+    """Return a configured cron expression; refuse one that is malformed or matches no time."""
     try:
         if len(text.split()) != 5:
             raise CronSimError("it must have five fields")  # noqa: TRY301
@@ -78,7 +78,7 @@ class Reference(Section):
     table: NonEmpty
     """The referenced table of the same source, as schema.table."""
     columns: Annotated[tuple[NonEmpty, ...], Field(min_length=1)]
-    """Its columns, one for each of the check's columns."""
+    """Columns of the referenced table, one for each of the check's columns."""
 
 
 class CheckSettings(Section):
@@ -89,7 +89,7 @@ class CheckSettings(Section):
     number, against earlier results. freshness: the age of the newest complete data. reference: rows
     of another table exist. verify: the lake's rows equal those of the source."""
     enabled: bool = True
-    """false leaves out a check that a less specific section has; the check needs its kind only."""
+    """false leaves out a check that a less specific section has. Then only kind is required."""
     policy: Policy = "alarm"
     """What follows from a failure. report: nothing but the result. alarm: status --check, --fail-on
     check_failed and an alarm. pause: also, the table is paused."""
@@ -100,8 +100,9 @@ class CheckSettings(Section):
     every_commits: Positive | None = None
     """The check is also due after this many commits of runs since its last result."""
     columns: tuple[NonEmpty, ...] = ()
-    """The columns. not_null, accepted_values, range: each of them; unique, reference: together;
-    verify by partitions: those that make a partition, by default partition_by."""
+    """The columns. not_null, accepted_values, range: each column is checked. unique, reference: the
+    columns are checked together. verify with method partitions: the columns whose values make a
+    partition, by default partition_by."""
     values: tuple[OptionText, ...] = ()
     """accepted_values: the values that are allowed beside NULL."""
     min: OptionText | None = None
@@ -139,8 +140,8 @@ class CheckSettings(Section):
     """verify: the most sessions that read the source at the same time. Default: one for each core
     of Spark."""
     read_from: Literal["replica", "primary"] = "replica"
-    """verify: the server that the source's rows are read from. The primary shows what only the
-    replica lacks, and bears the load."""
+    """verify: the server that the source's rows are read from. With primary, the check also finds
+    rows that the replica lacks, but the primary bears the load."""
     max_age: Duration | None = None
     """freshness: the greatest age that is allowed. Default: freshness_target_s."""
 
@@ -203,7 +204,7 @@ _METHODS: Mapping[str, frozenset[str]] = {
     "partitions": frozenset({"columns"}),
     "window": frozenset({"time_column", "window", "settle"}),
 }
-"""What only one method of verify uses."""
+"""For each method of verify, the settings that not all methods use."""
 
 
 def check_conflicts(checks: Mapping[str, CheckSettings]) -> Iterator[Conflict]:

@@ -35,8 +35,8 @@ class EventTime(Section):
     """The column with the time of an event."""
 
     column: NonEmpty
-    """The column. It needs the type of a time with or without zone, or of a date. Digits without a
-    zone are read in the zone of completeness."""
+    """The column. Its type must be a time with or without zone, or a date. A time without zone is
+    read in the zone of completeness."""
     lateness: Annotated[str, Field(pattern=r"^(0s|[1-9][0-9]{0,5}[smhd])$")] = "0s"
     """How long after the end of a period its rows may still be committed on the source, for example
     10m. Rows that are committed later are late."""
@@ -69,7 +69,7 @@ Completeness = Annotated[
 
 
 class _Columns(Protocol):
-    """What `completeness_conflicts` needs of a table's `ColumnRules`."""
+    """The methods of a table's `ColumnRules` that `completeness_conflicts` calls."""
 
     def selects(self, column: str) -> bool:
         """Return whether the settings let a column be replicated."""

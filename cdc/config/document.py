@@ -97,7 +97,7 @@ def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) 
 def dotted(path: _Path) -> str:
     """Return the path of a configuration key for messages, for example ``tables."a b".columns[0]``.
 
-    A key is quoted unless it has only letters, digits, ``_`` and ``-``.
+    A key is quoted if it has other characters than letters, digits, ``_`` and ``-``.
     """
     text = ""
     for part in path:
@@ -185,7 +185,7 @@ def _config_error(name: str, problems: list[ConfigProblem]) -> ConfigError:
 
 
 def _section_conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
-    """Yield settings that cannot work together in a section of the configuration, or inside it.
+    """Yield settings that cannot work together, in a configuration section and its subsections.
 
     Args:
         section: The section.
@@ -251,7 +251,10 @@ def _value_at(document: Any, path: _Path) -> Any:
 
 
 def _reason_for_key(details: ErrorDetails, path: _Path, section: Any) -> str:
-    """Describe pydantic's error about a configuration key, with the allowed keys if unknown."""
+    """Describe pydantic's error about a configuration key, for a message.
+
+    If the key is unknown, the message has the most similar allowed key, or all allowed keys.
+    """
     if details["type"] == "missing":
         return "is required"
     if details["type"] == "extra_forbidden":
@@ -335,7 +338,7 @@ def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
 
 
 def _type_of_key(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
-    """Return the type of a configuration key's value, and the classes in its `Annotated`.
+    """Return the type of a configuration key's value, and the classes of the type's markers.
 
     Args:
         annotation: The type of the map or section that has the key.
@@ -383,12 +386,12 @@ def _unwrap_type(annotation: Any, value: Any) -> tuple[Any, set[type]]:
 
 
 def _fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return a configuration section's fields by their keys in the file, as `as` for `as_`."""
+    """Return a section's fields by their keys in the file, for example field ``as_`` by ``as``."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _variants_by_tag(annotation: Any) -> dict[Any, Any]:
-    """Return the members of a tagged union of configuration sections, by tag, if it is one."""
+    """Return the members of a tagged union of sections, by tag; empty for any other type."""
     marks = getattr(annotation, "__metadata__", ())
     if not any(isinstance(mark, Discriminator) for mark in marks):
         return {}

@@ -266,7 +266,7 @@ class ConnectConfig(Section):
     secrets: Annotated[Mapping[str, ConnectReference], Verbatim(), RawOptions()] = Field(
         default_factory=dict
     )
-    """ConfigProvider references by connector property, for secrets kept elsewhere."""
+    """ConfigProvider references by connector property, for secrets that only the worker reads."""
     connector: Annotated[Mapping[str, OptionText], Verbatim(), RawOptions()] = Field(
         default_factory=dict, repr=False
     )

@@ -155,9 +155,9 @@ class SparkConfig(Section):
     parallel_tables: Positive = 8
     """Tables that run at the same time in the Spark session."""
     task_timeout_s: Positive = 1800
-    """The longest time without progress in the tasks of a stage, in seconds; then its table fails.
-    Reading, shuffling, spilling and the end of a task are progress; computing and writing are
-    not."""
+    """The longest time without progress in the tasks of a stage, in seconds. After this time, the
+    stage's table fails. Reading, shuffling, spilling and the end of a task are progress; computing
+    and writing are not."""
 
     @property
     def local(self) -> bool:

@@ -26,13 +26,13 @@ class PartitionField(Section):
     """A column by whose values the lake table is partitioned, or an expression of a column."""
 
     column: NonEmpty
-    """The column. value: texts, booleans, integers or dates; hash: also bytes; hour: a time; day,
-    month, year: a time or a date."""
+    """The column. Its type with value: text, boolean, integer or date; with hash: also bytes; with
+    hour: a time; with day, month or year: a time or a date."""
     by: Literal["value", "hour", "day", "month", "year", "hash"] = "value"
-    """value: the column itself. All others make a further lake column."""
+    """value: the lake is partitioned by the column itself. All other values add a lake column."""
     zone: ZoneName = "UTC"
-    """The time zone of hour, day, month and year, by its name in the IANA database. Digits without
-    a zone are read by its clocks."""
+    """The time zone of hour, day, month and year, by its name in the IANA database. A time without
+    zone is read as a time in this zone."""
     buckets: Annotated[int, Field(ge=2, le=MOST_BUCKETS)] | None = None
     """The number of buckets of hash."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")] | None = None
@@ -115,14 +115,14 @@ PartitionEntry = Annotated[
 
 
 def partition_field(text: str) -> PartitionField:
-    """Return the entry of ``partition_by`` in the configuration that a text describes."""
+    """Return the ``partition_by`` entry that a text describes, as in the configuration."""
     return PartitionField.model_validate(_partition_section(text))
 
 
 def period_column(settings: TableSettings, unit: Literal["hour", "day"], zone: str) -> str | None:
-    """Return the setting's column whose partitions are the hours or days of a table's event time.
+    """Return the lake column that partitions a table by the hours or days of its event time.
 
-    None if the table has no partitions by the hours or days of its event time in that zone.
+    The result is None if no column partitions the table in this way and in this time zone.
     """
     event = settings.event_time
     if event is None:

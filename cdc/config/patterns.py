@@ -77,7 +77,7 @@ class Pattern:
 
 
 def is_wildcard(text: str) -> bool:
-    """Return whether a table name, as patterns are configured, has wildcards outside quotes."""
+    """Return whether a configured table pattern has wildcards outside quotes."""
     return bool(_WILD & set(_QUOTED.sub("", text)))
 
 

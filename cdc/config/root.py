@@ -72,7 +72,7 @@ class Config(Section):
     defaults: TableSettings = Field(default_factory=section_defaults)
     """Settings of all tables."""
     tiers: Mapping[TierName, TierSettings] = Field(default_factory=section_defaults)
-    """Settings of tiers, by the name that tables have in tier."""
+    """Settings of tiers. Each key is the name of a tier, as in the setting tier of tables."""
     tables: Mapping[str, TableSettings] = Field(default_factory=section_defaults)
     """Settings of single tables, by schema.table or source:schema.table; * and ? are wildcards."""
     _index: _Index = PrivateAttr(default_factory=_Index)

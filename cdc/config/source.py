@@ -85,11 +85,12 @@ class WalLimit(Section):
     """Limits for the log that a slot holds back on the primary; above them, commands react."""
 
     warn: Size | None = "20GiB"
-    """Commands warn."""
+    """Above this size, commands warn."""
     alarm: Size | None = "50GiB"
-    """Also, run and status end with exit code 3, and check with 1."""
+    """Above this size, run and status also end with exit code 3, and check with 1."""
     give_up: Size | None = None
-    """Also, run drops the slot to save the primary; then copy the capture's tables again."""
+    """Above this size, run also drops the slot to save the primary; then copy the capture's tables
+    again."""
 
     @property
     def bytes_by_level(self) -> Mapping[str, int]:
@@ -184,7 +185,8 @@ class MysqlSourceConfig(Section):
     primary: MysqlEndpoint
     """The server that takes writes."""
     replica: MysqlEndpoint | None = None
-    """A replica of the primary, by GTID if there are any; copies read it and spare the primary."""
+    """A replica of the primary, with GTIDs if the primary has them. Copies read the replica and
+    spare the primary."""
     endpoint_for_connect: MysqlEndpoint | None = None
     """The primary's address for Kafka Connect, if it differs."""
     credentials: Credentials

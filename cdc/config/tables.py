@@ -30,7 +30,7 @@ _WINDOW = f"^{_TIME}-{_TIME}$"
 _DIGITS = "[12]?[0-9]|3[0-8]"
 _LAKE_TYPE = rf"string|decimal\((?P<digits>{_DIGITS}), ?(?P<scale>{_DIGITS})\)"
 _APPEND = "_append"
-"""Suffix of an append table's tier; no configured tier has an underscore."""
+"""Suffix of the tiers of append tables. No configured tier has it, since none has an underscore."""
 
 
 TierName = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]
@@ -77,9 +77,9 @@ class ColumnRules(Section):
     """The columns to replicate, and the form of their values."""
 
     include: tuple[NonEmpty, ...] = ()
-    """Only these columns; empty means all."""
+    """The columns to replicate; empty means all columns."""
     exclude: tuple[NonEmpty, ...] = ()
-    """All columns but these. The lake does not get their values, but Kafka does."""
+    """Columns that are not replicated. Kafka gets their values, but the lake does not."""
     as_: dict[NonEmpty, LakeType] = Field(alias="as", default_factory=dict)
     """Lake types by column. string: the text that the server prints, for types that events do not
     carry exactly; it is read from the primary by key for each changed row. decimal(p,s): for
@@ -141,8 +141,8 @@ class ReaderTarget(Section):
     """The settings of one reader of a table."""
 
     lag: Duration
-    """How long a commit may be there before the reader has read it. Above this, status, --fail-on
-    reader_late and an alarm name the reader."""
+    """The longest time that the reader may take to read a new commit. If the reader takes longer,
+    status, --fail-on reader_late and an alarm name the reader."""
 
     @property
     def lag_s(self) -> int:
@@ -174,15 +174,15 @@ class TableSettings(Section):
     moment. primary, or no replica: the table is read under a temporary slot's snapshot. MySQL and
     MariaDB need a replica."""
     one_view: bool = False
-    """Whether a copy reads all rows at one moment, even if the stream would correct rows of several
-    moments. PostgreSQL: a copy from a replica fails if, in ten tries, transactions with savepoints
-    are open. MySQL and MariaDB: the replica's applier is stopped while the sessions for all
-    parallel chunks open; each session reads its part of the table once, and cannot repeat the
-    read."""
+    """Whether a copy reads all rows at one moment, although the stream would correct rows that are
+    read at several moments. PostgreSQL: a copy from a replica fails if, in ten tries, transactions
+    with savepoints are open. MySQL and MariaDB: the replica's applier is stopped while the sessions
+    for all parallel chunks open; each session reads its part of the table once, and cannot repeat
+    the read."""
     partition_by: tuple[PartitionEntry, ...] = ()
-    """The partitions of the lake table: columns with texts, booleans, integers or dates, hours,
-    days, months or years of times, as day(created_at, Europe/Berlin), and hashes, as
-    hash(customer_id, 64)."""
+    """The partitions of the lake table: columns with texts, booleans, integers or dates; hours,
+    days, months or years of times, for example day(created_at, Europe/Berlin); or hashes, for
+    example hash(customer_id, 64)."""
     columns: ColumnRules = Field(default_factory=defaults)
     """The columns to replicate, and the form of their values."""
     timestamps_without_zone: Literal["timestamp_ntz", "timestamp"] = "timestamp_ntz"
@@ -229,7 +229,7 @@ class TableSettings(Section):
     each commit rewrites files. Default: a tenth of freshness_target_s."""
     readers_keep: Duration = "1h"
     """How long replaced files and former generations stay for readers who have them open.
-    Incremental and time-travel reads reach back as far."""
+    Incremental and time-travel reads reach back by this time, too."""
     readers: dict[ReaderName, ReaderTarget] = Field(default_factory=dict)
     """Limits of the lags of readers, by the name that a reader records itself with; * for all
     others. A reader that is named here and has recorded nothing is late, too."""
@@ -247,8 +247,8 @@ class TableSettings(Section):
     hudi: Options = Field(default_factory=dict)
     """Raw overrides of Hudi settings."""
     checks: dict[CheckName, CheckSettings] = Field(default_factory=dict)
-    """Checks of the table's data, by names of your choice. A check replaces that of the same name
-    in a less specific section."""
+    """Checks of the table's data, by names of your choice. A check replaces the check of the same
+    name in a less specific section."""
 
     @property
     def readers_keep_s(self) -> int:
@@ -393,7 +393,7 @@ class TierSettings(Section):
 
 
 def _listed_columns(columns: Iterable[str]) -> str:
-    """Name the columns in a problem of a table's configured settings, in order."""
+    """Return the names of columns, in order, for a message about a table's settings."""
     return ", ".join(sorted(columns))
 
 

@@ -90,7 +90,10 @@ def _option_text(value: object) -> object:
 
 
 def _absolute_path(path: Path, info: ValidationInfo) -> Path:
-    """Return a configured path as absolute; a relative one starts at tributary.yaml's folder."""
+    """Return a configured path as an absolute path.
+
+    A relative path starts at the folder of tributary.yaml.
+    """
     base = (info.context or {}).get("base") or Path.cwd()
     return Path(base, path.expanduser()).absolute()
 

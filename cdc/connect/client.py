@@ -251,8 +251,8 @@ class ConnectClient:
 
         Args:
             name: The connector.
-            only_failed: Whether to restart only what has failed: the connector itself, or tasks of
-                it.
+            only_failed: Whether to restart only what has failed: the connector itself, or its
+                tasks.
         """
         self.require_own(name)
         before = self.status(name)

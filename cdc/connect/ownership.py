@@ -1,8 +1,8 @@
 """Shows which installation made a connector.
 
 Two installations can use the same names on one Kafka Connect, for example if a tributary.yaml is
-copied and the copy names another state store. Unless connectors show who made them, each
-installation would change and delete the other's connectors.
+copied and the copy names another state store. If connectors did not show which installation made
+them, each installation would change and delete the connectors of the other installation.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from cdc.errors import OtherConnectorError
 
 INSTALLATION = "tributary.installation"
-"""The property of a connector's configuration that names the installation which made it.
+"""The property of a connector's configuration that names the installation of the connector.
 
 Connect and Debezium ignore properties that they do not know. Connect keeps the property for as long
-as the connector exists, and it is read with the configuration.
+as the connector exists, and returns it with the connector's configuration.
 """
 
 

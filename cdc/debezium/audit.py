@@ -19,7 +19,7 @@ _AVRO = {
     "flatten.unions": frozenset({"false"}),
     "discard.type.doc.default": frozenset({"false"}),
 }
-"""Settings that can change a converter's Avro schemas, each with the values that do not."""
+"""Settings that can change a converter's Avro schemas, each with its harmless values."""
 _REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]*\}")
 
 

@@ -43,7 +43,7 @@ WRITER_SCHEMA: Mapping[str, Mapping[str, str]] = {
     },
     CONFLUENT_CONVERTER: {".auto.register.schemas": "true", ".use.latest.version": "false"},
 }
-"""The settings of each converter by which a record has the id of the schema that wrote it."""
+"""For each converter, the settings that put the id of the writer's schema into each record."""
 
 
 def connector_class(kind: SourceKind) -> str:
@@ -242,5 +242,5 @@ def apicurio_url(url: str) -> str:
 
 
 def _secret_reference(secret: SecretRef | None) -> str | None:
-    """Return the reference to a secret for a Debezium connector's settings, if there is one."""
+    """Return the reference to a secret for a connector's settings; None if there is no secret."""
     return None if secret is None else secret.connect_reference()

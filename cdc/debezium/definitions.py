@@ -247,9 +247,9 @@ def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
 def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
     """Return an offset for each time that Debezium started without a stored position.
 
-    This is the offset of the first record that the topic of DDL statements got after the start.
-    More than one such start means that the connector's stored position was deleted. In that case,
-    the changes between the deletion and the later start are not captured. No other check finds this
+    It is the offset of the first record that the topic of DDL statements got after the start. More
+    than one offset means that the connector's stored position was deleted. In that case, the
+    changes between the deletion and the later start are not captured. No other check finds this
     loss: the newly stored position is after the lost changes, and no heartbeat is missing, since
     the connector wrote none in the meantime.
     """

@@ -34,9 +34,7 @@ _BACKLOG_S = 6 * 3600.0
 
 
 def silence_bound_s(interval_ms: int) -> float:
-    """Return the age of Debezium's newest heartbeat row above which its connector is stuck.
-
-    The age is in seconds.
+    """Return the age, in seconds, above which Debezium's newest heartbeat shows a stuck connector.
 
     Args:
         interval_ms: Interval between two heartbeats, in milliseconds.

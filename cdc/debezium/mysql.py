@@ -41,7 +41,7 @@ INCLUDE_LIST = "table.include.list"
 SERVER_ID = "database.server.id"
 """The setting with the number that identifies a reader of the binlog to the primary.
 
-If another client begins to read the binlog with the same number, the primary ends the first one.
+If another client begins to read the binlog with this number, the primary disconnects the reader.
 """
 _HISTORY = "schema.history.internal"
 

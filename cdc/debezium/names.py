@@ -143,7 +143,10 @@ class CaptureNames:
 
     @property
     def own_topics(self) -> tuple[str, ...]:
-        """The topics of the capture itself: not the captured tables' topics, nor `look_topic`."""
+        """The capture's topics of heartbeat rows, markers, definitions, DDL and transactions.
+
+        A topic that the connector does not have is left out.
+        """
         own: tuple[str, ...] = (self.heartbeat_topic, self.marker_topic)
         if self.reports_definitions:
             own = (*own, self.schema_change_topic, self.schema_history_topic)
@@ -223,8 +226,8 @@ def topic_for(prefix: str, schema: str, table: str) -> str:
 def topic_collisions(prefix: str, tables: Iterable[TableId]) -> dict[str, list[TableId]]:
     """Return the topics of Debezium that several tables would share, each with its tables.
 
-    Kafka refuses a topic whose name differs from another topic's only in dots and underscores. So
-    two such topics count as one. The heartbeat and marker tables also count as tables.
+    Kafka refuses a topic whose name differs from another topic's name only in dots and underscores.
+    So two such topics count as one topic. The heartbeat and marker tables also count as tables.
     """
     taken: defaultdict[str, set[TableId]] = defaultdict(set)
     shown: dict[str, str] = {}

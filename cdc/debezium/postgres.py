@@ -164,10 +164,11 @@ class Postgres:
     def heartbeat_sql(self, capture: CaptureNames) -> str:
         """Return the SQL statement that the connector runs for each heartbeat.
 
-        The statement changes a row, so the slot advances while the tables are idle. The row names
-        the server, so the stream shows between which changes a server was promoted or restored. The
-        publication of append tables does not publish updates. So their connector inserts a row for
-        each heartbeat, and deletes rows that are older than an hour.
+        The statement writes a row, so the slot advances even while the tables are idle. The row
+        names the server, so the stream shows between which changes a server was promoted or
+        restored. The publication of append tables does not publish updates. So for append tables,
+        the statement inserts a row for each heartbeat, and deletes rows that are older than an
+        hour.
         """
         table, slot = f"{SCHEMA}.{capture.heartbeat_table}", capture.on_primary.slot
         insert = (
@@ -238,8 +239,8 @@ def after_truncate(offset: Mapping[str, Any]) -> Mapping[str, Any]:
     Such a TRUNCATE is one record of the WAL, with one event for each table. If a task ends after it
     has sent the last of these events, and before it has stored a later position, Debezium 3.7.0
     cannot start again. Debezium must skip as many events as the stored offset counts. But for each
-    event Debezium skips a whole record of the WAL, and then fails at the next record. In the result
-    the count is 1, so that Debezium skips only the TRUNCATE.
+    event Debezium skips a whole record of the WAL, and then fails at the next record. In the
+    returned offset, the count of events is 1, so that Debezium skips only the TRUNCATE.
 
     Args:
         offset: The offset that Connect has stored. It is returned unchanged if it is not the offset

@@ -6,7 +6,8 @@ its start, a task reads the schema history, and takes the definitions up to its 
 two cases the task takes wrong definitions:
 
 - Without GTIDs, the task takes all definitions, also those of statements after its stored position.
-  So it decodes rows from before such a statement by the statement's definition (debezium/dbz#1541).
+  So the task decodes rows from before such a statement by the statement's definition
+  (debezium/dbz#1541).
 - On MariaDB, each definition has the GTID of the transaction before the statement. The task skips a
   definition if the stored GTID of the same domain has another server id than this GTID.
 """
@@ -77,11 +78,12 @@ def learned_definitions(records: Iterable[KafkaRecord], source: str) -> Iterator
 def later_definition(
     change: SentChange, table: TableId, learned: Iterable[LearnedDefinition], since: datetime
 ) -> LearnedDefinition | None:
-    """Return a later definition by which Debezium, without GTIDs, has decoded a change.
+    """Return a table's definition from after a change, by which Debezium decoded the change.
 
-    The DDL statement of the later definition follows the change in the binlog. But the definition
-    was in the schema history before the connector decoded the change. A task reads a statement only
-    after it has decoded all earlier changes, so an earlier task has read this statement.
+    This happens only without GTIDs. The definition's DDL statement follows the change in the
+    binlog. But the definition was in the schema history before the connector decoded the change. A
+    task reads a statement only after it has decoded all earlier changes, so an earlier task has
+    read this statement.
 
     Args:
         change: The change.
@@ -91,7 +93,7 @@ def later_definition(
             copy waited until the connector had passed their statements.
 
     Returns:
-        The first later definition; None if there is none, or if the change has a GTID.
+        The first such definition; None if there is none, or if the change has a GTID.
     """
     if change.gtid is not None or change.decoded_at is None:
         return None
@@ -113,8 +115,8 @@ def skipped_definition(
     """Return the first definition that Debezium skips if it reads MariaDB from a position.
 
     Args:
-        learned: The definitions in the schema history. Those from before the last snapshot are
-            ignored, since the snapshot defines all tables.
+        learned: The definitions in the schema history. Definitions from before the last snapshot
+            are ignored, since the snapshot defines all tables.
         stored: The position at which the connector starts.
         tables: The tables whose rows the connector reads.
 

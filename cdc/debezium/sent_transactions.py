@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from schemas.registry import SchemaRegistry
 
 _FIRST, _GROWTH, _LAST = 512, 8, 262_144
-"""Records in the first read, the factor by which each further read grows, and the most records."""
+"""Offsets of the first read, growth factor of the further reads, and most offsets of one read."""
 
 
 def sent_since(
     kafka: KafkaAdmin, registry: SchemaRegistry, capture: CaptureNames, file: str
 ) -> list[SentTransaction]:
-    """Return the transactions of heartbeats and markers that Debezium sent after a file began.
+    """Return the heartbeat and marker transactions that Debezium sent since a binlog file began.
 
-    The result can also have transactions of earlier files, but none from before the last reset of
-    their server's binlog. At most the last 262,144 records of each topic are read.
+    The result can also have transactions of earlier files, but no transaction from before the last
+    reset of the server's binlog. At most the last 262,144 records of each topic are read.
 
     Args:
         kafka: The cluster.
@@ -87,8 +87,8 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 def tails(start: int, end: int) -> Iterator[int]:
     """Yield offsets from which to read Debezium's heartbeats and markers, in descending order.
 
-    The last one is the topic's first offset, or ``end`` minus 262,144 if the topic has more offsets
-    than that.
+    The last of these is the topic's first offset. If the topic has more than 262,144 offsets, the
+    last of these is ``end`` minus 262,144.
 
     Args:
         start: The topic's first offset.

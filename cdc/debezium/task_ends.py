@@ -26,9 +26,9 @@ _BEFORE = 16
 to judge most ends of tasks.
 """
 _LARGEST_GROUP = 1_200
-"""The most rows of one page, with PostgreSQL's largest size of a page."""
+"""The most rows that a page of PostgreSQL can have, at the largest page size."""
 _STEPS = 8
-"""The most records without a value that are skipped in a search for the record before a record."""
+"""Maximum number of records that one call of `TaskEnds.before` examines."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,10 @@ def task_of(record: KafkaRecord) -> str | None:
 
 
 def moves_key(record: KafkaRecord) -> bool:
-    """Return whether Debezium sent a record as the delete of a moved key, or as its tombstone.
+    """Return whether a Debezium record is in the first part of an UPDATE of a key.
 
-    An UPDATE of a key is sent as a delete of the former key and an insert.
+    An UPDATE of a key is sent in two parts: a delete of the former key with its tombstone, then an
+    insert.
     """
     return _NEW_KEY in dict(record.headers)
 
@@ -98,7 +99,7 @@ def takes_key(record: KafkaRecord) -> bool:
 class TaskEnds:
     """Finds the offsets at which tasks ended in a topic, and reads the events around them.
 
-    The topics have a single partition.
+    Each topic has a single partition.
 
     Args:
         reader: Reads the topics.
@@ -225,9 +226,9 @@ class TaskEnds:
         return False if last == end else None
 
     def changes_later(self, record: KafkaRecord, end: int, *, offsets: int) -> bool | None:
-        """Return whether a record after ``record`` in the topic can change the same row.
+        """Return whether a later record of the topic can change the row that ``record`` changes.
 
-        Such a later record has the same key, or it has no key because it is a TRUNCATE.
+        Such a later record has the same key as ``record``, or has no key because it is a TRUNCATE.
 
         Args:
             record: A record with a key. The search begins after it.
@@ -235,8 +236,7 @@ class TaskEnds:
             offsets: The number of offsets to search at most.
 
         Returns:
-            The answer; None if no such record was found, but not all offsets before ``end`` were
-            searched.
+            The answer; None if the search found no such record and stopped before ``end``.
         """
         key, last = self._key(record), min(record.offset + 1 + offsets, end)
         for one in self._read(record.topic, record.offset + 1, last):
@@ -277,7 +277,8 @@ class TaskEnds:
             offsets: Number of offsets to read at most; the last of them is the offset of ``last``.
 
         Returns:
-            The answer; None if a record before the read offsets could have the repeated change.
+            The answer; None if a record before the offsets that were read could have the repeated
+            change.
         """
         if (known := repeats(change, after)) is not None:
             return known
@@ -328,7 +329,7 @@ class TaskEnds:
 
 
 def repeats(change: SentChange, after: SentChange) -> bool | None:
-    """Return whether ``after`` is ``change``, or a change that Debezium sends before it.
+    """Return whether ``after`` is ``change``, or a change that Debezium sends before ``change``.
 
     Rows that COPY inserted by one log record have the same position. So their numbers in the
     transaction are compared. A task that continues from a stored position continues these numbers.
@@ -338,8 +339,8 @@ def repeats(change: SentChange, after: SentChange) -> bool | None:
         after: The next task's first change in the topic.
 
     Returns:
-        The answer; None if the two changes do not show the answer. If so, the next task started
-        without a stored position, and ``after`` is in the first transaction of this task.
+        The answer; None if the two changes do not show the answer. In this case, the next task
+        started without a stored position, and ``after`` is in the first transaction of this task.
     """
     if change.order is None or after.order is None:
         return False
@@ -353,7 +354,7 @@ def repeats(change: SentChange, after: SentChange) -> bool | None:
 
 
 def _is_after_commit(change: SentChange, after: SentChange) -> bool:
-    """Return whether Debezium's ``after`` has a higher LSN than ``change``'s preceding commit.
+    """Return whether ``after`` has a higher LSN than the last commit before Debezium's ``change``.
 
     If so, ``after`` is in no transaction that was sent earlier than the transaction of ``change``.
     """
@@ -363,12 +364,12 @@ def _is_after_commit(change: SentChange, after: SentChange) -> bool:
 
 
 def _place_in_log(change: SentChange) -> tuple[int | None, str]:
-    """Return the transaction and position of Debezium's change, which identify its log record."""
+    """Return a Debezium change's transaction and position, which identify the log record."""
     return change.transaction, change.position
 
 
 def _sent_change(event: Any, key: Mapping[str, Any]) -> SentChange:
-    """Return the change that a Debezium event describes, with its place among others."""
+    """Convert an event of Debezium to a `SentChange`."""
     source, numbered, ms = event["source"], event.get("transaction"), event.get("ts_ms")
     if "pos" in source:
         file, row = str(source["file"]), (int(source["pos"]), int(source["row"]))
@@ -389,7 +390,7 @@ def _sent_change(event: Any, key: Mapping[str, Any]) -> SentChange:
 
 
 def _order_in_binlog(file: str, row: tuple[int, int]) -> tuple[int, ...] | None:
-    """Return a key that sorts Debezium's rows as the binlog does; None without a file number.
+    """Return a key that sorts Debezium's rows in the binlog's order; None without a file number.
 
     Args:
         file: The name of the binlog file.

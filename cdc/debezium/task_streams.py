@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaRecord
 
 _TASKS = 100
-"""The number of a topic's newest tasks that are looked at."""
+"""Maximum number of tasks that are examined in a topic; the newest tasks are examined."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class TaskStream:
 
     Args:
         first: The commit LSN of the task's first event.
-        later: The greatest commit LSN among the task's events that is not after the position that
-            `task_streams` was given.
+        later: The task's greatest commit LSN at or before the position that `task_streams` was
+            given.
         last: The greater of the two LSNs of the task's last event.
     """
 
@@ -37,7 +37,7 @@ class TaskStream:
 
 
 def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterator[TaskStream]:
-    """Yield what a Debezium connector's tasks sent to a topic, if they began before a position.
+    """Yield the `TaskStream` of each Debezium task that began before a position, for one topic.
 
     Only the newest tasks of the topic are examined, at most `_TASKS`.
 
@@ -73,7 +73,7 @@ def _later_commit_lsn(
 ) -> int:
     """Return the `TaskStream.later` of a connector's task for a position.
 
-    A task sends its events in the order of their commit LSNs, so this is a binary search.
+    A task sends its events in the order of their commit LSNs, so a binary search finds the result.
 
     Args:
         ends: Reads the topic.

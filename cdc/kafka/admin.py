@@ -212,7 +212,7 @@ class KafkaAdmin:
     def stable_offsets(self, topic: str) -> dict[int, int]:
         """Return the last stable offset, by partition.
 
-        All records below it are from transactions that have ended.
+        All records below this offset are from transactions that have ended.
         """
         return self._of_one(topic, self.stable_offsets_many([topic]))
 
@@ -244,17 +244,17 @@ class KafkaAdmin:
     def replaced(
         self, known: Iterable[KnownRecord], *, timeout_s: float | None = None
     ) -> dict[KnownRecord, str | KafkaError | None]:
-        """Find partitions that no longer have a record that they had.
+        """Find partitions that have another record, or none, in place of a known record.
 
         Args:
-            known: The records; one of each partition.
+            known: The known records, one of each partition.
             timeout_s: Limit in seconds, after which no further record is read; by default the limit
                 of one request.
 
         Returns:
-            For each of ``known``, what the partition has in place of the record. None if the
-            partition still has the record, or has deleted all records up to and including it. An
-            error if the partition cannot be read.
+            For each of ``known``, what the partition has in place of the known record. None if the
+            partition still has the known record, or has deleted this record and all earlier ones.
+            An error if the partition cannot be read.
         """
         deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
         return known_records.replaced(self._client, self._admin, known, deadline=deadline)
@@ -347,7 +347,7 @@ class KafkaAdmin:
     def latest_record(self, topic: str, *, timeout_s: float = 30.0) -> KafkaRecord | None:
         """Return the newest committed record of a topic; None if it has no record.
 
-        The last offset need not be a record, since the markers of Kafka transactions also take
+        The last offset need not have a record, since the markers of Kafka transactions also take
         offsets. So the search goes backwards from the last stable offset.
 
         Raises:
@@ -474,7 +474,7 @@ class KafkaAdmin:
     def _request_offsets(
         self, topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> list[tuple[ck.TopicPartition, ck_admin.ListOffsetsResultInfo]]:
-        """Return one offset of each partition, in one request.
+        """Return the offset that ``spec`` describes, for each partition, by one request.
 
         Partitions that no broker knows yet are left out.
         """

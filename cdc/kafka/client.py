@@ -238,7 +238,7 @@ def _repeat_never(_answers: Mapping[_Key, _Value]) -> bool:
 
 
 def _topic_of_request_key(key: object) -> dict[str, str]:
-    """Return the topic that a key of Kafka's answers names, for an error; empty if it has none."""
+    """Return the topic in a key of Kafka's answers, for an error; empty if the key has none."""
     if isinstance(key, ck.TopicPartition):
         return {"topic": key.topic}
     name = key.name if isinstance(key, ConfigResource) else key

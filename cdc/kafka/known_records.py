@@ -22,7 +22,8 @@ from cdc.kafka.topic_values import KnownRecord
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ONE_RECORD: dict[str, Any] = {"fetch.message.max.bytes": 16 * 1024}
-"""Settings of a consumer that needs one record of each partition. A larger record comes, too."""
+"""Settings of a consumer that needs one record of each partition: a fetch of 16 KiB. Kafka returns
+a record that is larger, too."""
 Answers = dict[KnownRecord, str | KafkaError | None]
 
 
@@ -44,7 +45,7 @@ def replaced(
     Args:
         client: The cluster.
         admin: The admin client of the same cluster.
-        known: The records; one of each partition.
+        known: The known records, one of each partition.
         deadline: When to give up reading records, as a time of ``time.monotonic()``.
     """
     wanted = {ck.TopicPartition(one.topic, one.partition): one for one in known}
@@ -86,7 +87,7 @@ def _partition_offsets(
 ) -> tuple[
     dict[ck.TopicPartition, ck_admin.ListOffsetsResultInfo], dict[ck.TopicPartition, KafkaError]
 ]:
-    """Return one offset of each partition, and the errors of partitions that do not answer."""
+    """Return the requested offset of each partition, and the error of each silent partition."""
     if not asked:
         return {}, {}
     return client.call_each(
@@ -99,7 +100,7 @@ def _read_known_records(
 ) -> Answers:
     """Read the record at each known offset, and return how it differs from the known record.
 
-    All partitions are read at once: one after the other would take a tenth of a second each.
+    All partitions are read at once, since a read of a single partition takes a tenth of a second.
     """
     waiting = {(one.topic, one.partition): one for one in known}
     found: Answers = {}
@@ -129,7 +130,7 @@ def _read_known_records(
 
 
 def _is_answer(message: ck.Message, known: KnownRecord) -> bool:
-    """Whether a message of a known record's partition shows what is at the record's offset."""
+    """Return whether a message of a partition shows what is at a known record's offset."""
     error = message.error()
     if error is None:
         return True
@@ -142,7 +143,7 @@ def _is_answer(message: ck.Message, known: KnownRecord) -> bool:
 def _answer(
     client: KafkaClient, message: ck.Message, known: KnownRecord
 ) -> str | KafkaError | None:
-    """Return how a known record's partition differs, by the first message from its offset on."""
+    """Return how the first message from a known record's offset on differs from the record."""
     error = message.error()
     if error is not None and error.code() != ck.KafkaError._PARTITION_EOF:
         return client.refused(f"read topic {known.topic}", error, topic=known.topic)

@@ -20,9 +20,10 @@ TAIL = 32
 """Number of offsets that are read first in a search for the last record of a range."""
 
 AT_END: dict[str, Any] = {"fetch.wait.max.ms": 10}
-"""Settings of a consumer that reads at the end of partitions: the broker would wait for records.
+"""Settings of a consumer that reads at the end of partitions, where a broker waits for records.
 
-A broker older than 3.8 gives up reads of tiered storage after this time.
+The broker waits for at most 10 ms. A broker older than 3.8 also gives up a read of tiered storage
+after 10 ms.
 """
 
 

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from cdc.runtime.progress import Progress
 
 PARTITIONS = 1
-"""Partitions of a topic. With more than one, the delete and the insert of a key change could be in
-different partitions."""
+"""Number of partitions of a topic. With several partitions, the delete and the insert of a key
+change could be in different partitions."""
 _POLL_S = 0.1
 _AT_ONCE = 100
-"""The most topics in one request. A controller writes all of a request in one batch of records,
-which has a bound."""
+"""The most topics in one request. A controller writes all topics of a request in one batch of
+records, and the size of a batch is limited."""
 
 _THROTTLED = ck.KafkaError.THROTTLING_QUOTA_EXCEEDED
 _QUOTA_S = 120.0
-"""The longest time in which a quota lets no further topic be created, in seconds."""
+"""The longest wait while a quota lets no further topic be created, in seconds."""
 _QUOTA_POLL_S = (1.0, 10.0)
 
 Settings = Mapping[str, Mapping[str, str]]
@@ -84,7 +84,7 @@ def ensure(
 
 
 def _topics_per_request(wanted: Settings) -> Iterator[Settings]:
-    """Yield the topics to create, in parts of one request to Kafka each."""
+    """Divide the topics to create into parts, one for each Kafka request, and yield the parts."""
     left = iter(wanted.items())
     while part := dict(islice(left, _AT_ONCE)):
         yield part
@@ -198,7 +198,7 @@ def _wait_for_new_topics(
 def _check_existing_topics(
     kafka: KafkaAdmin, wanted: Settings, topics: Mapping[str, TopicInfo]
 ) -> None:
-    """Refuse a Kafka topic with several partitions, with compaction, or too short a retention."""
+    """Refuse a Kafka topic with several partitions, compaction or a retention that is too short."""
     settings = kafka.topic_configs(wanted) if wanted else {}
     for name, asked in wanted.items():
         if topics[name].partitions != PARTITIONS:

@@ -16,7 +16,7 @@ from cdc.runtime.waiting import wait_while
 
 _POLL_S = 0.1
 _ELECTION_S = 5.0
-"""Bound of the wait for leaders, in seconds, if other topics have leaders."""
+"""The longest wait for the leaders of some topics, in seconds, while other topics have leaders."""
 
 
 def looks(

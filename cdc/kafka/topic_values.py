@@ -57,8 +57,9 @@ class TopicLook:
         info: The description.
         earliest: The first offset that the topic still has, by partition.
         ends: The last stable offset and the leader's epoch, by partition.
-        high: The offset after the last record, committed or not, by partition. It was read before
-            ``ends``. So if it is above the last stable offset, a Kafka transaction was open.
+        high: The offset after the last record, committed or not, by partition. ``high`` was read
+            before ``ends``. So if ``high`` is above the last stable offset, a Kafka transaction was
+            open.
     """
 
     info: TopicInfo
@@ -121,5 +122,5 @@ class KnownRecord:
 
 
 def leader_epochs(ends: Mapping[int, End]) -> dict[int, int]:
-    """Return the leader's epoch by partition of a Kafka topic, without epochs that are unknown."""
+    """Return the leader's epoch of each partition of a Kafka topic, without unknown epochs."""
     return {partition: end.epoch for partition, end in ends.items() if end.epoch is not None}

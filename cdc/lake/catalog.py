@@ -28,12 +28,14 @@ _BOUNDS = {
     "hive.metastore.client.socket.timeout": ("600s", "60s"),
     "hive.metastore.connect.retries": ("3", "1"),
 }
-"""Bounds of a request: Hive's default, and what replaces it; a team's own setting stays.
+"""Bounds of a request to the metastore. By setting: Hive's default, and the value that replaces it.
 
-No table is looked at while a request waits, and a metastore that hangs must only be a warning.
+If a team has set another value than the default, this value stays. The new values are smaller than
+the defaults: no table is examined while a request waits, and a metastore that hangs must cause no
+more than a warning.
 """
 _NEXT, _FORMER = "__next", "__former"
-"""Suffixes of a table's name for its new and its former entry while the entry is replaced."""
+"""Suffixes of the names of a table's new and former entry while one replaces the other."""
 
 
 class OtherTableError(LakeError):
@@ -118,7 +120,7 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
 
 
 def _finish_name_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Restore a name that the metastore lacks since a process died between renames of `show`."""
+    """Restore a name that is missing because a process died between the two renames of `show`."""
     if client.tableExists(entry.database, entry.name):
         return
     for suffix in (_NEXT, _FORMER):

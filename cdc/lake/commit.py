@@ -223,7 +223,7 @@ class CommitRecord(Part):
 
         Args:
             text: The JSON.
-            name: What errors call the JSON.
+            name: The name of the JSON in errors.
 
         Raises:
             LakeError: The JSON is malformed, or of another version.

@@ -25,12 +25,14 @@ READ_COMMITS = 40
 GROWTH_EVERY_COMMITS = 5
 """Number of commits between two judgements whether a table of buckets grows fast."""
 _CHANGES = ("UPSERT", "UPSERT_PREPPED", "INSERT", "INSERT_PREPPED", "DELETE")
-"""Hudi's names of the operations of a run. Those of copies, overwrites and clusterings are not
-here."""
+"""Hudi's names of the operations by which runs write changes. Copies, overwrites and clusterings
+have other operations."""
 
 
 def effects_of(timeline: Timeline) -> list[CommitEffect]:
-    """Return what the newest Hudi commits of changes did, newest first, without empty commits.
+    """Return the effects of the newest Hudi commits of runs, newest first.
+
+    Overwrites, clusterings and commits without files are left out.
 
     Args:
         timeline: The table's commits. Up to `READ_COMMITS` of them are read from storage.
@@ -43,7 +45,7 @@ def effects_of(timeline: Timeline) -> list[CommitEffect]:
 
 
 def _commit_effects(timeline: Timeline, instants: list[str]) -> Iterator[CommitEffect]:
-    """Yield what the Hudi commits with these instants did, if they are changes and wrote files."""
+    """Yield the effects of the Hudi commits in ``instants`` that runs made and that have files."""
     for instant in instants:
         document = json.loads(timeline.metadata_of(instant).toJsonString())
         stats = [one for listed in document["partitionToWriteStats"].values() for one in listed]
@@ -174,7 +176,7 @@ def _narrow_clustering(spark: SparkSession, path: str, proposed: Any, plan: File
 
 
 def _clustered_file_bytes(spark: SparkSession, files: Any, path: str, planned: Any) -> int:
-    """Return the size of a planned clustering's file, in bytes."""
+    """Return the size of one file in Hudi's plan of a clustering, in bytes."""
     name = str(planned.getDataFilePath()).rpartition("/")[2]
     folder = "/".join(filter(None, (path, str(planned.getPartitionPath() or ""))))
     file = java_class(spark, "org.apache.hadoop.fs.Path")(f"{folder}/{name}")

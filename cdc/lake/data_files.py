@@ -20,7 +20,7 @@ _SPECIAL = re.compile(r"[\\\[\]{}*?]")
 """Special characters in patterns of Hadoop's file systems."""
 
 MOST_CACHED_PATHS = 100_000
-"""Maximum number of paths in the cache of what commits have written."""
+"""Maximum number of paths in the cache of the files that commits have written."""
 
 
 class _Cache:
@@ -112,7 +112,7 @@ def all_files(spark: SparkSession, path: str) -> list[str]:
 
 
 def literal(folder: str) -> str:
-    """Return a pattern of Hadoop that matches only this folder of a lake table."""
+    """Return a pattern of Hadoop that matches only ``folder``, a folder of a lake table."""
     return _SPECIAL.sub(r"\\\g<0>", folder)
 
 

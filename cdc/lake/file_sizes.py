@@ -15,31 +15,34 @@ from cdc.lake.table_services import MIB, SMALL_FILE_BYTES
 FILL_BELOW_BYTES = 4 * MIB
 """Size below which a file takes new rows. A commit of few new rows rewrites at most one such file.
 
-The copied files of a large table are larger. Else new rows would be spread over all of them, and
-changes of new rows would rewrite all of them.
+The copied files of a large table are larger than this size. If they also took new rows, the new
+rows would be spread over all copied files. Later changes of the new rows would then rewrite all
+copied files.
 """
 UPDATED_FILE_BYTES = 16 * MIB
 """Largest size of a file that commits write, and of a merged file if commits update the table."""
 UPDATED_FILE_ROWS = 200_000
 """Largest number of rows of a merged file if commits update the table: the CPU time of a rewrite
-follows the rows."""
+grows with the number of rows."""
 LARGE_FILE_BYTES = 128 * MIB
 """Largest size of a merged file if commits hardly ever update the table."""
 CHANGED_SHARE = 10
-"""A file may be this many times as large as the rows of it that one commit changes."""
+"""A file may be this many times as large as the rows that one commit changes in the file."""
 AT_ONCE_BYTES = 128 * MIB
 """Number of bytes that one clustering rewrites at most, unless one file has more."""
 SPLIT_FACTOR = 3
-"""A file that updates touch is split if it has this many times the target's size."""
+"""A file that updates touch is split if its size is at least this many times the target size."""
 RARELY = 0.05
-"""Share of the commits with updates up to which a table counts as append-mostly."""
+"""Largest share of commits with updates at which a table counts as append-mostly."""
 OFTEN = 0.25
-"""Share of the commits with updates from which large files are split.
+"""Smallest share of commits with updates at which large files are split.
 
-Between both shares nothing is split, and no large file is made. So a table does not go to and fro.
+If the share is between `RARELY` and `OFTEN`, no file is split, and no large file is written. So a
+small change of the share does not first merge files and then split them.
 """
 LEAST_COMMITS = 5
-"""A table is judged by at least this number of commits. Before that, it counts as updated."""
+"""The least number of commits by which a table is judged. A table with fewer commits counts as
+updated."""
 GROWTH_COMMITS = 500
 """A table counts as growing if it doubles within this number of commits."""
 
@@ -102,7 +105,10 @@ class FilePlan:
         return max(1, math.ceil(total / self.target))
 
     def options(self) -> dict[str, str]:
-        """Return Hudi's settings for its proposal, which can have more files than are rewritten."""
+        """Return Hudi's settings for the proposal of a clustering.
+
+        The proposal can have more files than the clustering rewrites.
+        """
         strategy = "hoodie.clustering.plan.strategy."
         small = 2**62 if self.too_large else min(SMALL_FILE_BYTES, self.target // 2)
         return {
@@ -152,7 +158,9 @@ def _updated_file_target(files: Collection[UpdatedFile]) -> int:
 
 
 def grows(effects: Sequence[CommitEffect]) -> bool:
-    """Return whether `GROWTH_COMMITS` commits at this pace double a lake table with buckets.
+    """Return whether a lake table with buckets doubles within `GROWTH_COMMITS` commits.
+
+    The next commits are expected to insert as many rows as the last commits.
 
     Args:
         effects: What the last commits did, newest first. Each bucket is one file, so a commit to

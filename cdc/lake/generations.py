@@ -130,7 +130,7 @@ def superfluous(
 
 
 def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list[Generation]]:
-    """Return the folders of a lake table that each name can mean, a number or a UUID's beginning.
+    """Return, for each name, the folders of a lake table that the name can mean.
 
     Args:
         found: The generations.

@@ -41,12 +41,11 @@ class CommitGuard:
 
     The guard itself refuses a commit in each of these cases:
 
-    - The commit is not the only pending commit: another writer has rolled it back, or writes at the
-      same time.
-    - Another commit has completed since this writer began to read the table. It could be a
-      clustering that replaced the files that the guarded commit changes.
-    - The commit's instant is not greater than all completed instants, for example after a clock
-      went backwards. The commit with the greatest instant must have the greatest offsets.
+    - Another writer has rolled the commit back, or another commit is also pending.
+    - Another commit has completed since this writer began to read the table. For example, a
+      clustering can have replaced the files that the guarded commit changes.
+    - The commit's instant is not greater than the newest completed instant, for example after a
+      clock went backwards. The commit with the greatest instant must have the greatest offsets.
     - Hudi could not write some rows. By itself, Hudi would commit the other rows.
     - The commit merges a late file: a file with the instant of a completed commit that does not
       name this file (see :mod:`cdc.lake.late_files`).
@@ -97,7 +96,7 @@ class CommitGuard:
             raise
 
     def verdict(self, timeline: Timeline) -> BaseException | None:
-        """Return why a failed commit was refused or rolled back; None if it was neither.
+        """Return why a failed commit was refused or rolled back; None if neither happened.
 
         If another writer has rolled back the commit, the files that this commit wrote after the
         rollback are deleted.
@@ -144,7 +143,7 @@ class CommitGuard:
         )
 
     def _require_newest(self, timeline: Timeline) -> None:
-        """Refuse the commit if its instant is not greater than all completed instants."""
+        """Refuse the commit if its instant is not greater than the newest completed instant."""
         newest = timeline.newest_instant()
         if self.instant is not None and newest is not None and self.instant <= newest:
             raise FencedError(

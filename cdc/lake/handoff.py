@@ -92,9 +92,9 @@ class LakeColumn(Part):
         return replace(self, name=change.to, renamed=True, former=former)
 
     def as_in(self, column: Column) -> LakeColumn:
-        """Return the lake column of ``column``, with five arguments of this lake column.
+        """Return a lake column for the source's ``column``, with five values of this lake column.
 
-        These arguments are ``late``, ``added``, ``fill``, ``renamed`` and ``former``.
+        The five values are ``late``, ``added``, ``fill``, ``renamed`` and ``former``.
         """
         return replace(
             LakeColumn.of(column),
@@ -138,7 +138,8 @@ class Handoff(Part):
         handoff_offsets: H, the offset at which everything up to R was captured, by partition.
         reads_upto: R, an upper bound of the position that the copy contains, as a string.
         x0: x0, the transaction id before which every transaction has ended, as a string. For MySQL
-            and MariaDB, the id of a marker: only transactions before it can be captured in part.
+            and MariaDB, the id of a marker: only transactions before this marker can be captured in
+            part.
         marker_id: Id of M, the marker row that the copy's view contains.
         topic_id: UUID of the table's topic.
         statements_upto: End offset of the topic of DDL statements, read before O; None if the

@@ -20,7 +20,8 @@ BUCKET_ROWS = 200_000
 OUTGROWN_BUCKET_BYTES = 16 * MIB
 """Size of a bucket's file above which a bloom index replaces an automatic bucket index."""
 GROWING_BUCKET_BYTES = 4 * MIB
-"""The same size for a table that grows fast: each commit rewrites its buckets with all rows."""
+"""The size in place of `OUTGROWN_BUCKET_BYTES` for a table that grows fast. Each commit rewrites
+all rows of the buckets that the commit changes."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class IndexLayout(Part):
 
         Args:
             text: The JSON.
-            name: What errors call the JSON.
+            name: The name of the JSON in errors.
 
         Raises:
             LakeError: The JSON is malformed, or of another version.

@@ -16,7 +16,8 @@ _TOLD_FROM = timedelta(seconds=5)
 """Smallest difference between clocks that causes a warning."""
 
 _PRINTED = re.compile(r"\[(?:==>)?(\d+)__(?:\d+__)?([a-z]+)__([A-Z]+)\]")
-"""An action of a timeline as Hudi prints it; a completed one can also have its completion time."""
+"""Pattern of an action of a timeline, as Hudi prints the action. A completed action can also have
+its completion time."""
 
 
 class TimelineAction(NamedTuple):

@@ -46,8 +46,8 @@ def may_come_late(spark: SparkSession) -> bool:
 def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_columns: int) -> None:
     """Delete the late files of Hudi commits that were rolled back.
 
-    Only rolled back commits after the first completed commit of the active timeline are checked. If
-    there are any, each partition is listed once.
+    A rolled back commit is checked if it is newer than the first completed commit of the active
+    timeline. If there is such a commit, each partition is listed once.
 
     Args:
         spark: The session whose file systems are used.
@@ -147,7 +147,7 @@ def require_named(
 
 
 def merged_files(metadata: Any) -> list[str]:
-    """Return the existing files that a Hudi commit merges with rows, relative to the table's path.
+    """Return the existing files into which a Hudi commit merges rows, relative to the table's path.
 
     Args:
         metadata: Hudi's metadata of the commit.

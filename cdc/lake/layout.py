@@ -112,7 +112,7 @@ class LakeLayout:
 
     @property
     def derived_schema(self) -> TableSchema:
-        """The table's columns, and after them those of `derived`."""
+        """The table's columns, followed by the lake's columns for `derived`."""
         further = (partition_column(self.schema, one) for one in self.derived)
         return replace(self.schema, columns=(*self.schema.columns, *further))
 
@@ -121,7 +121,7 @@ class LakeLayout:
         return rows.select("*", *map(self._value, self.derived))
 
     def _value(self, field: PartitionField) -> SparkColumn:
-        """Return a Spark column with an expression's values, under its lake column's name."""
+        """Return a Spark column with the values of a partition expression, named as in the lake."""
         kind = self.schema.column(field.column).lake_type
         cell = column(field.column).cast(kind)
         return value_of(field, cell, kind).cast(field.lake_type).alias(field.lake_name)
@@ -218,12 +218,12 @@ class LakeLayout:
 
 
 def column(name: str) -> SparkColumn:
-    """Return the Spark column of lake rows with exactly this name, whatever its characters."""
+    """Return the Spark column of lake rows with this exact name, which can have any characters."""
     return F.col(quoted(name))
 
 
 def _nullable_sql(field: StructField) -> str:
-    """Return Spark SQL of a column of rows as a lake column that allows NULL."""
+    """Return Spark SQL that selects a column of rows, so that the lake's column allows NULL."""
     name = quoted(field.name)
     return name if field.nullable else f"CASE WHEN TRUE THEN {name} END AS {name}"
 

@@ -158,7 +158,8 @@ _OWNED = (
     "hoodie.heartbeat.",
     "hoodie.client.heartbeat.",
 )
-"""Prefixes of settings that ``hudi:`` may not have. This module or other settings decide them."""
+"""Prefixes of Hudi's settings that a table's ``hudi:`` may not have. This module or other settings
+of the table decide the values of these settings."""
 
 _SECRET = re.compile(r"passw|secret|token|credential|access.?key|private.?key", re.IGNORECASE)
 
@@ -204,7 +205,7 @@ def table_options(
 
 
 def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
-    """Refuse a lake table without a key, unless its settings make it an append table.
+    """Refuse a lake table that has no key and that its settings do not make an append table.
 
     Raises:
         SchemaError: The table has no key, and its settings do not have ``mode: append``.
@@ -219,7 +220,7 @@ def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
 
 
 def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str, str]:
-    """Refuse ``hudi`` settings that a lake table cannot have, and return the settings as strings.
+    """Check the ``hudi`` settings of a lake table, and return these settings as strings.
 
     Raises:
         ConfigError: A setting would break the lake's guarantees, is not a setting of Hudi, has a

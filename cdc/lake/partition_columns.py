@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from schemas.table import TableSchema
 
 _BY_VALUE = re.compile(r"string|boolean|tinyint|smallint|int|bigint|date|decimal\(\d+,0\)")
-"""Lake types of partition columns. Hudi names a partition by Java's text of the value. That text
-depends on the JVM's time zone for a timestamp, differs between equal floats, differs each time for
-bytes, and depends on the scale of a decimal.
+"""The lake types that a partition column can have.
+
+Hudi names a partition by Java's text of the value, which is not suitable for other types. The text
+of a timestamp depends on the JVM's time zone, the texts of equal floats can differ, the text of
+bytes differs each time, and the text of a decimal depends on its scale.
 """
 _BY_HASH = re.compile(rf"{_BY_VALUE.pattern}|binary")
 _TIMES = ("timestamp", "timestamp_ntz")

@@ -1,8 +1,8 @@
 """Computes the partition columns that are expressions of a column, such as the day of a time.
 
-The values depend neither on the session's time zone nor on that of a process. The value of an hour
-or a day has the form of `cdc.store.completeness.Period.name`. If the clocks show an hour twice, the
-two hours have different values: each value has the hour's offset from UTC.
+The values depend neither on the session's time zone nor on the time zone of a process. The value of
+an hour or a day has the form of `cdc.store.completeness.Period.name`. If the clocks show an hour
+twice, the two hours have different values: each value has the hour's offset from UTC.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _HOUR, _DAY = 3600, 86400
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
-"""The first and the last second of the years 1 to 9999, since 1970. A zone's clocks can show one of
-other years; it counts as the first or the last one."""
+"""The first and the last second of the years 1 to 9999, since 1970. A local time can be earlier
+than the first second, or later than the last second. It then counts as this second."""
 
 
 def value_of(field: PartitionField, cell: SparkColumn, lake_type: str) -> SparkColumn:

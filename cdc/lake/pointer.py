@@ -32,9 +32,9 @@ class Published(Part):
         continues: UUID of the attempt that wrote the previous generation. None if a reader of the
             previous generation's changes cannot continue with this generation's changes. A reader
             can continue on three conditions: runs applied changes to the previous generation until
-            this one replaced it; no loss was found between the two copies; both generations have
-            the same settings for rows. If so, each difference between the two generations is an
-            event in the topic, unless the previous generation had wrong rows.
+            this generation replaced it; no loss was found between the two copies; both generations
+            have the same settings for rows. On these conditions, each difference between the two
+            generations is an event in the topic, unless the previous generation had wrong rows.
     """
 
     path: str

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _GENERATOR = "org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator"
 _WAITED = timedelta(seconds=2)
-"""How far the last instant may lie ahead: Hudi waits that long."""
+"""How far Hudi's last instant may be ahead of the clock. Up to this limit, Hudi waits for the
+clock."""
 
 
 def follow_clock(spark: SparkSession) -> None:
-    """Make Hudi take instants by the present clock if its last instant is over 2 s ahead of it."""
+    """Set Hudi's last instant to the present time if the instant is over 2 s ahead of the clock."""
     last = str(java_class(spark, _GENERATOR).getLastInstantTime())
     if not last.isdigit():  # there is none yet
         return

@@ -281,7 +281,7 @@ def delete_path(spark: SparkSession, path: str) -> bool:
 def delete_table(
     spark: SparkSession, table_base: str, owner: Ownership, *, besides: Collection[str] = ()
 ) -> list[str]:
-    """Delete an installation's pointer and attempts of a lake table, and the folder if it is empty.
+    """Delete an installation's pointer and attempts of a lake table; delete an empty table folder.
 
     The caller holds the table's lease.
 

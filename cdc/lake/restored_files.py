@@ -1,7 +1,7 @@
 """Compares the data files in the lake with the files that the table's commits name.
 
-They differ if a lake was copied while it was written, or is a replica that has not received all
-files. Hudi does not notice either difference:
+A difference arises if the lake was copied while it was written, or if the lake is a replica that
+has not received all files. There are two kinds of differences, and Hudi notices neither of them:
 
 - If a commit's file is missing, Hudi takes the file group's former version for the newest. Readers
   then see old rows, and the next commit merges them.
@@ -90,9 +90,10 @@ class WholeCommits:
 
 
 def newest_difference(spark: SparkSession, timeline: Timeline) -> str | None:
-    """Return a message that names a missing file of a lake table's newest commit or clustering.
+    """Return a message that names a missing file of a lake table's newest commit.
 
-    The message is the end of a sentence. Each partition with a file of the commit is listed once.
+    A clustering counts as a commit, too. The message is the end of a sentence. Each partition with
+    a file of the commit is listed once.
 
     Args:
         spark: The session whose file systems are used.

@@ -195,7 +195,7 @@ def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount
     """Return the settings of the shared table.
 
     The shard column is the table's first partition column. ``readers_keep``, the time for which old
-    files are retained for readers, is the longest one of all shards.
+    files are retained for readers, is the longest time of all shards.
     """
     first = wanted[0]
     kept = {name: account.readers_keep_s for name, account in entries.items()}

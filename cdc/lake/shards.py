@@ -5,7 +5,7 @@ shard's rows have its name in the shard column. Each commit's metadata repeats t
 of every shard, so the newest commit has every shard's offsets.
 
 Hudi lets one writer commit at a time. So shards that are ready together share a commit: the first
-thread commits for all threads that wait. If the joint commit fails, and not because of the lease,
+thread commits for all threads that wait. If the joint commit fails for any reason except the lease,
 each shard's request is committed alone. So only a shard whose rows cannot be written stops.
 """
 
@@ -66,8 +66,8 @@ _log = logging.getLogger(__name__)
 TURN_S = 900.0
 """Bound of the wait for another process that commits to the same table, in seconds."""
 TRY_S = 10.0
-"""Bound of one try to get the lease within that wait, in seconds: the time of several usual
-commits. Between two tries, other shards have a turn."""
+"""Bound of one try to get the lease, in seconds: the time of several usual commits. The wait of
+`TURN_S` consists of several tries. Between two tries, other shards have a turn."""
 _LAST_OFFSET = 2**63 - 1
 """The offset of a delete that must sort after every other event of its row."""
 
@@ -217,8 +217,8 @@ class SharedTable:
     ) -> None:
         """Remove a shard and its rows from the shared table, if the table has the shard.
 
-        The partition columns and the delete mode in ``settings`` are ignored: those of the existing
-        table apply. The arguments are those of `ShardWrite`.
+        The partition columns and the delete mode in ``settings`` are ignored. The partition columns
+        and the delete mode of the existing table apply. `ShardWrite` describes the arguments.
         """
         spark = self._spark()
         timeline = Timeline(spark, self.path)
@@ -395,7 +395,7 @@ class ShardTable:
         self._commit = write
 
     def read(self, instant: str | None = None) -> DataFrame:
-        """Return the shard's rows in its own types, as of the last commit or of an instant."""
+        """Return the shard's rows, in the shard's types, as of the last commit or of an instant."""
         rows = read_table(self._spark, self.path, instant).where(
             column(self._shard.column) == F.lit(self._shard.name)
         )
@@ -484,7 +484,7 @@ def _filled(rows: DataFrame, lake: LakeTable) -> DataFrame:
 
 
 def _lake_moved_on_error(path: str) -> FencedError:
-    """Return the error for a commit to a shared lake table that was committed to meanwhile."""
+    """Return the error for a shared lake table to which another process has just committed."""
     return FencedError(
         f"the lake table at {path} was committed to by another process meanwhile",
         remedy="Nothing was committed. Run again; it starts from the newest commit.",

@@ -27,20 +27,23 @@ CLUSTERING_KEY = "hoodie.clustering.inline.max.commits"
 MOST_BETWEEN_CLUSTERINGS = 1000
 """Maximum of `CLUSTERING_KEY`.
 
-Hudi counts the commits in the active timeline, so the timeline keeps that many. Each commit reads
-the whole active timeline.
+Hudi counts the commits since the last clustering in the active timeline. So the active timeline
+keeps all of these commits. The number has a limit, since each commit reads the whole active
+timeline.
 """
 MIB = 1024 * 1024
 SMALL_FILE_BYTES = 32 * MIB
-"""Size below which a clustering merges a file. :mod:`cdc.lake.file_sizes` may choose a smaller one.
+"""Size below which a clustering merges a file. :mod:`cdc.lake.file_sizes` may choose a smaller
+size.
 """
 TARGET_FILE_BYTES = 128 * MIB
-"""Size up to which a clustering fills a file, if ``hudi:`` of the table has settings of its own for
-clusterings. Otherwise, :mod:`cdc.lake.file_sizes` decides."""
+"""Size up to which a clustering fills a file, if the table's ``hudi:`` has settings for
+clusterings. Without such settings, :mod:`cdc.lake.file_sizes` decides."""
 CLUSTERING_SETTINGS = "hoodie.clustering."
 """Prefix of Hudi's settings for clusterings."""
 CLUSTER_AT_ONCE_BYTES = 512 * MIB
-"""Maximum number of bytes that such a clustering rewrites."""
+"""Maximum number of bytes that one clustering rewrites, if the table's ``hudi:`` has settings for
+clusterings."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class Written:
-    """What a commit writes, by the figures that Hudi has collected of the commit's files.
+    """What a commit writes, according to Hudi's figures for the commit's files.
 
     Args:
         bytes: Size of the data files.
@@ -68,7 +68,7 @@ class Written:
 
     @classmethod
     def of(cls, metadata: Any) -> Written:
-        """Return the figures in Hudi's metadata of a commit, which are in the JVM's memory."""
+        """Return Hudi's figures from the metadata of a commit, which the JVM has in memory."""
         return cls(
             bytes=int(metadata.fetchTotalBytesWritten()),
             inserts=int(metadata.fetchTotalInsertRecordsWritten()),
@@ -231,7 +231,7 @@ class Timeline:
     def undone(self) -> frozenset[str]:
         """Return the instants of the commits that were, or are being, rolled back.
 
-        The rollbacks are listed once, and each completed one is read once in this process.
+        The rollbacks are listed once, and this process reads each completed rollback once.
         """
         if self._undone is None:
             self._undone = (
@@ -399,7 +399,7 @@ class Timeline:
 
 
 def _unknown_commit_error(path: str, file: str, operation: str) -> LakeError:
-    """Return the error for a Hudi commit that is neither of Tributary nor a clustering.
+    """Return the error for a Hudi commit that is not a clustering and that Tributary did not make.
 
     Args:
         path: Base path of the Hudi table.

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Merging = Literal["never", "judged", "as set"]
-"""Which small files are merged: none; those that no update touches; or as the table's own settings
-of Hudi say."""
+"""Which small files are merged: none, the files that no update touches, or the files that the
+table's own settings of Hudi choose."""
 
 
 class Upkeep:
@@ -47,8 +47,8 @@ class Upkeep:
         options: Hudi's settings of the table.
         check: Raises :class:`~cdc.errors.FencedError` if this process no longer holds the table's
             lease.
-        merging: Which small files are merged: none, for a table with a bucket index; those that no
-            update touches; or those that the table's own settings name.
+        merging: Which small files are merged: none (for a table with a bucket index), the files
+            that no update touches, or the files that the table's own settings of Hudi choose.
         every: Number of commits between two upkeeps.
     """
 

@@ -489,7 +489,7 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
 
 
 def live_rows(rows: DataFrame, layout: LakeLayout) -> DataFrame:
-    """Return the rows that stay in the lake: all rows in soft delete mode, else undeleted rows."""
+    """Return all rows in soft delete mode, else the rows that are not marked as deleted."""
     return rows if layout.soft_delete else rows.filter(column(OP) != "d")
 
 

@@ -62,4 +62,5 @@ class SentTransaction:
 
 
 Sent = Callable[[str], Sequence[SentTransaction]]
-"""Takes a log file; returns the transactions that a connector has sent from it or a later file."""
+"""Takes a log file; returns the transactions that a connector has sent from this file or a later
+file."""

@@ -21,7 +21,7 @@ _NUMBERS = re.compile(r"([1-9][0-9]*)(?:-([1-9][0-9]*))?")
 _MARIADB = re.compile(r"([0-9]+)-([0-9]+)-([0-9]+)")
 
 Interval = tuple[int, int]
-"""First and last number, both included."""
+"""The first and the last number of a range of transactions, both included."""
 
 _Set = TypeVar("_Set", bound="GtidSet")
 

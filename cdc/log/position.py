@@ -25,7 +25,7 @@ class LogPosition(Protocol):
         """Return whether this position covers everything that the other position covers."""
 
     def joined(self: _Position, other: _Position) -> _Position:
-        """Return the least position that reaches both."""
+        """Return the least position that reaches both positions."""
 
     def __str__(self) -> str:
         """Return the position as the server writes it."""

@@ -1,4 +1,6 @@
-"""Converts values that MySQL's and MariaDB's connectors encode differently from PostgreSQL's.
+"""Converts values that the connectors of MySQL and MariaDB encode in their own way.
+
+PostgreSQL's connector encodes these values differently.
 
 The value alone does not show which connector has encoded it. Like `cdc.rows.semantic_types`, this
 module returns Spark SQL that converts the values that ``from_avro`` has decoded.
@@ -26,7 +28,7 @@ from schemas.types_mysql import BOOLEANS
 _JSON = "json"
 """The type json of MySQL. In MariaDB, a json column has the type longtext."""
 _INTEGERS = ("int", "bigint")
-"""The lake types of MySQL's and MariaDB's integer types, except unsigned ones of 64 bits."""
+"""The lake types of all integer types of MySQL and MariaDB, except unsigned types of 64 bits."""
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
 """The number of bits of each integer type, by the type's name in statements and in catalogs."""
 _NO_SIGN = frozenset({"unsigned", "zerofill"})
@@ -36,7 +38,7 @@ NUMBER_AS_TRUE = (
     " is TRUE, which the connector sends for each number other than 0, since a statement declared"
     " the column as BOOLEAN"
 )
-"""The text of ``PROBLEM`` after the column's name, if the value could be any number except 0."""
+"""The text after the column's name in ``PROBLEM``, if TRUE could stand for any number but 0."""
 
 
 def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:

@@ -18,7 +18,7 @@ RESERVED_PREFIXES = (PREFIX, "_hoodie_")
 OP = "_cdc_op"
 """Operation that made the row: ``r`` (copied), ``c`` (inserted) or ``u`` (updated). If the table's
 deletes are soft, it can also be ``d`` (deleted). A decoded record can also have ``t`` (TRUNCATE) or
-``tombstone``. It has NULL if it cannot be applied."""
+``tombstone``. A decoded record that cannot be applied has NULL."""
 
 SOURCE_TS = "_cdc_source_ts"
 """Time of the change on the source, UTC; for a copied row, the start of the attempt."""
@@ -52,11 +52,12 @@ ROW = "_cdc_row"
 the place in the binlog with the transaction's number."""
 
 DELETED = "_cdc_deleted"
-"""Whether the row was deleted on the source, a boolean. Only a table with soft deletes has it."""
+"""Whether the row was deleted on the source, a boolean. Only a table with soft deletes has this
+column."""
 
 KEY = "_cdc_key"
-"""Record key as one text. A lake table has it only if Hudi's own key generators do not build the
-key."""
+"""Record key as one text. A lake table has this column if Hudi's own key generators do not build
+the key."""
 
 SNAPSHOT_OFFSET = -1
 """The :data:`OFFSET` of a copied row, so that the row sorts before every event."""
@@ -97,12 +98,12 @@ DECODED_ONLY = (PARTITION, SENT, TRANSACTION, ORDER, UNAVAILABLE, UNCLEAR, PROBL
 # Columns of folded rows, which the lake does not have.
 
 MISSING = "_cdc_missing"
-"""Names of the columns for which the batch has no value of this row, an array; NULL if none.
-The lake's row with this key has the value, unless the row was moved."""
+"""Names of the columns for which the batch has no value of this row, an array; NULL if there are
+none. The lake's row with the same key has these values, unless the row was moved."""
 
 STALE = "_cdc_stale"
 """Names of the columns that the batch lacks and that are outdated in the lake, an array; NULL if
-there are none. Only the source's row has their values."""
+there are none. Only the source's row has the values of these columns."""
 
 MOVED = "_cdc_moved"
 """Whether the row got its key within the batch, a boolean. If so, the lake's row with that key is

@@ -304,10 +304,10 @@ def _problem_of_record(
 
 
 def constant_sql(value: str) -> str:
-    """Return Spark SQL of a constant of decoded rows that is not in the code that Spark generates.
+    """Return Spark SQL of a constant for decoded rows, but not as a literal.
 
-    The constant is an element of an array. If it were a literal in the generated code, Spark would
-    compile each batch's projection again.
+    The constant is an element of an array. If the generated code contained the constant as a
+    literal, Spark would compile each batch's projection again.
 
     Args:
         value: Spark SQL of the constant.

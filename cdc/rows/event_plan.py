@@ -74,7 +74,7 @@ class EventRules:
 
 @dataclass(frozen=True)
 class EventPlan:
-    """The Spark SQL expressions that read a decoded event. They differ by the event's schema.
+    """The Spark SQL expressions that read the decoded events of one schema.
 
     Spark evaluates each argument except ``from_binlog`` and ``booleans`` to the described value.
 

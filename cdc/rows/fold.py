@@ -197,7 +197,7 @@ def _first_and_last_moment(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]
 
 
 def _known_offsets(values: Iterable[int | None]) -> list[int]:
-    """Return the offsets of decoded changes that are not NULL."""
+    """Return offsets of decoded changes, without those that are NULL."""
     return [value for value in values if value is not None]
 
 

@@ -19,7 +19,7 @@ class Range:
 
     Args:
         start: First offset to read, per partition.
-        end: Offset to stop before, per partition.
+        end: First offset not to read, per partition.
     """
 
     start: Mapping[int, int]
@@ -31,7 +31,7 @@ class Range:
         return sum(self.end[partition] - at for partition, at in self.start.items())
 
     def up_to(self, offset: int) -> Range:
-        """Return the range up to ``offset``, without ``offset`` itself."""
+        """Return the range shortened, in every partition, to the offsets before ``offset``."""
         ends = {partition: min(at, offset) for partition, at in self.end.items()}
         return Range(self.start, ends)
 
@@ -45,7 +45,7 @@ def read_changes(
     tasks: int = 1,
     inserts_only: bool = False,
 ) -> DataFrame:
-    """Return the committed records of a topic between offsets, as rows of Spark's Kafka source.
+    """Return a data frame with the committed records of a topic between two sets of offsets.
 
     Args:
         spark: The session.
@@ -57,7 +57,7 @@ def read_changes(
             The connector sends an update of a row's key as a delete and an insert, and marks this
             insert by a header. Records of updates and deletes are returned in any case.
 
-    Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
+    Raises (when the data frame is used): Spark's error if an offset is no longer in the topic.
     """
     reader = spark.read.format("kafka").option("subscribe", topic)
     # A batch ends with the marker of a Kafka transaction, which is not a record. At the marker, the

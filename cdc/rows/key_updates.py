@@ -1,6 +1,6 @@
 """Splits an update of a lake table's key into a delete and an insert.
 
-This is needed only for a lake table whose key is not the connector's key. The connector itself
+The split is needed only for a lake table whose key is not the connector's key. The connector itself
 sends an update of its own key as a delete and an insert.
 """
 
@@ -38,7 +38,7 @@ def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]
 
 
 def key_type(table: TableSchema) -> str:
-    """Return the Spark SQL type of an event's former key: a struct of its columns' lake types."""
+    """Return the Spark SQL type of an event's former key: a struct with the key's lake types."""
     parts = (f"k{n}: {table.column(name).lake_type}" for n, name in enumerate(table.key))
     return f"STRUCT<{', '.join(parts)}>" if table.key else "STRUCT<k: INT>"
 

@@ -41,7 +41,7 @@ def inserted(
     """Return the rows that decoded changes insert into an append table, each with a record key.
 
     For PostgreSQL, the record key is the event's partition and offset in the topic. For changes
-    from a binlog, the record key is the event's place in the binlog and its transaction's number.
+    from a binlog, the record key is the event's place in the binlog and the transaction's number.
     Offsets would not identify these rows: a connector that restarts within an XA transaction reads
     the transaction again, and sends the transaction's first rows twice. :func:`reached` proves that
     places in the binlog identify a transaction's rows.
@@ -51,7 +51,7 @@ def inserted(
             out.
         after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
         from_binlog: Whether the changes are from a binlog.
-        beyond: The place in the binlog that the earlier batches have reached, and its transaction.
+        beyond: The transaction and the place in the binlog that the earlier batches have reached.
             Events of this transaction up to this place are repetitions, and are left out.
     """
     rows = changes.filter(F.col(OP).isin("c", "r"))
@@ -68,9 +68,9 @@ def inserted(
 def absent(rows: DataFrame, lake: DataFrame) -> DataFrame:
     """Return the decoded rows to insert that an append table's lake table does not have yet.
 
-    The lake can have a row of a replay already: a killed replay has committed the row, or the
-    connector has sent the row's change twice. The lake's row then stays as it is, since it can have
-    values that the source no longer has, for example of a dropped column.
+    The lake can already have a row that a replay would insert: a killed replay has committed the
+    row, or the connector has sent the row's insert twice. The lake's row then stays as it is, since
+    the lake's row can have values that the source no longer has, for example of a dropped column.
 
     Args:
         rows: The rows to insert, with their record keys. The data frame is read twice.
@@ -85,14 +85,15 @@ def absent(rows: DataFrame, lake: DataFrame) -> DataFrame:
 class ReachedPlace:
     """The place in the binlog that the batches of an append table have reached.
 
-    An event of ``transaction`` whose place is not after ``furthest`` was sent before. The event's
-    number does not show this, since an event can be sent again with another number:
+    An event of ``transaction`` was sent before if its place is not after ``furthest``. An event
+    also has a number: its rank among the table's events of the transaction. The number does not
+    show whether the event was sent before, since an event can be sent again with another number:
 
-    - A connector that restarts within an XA transaction reads the whole transaction again. A
-      connector with keep-alive can do so after a lost connection, in any transaction. Places and
-      numbers of the transaction's events both start again.
+    - A connector that restarts within an XA transaction reads the whole transaction again. After a
+      lost connection, a connector with keep-alive can read any transaction again. In both cases,
+      the places and the numbers of the transaction's events start again.
     - A connector that restarts within a transaction of another kind continues where it stopped.
-      Places continue, but numbers start again.
+      The places continue, but the numbers start again.
 
     Args:
         transaction: Number of the last event's transaction, from :func:`cdc.rows.decode.decode`.
@@ -153,8 +154,8 @@ def reached(
 def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId) -> None:
     """Refuse decoded changes of an append table if the places of a transaction are out of order.
 
-    They are out of order if an event has a higher number than the previous event, but no later
-    place.
+    The places are out of order if an event has a higher number than the transaction's previous
+    event, but no later place in the binlog.
     """
     in_turn = Window.partitionBy(TRANSACTION).orderBy(OFFSET)
     former = {name: F.lag(name).over(in_turn) for name in (POSITION, ORDER)}
@@ -180,10 +181,10 @@ def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId
 
 
 def _without_repeated_rows(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
-    """Return each decoded row of an append table once, with a record key, for a binlog's events.
+    """Return each row that a binlog's events insert into an append table once, with a record key.
 
-    The record key is the row's place in the binlog and the transaction's number. Rows of earlier
-    batches are left out.
+    The record key is the row's place in the binlog and the transaction's number. Rows that earlier
+    batches have inserted are left out.
     """
     if beyond is not None:
         again = (F.col(TRANSACTION) == beyond.transaction) & (F.col(POSITION) <= beyond.furthest)

@@ -37,8 +37,8 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
     """Return the frame with a hash or mask in place of each hidden value; NULL stays NULL.
 
     Args:
-        frame: The rows, with original values in the columns to hide (``schema.shown()``). The
-            rows may have more columns than the table.
+        frame: The rows, with the original values in the columns to hide. The rows may have more
+            columns than the table.
         schema: The table.
         lake: The settings with the secret key that hashes values.
 
@@ -65,9 +65,9 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
 
 
 def key_check(lake: LakeConfig) -> str | None:
-    """Return a digest that identifies the secret key by which masking hashes, without revealing it.
+    """Return a digest that identifies the secret key of hashed columns but does not reveal the key.
 
-    None if there is no secret key.
+    Return None if there is no secret key.
 
     Raises:
         SecretError: The secret key cannot be read.

@@ -126,7 +126,9 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
 
 
 def default_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true if the converter could have sent the default in place of NULL.
+    """Return Spark SQL that is true if an event's value may be a default sent in place of NULL.
+
+    The Avro converter of Kafka Connect can send the column's default in place of NULL.
 
     Source: https://github.com/confluentinc/schema-registry/issues/2314
 
@@ -168,7 +170,7 @@ def doubtful_test(raw: str, field: DebeziumField, column: Column) -> str | None:
 
 
 def garbled_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true for a string of an event that is not UTF-8.
+    """Return Spark SQL that is true if a string in an event's value is not valid UTF-8.
 
     The lake's readers fail at such a string.
 
@@ -211,7 +213,7 @@ def inexact(column: Column, given: str) -> str:
 def _placeholder_uuid(data: bytes) -> uuid.UUID:
     """Return Debezium's placeholder in an array of UUIDs, made from the placeholder's bytes.
 
-    Debezium makes its placeholder in arrays of UUIDs with this Java function.
+    Java's ``UUID.nameUUIDFromBytes``, which Debezium calls, returns the same UUID.
     """
     digest = hashlib.md5(data, usedforsecurity=False).digest()
     return uuid.UUID(bytes=digest, version=3)

@@ -1,8 +1,8 @@
-"""Recognizes stand-ins, which PostgreSQL's connector sends in place of a value that it lacks.
+"""Recognizes stand-ins: PostgreSQL's connector sends a stand-in for a value that it does not have.
 
 The connector sends a stand-in for a column that it regards as NOT NULL. The stand-in is the
-column's default. For a column without a default, it is 0, FALSE, the start of 1970, an empty string
-or an empty array.
+column's default. For a column without a default, the stand-in is 0, FALSE, the start of 1970, an
+empty string or an empty array.
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ class Reading:
 
 
 def not_visible_sql(reading: Reading) -> str:
-    """Return a Spark SQL condition: the catalog was read before the transaction was visible.
+    """Return Spark SQL that is true if the catalog was read before a transaction was visible.
 
     An event has the lower 32 bits of its transaction's id. The server orders these numbers in a
-    circle, so a transaction whose id is more than 2^31 ids old looks like a transaction that began
-    after the catalog was read. Only ``still_open`` distinguishes the two.
+    circle. So if 2^31 ids or more follow a transaction's id, the transaction looks like one that
+    began after the catalog was read. Only ``still_open`` distinguishes the two cases.
     """
     if not reading.snapshot:
         return "FALSE"

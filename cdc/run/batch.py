@@ -49,7 +49,7 @@ class Applied:
     """The result of one commit of a run.
 
     Args:
-        record: The record in the commit's metadata, for example with the next offsets.
+        record: The record in the commit's metadata. It has the next offsets, for example.
         instant: The commit's instant in the lake.
         events: Number of changes that were applied.
     """
@@ -148,7 +148,7 @@ class BatchWriter:
         *,
         still_open: Collection[int] | None = None,
     ) -> Applied:
-        """Read, decode, fold, fill and commit one range of a run.
+        """Apply the records of one range to the lake table, in one commit.
 
         The commit can end before the range ends: before a TRUNCATE at which the table must pause,
         and before a transaction that was not yet visible when the catalog was read.
@@ -202,8 +202,8 @@ class BatchWriter:
 
         All changes of these records' keys are folded again, from the start of the range on. So the
         last change of each key wins, and a quarantined record never replaces a later change. Rows
-        with other keys stay as they are, unless a quarantined TRUNCATE is applied: then all rows
-        are replaced by those that the range has after the TRUNCATE.
+        with other keys stay as they are. But if the replay applies a quarantined TRUNCATE, it
+        replaces all rows of the table by the rows that the range has after the TRUNCATE.
 
         Args:
             piece: The range from a quarantined record to the lake's offsets.
@@ -324,10 +324,10 @@ class BatchWriter:
             guard: Called just before the commit completes. It raises an error to refuse the commit.
             gaps: Whether the lake can lack earlier changes of rows that the batch changes.
             beyond: The place in the binlog that earlier batches of an append table have reached.
-            only: Partition and offset of the quarantined records whose keys are written; empty for
-                a batch whose changes are all written. Records before the newest TRUNCATE that the
-                lake has applied are ignored. If the table is an append table, only the records' own
-                rows are written, and of these only the rows that the lake does not have.
+            only: Partition and offset of quarantined records. The commit writes only rows with
+                these records' keys; for an append table, only these records' own rows that the lake
+                does not have. Records before the newest TRUNCATE that the lake has applied are
+                ignored. If ``only`` is empty, the commit writes all changes of the batch.
         """
         summary, changes = batch.summary, batch.changes
         truncated = _offset_in_batch(commit.truncated, batch.piece)
@@ -407,11 +407,11 @@ class BatchWriter:
     def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
         """Return the batch's rows, with missing values filled as far as they are found.
 
-        A value that the fold did not find in the batch is taken from the lake's row with the same
-        key. If the lake's row lacks the value, or if the column is ``STALE``, the value is taken
-        from the source's current row, unless the batch deletes the row. The source's row may be
-        newer than the batch. The lake then shows the newer value early; a later batch has the
-        change that set this value, and sets it again.
+        A value that the batch does not have is taken from the lake's row with the same key. If the
+        lake's row lacks the value, or has an outdated value (``STALE`` names the column), the value
+        is taken from the source's current row. For rows that the batch deletes, the source is not
+        read. The source's row may be newer than the batch. The lake then shows the newer value
+        early; a later batch has the change that set this value, and sets it again.
         """
         rows = self._held.hold(rows)
         if from_lake and (missing := _missing_columns(rows)):

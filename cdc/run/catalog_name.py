@@ -84,7 +84,7 @@ def _former_entry(record: TableRecord, entry: CatalogEntry) -> CatalogEntry | No
 
 
 def _remove_former_name(spark: SparkSession, metastore: str, former: CatalogEntry) -> None:
-    """Remove the former name that runs kept for a table, unless another table has it now.
+    """Remove the former name that runs kept for a table, if no other table has the name now.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached.
@@ -160,10 +160,10 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
     """Update the outdated names of tables without new changes in the catalog of names.
 
     A publication or a run succeeds even if the metastore does not answer, so a name can be
-    outdated. A name counts as outdated unless the table's record notes that the name is up to date.
-    This function updates the names of tables that have no new changes. It stops at the first error
-    of the metastore, since a metastore that does not answer would delay the run once per table. The
-    order of the tables is random, so the next call likely begins with another table.
+    outdated. A name counts as up to date if the table's record says so, and as outdated in all
+    other cases. This function updates the outdated names. It stops at the first error of the
+    metastore, since a metastore that does not answer would delay the run once per table. The order
+    of the tables is random, so the next call likely begins with another table.
 
     Args:
         context: The runs' context.

@@ -36,7 +36,7 @@ class RunGuard:
     """A run's guard: it refuses a commit if the lease is lost or another run has committed.
 
     Another run has committed if the lake's newest commit has another instant than ``newest``. A
-    comparison of offsets would miss a commit that follows a schema change, since such a commit does
+    comparison of offsets would miss a commit that applies a schema change, since such a commit does
     not change the offsets.
 
     Args:
@@ -67,7 +67,11 @@ class RunGuard:
         self._written = timeline.writes
 
     def writes(self) -> CommitWrites | None:
-        """Return what the commit wrote, right after its end; None if this is not known."""
+        """Return what the commit wrote; None if this is not known.
+
+        The result has the seconds from the commit's begin to this call. So the caller calls this
+        method right after the commit.
+        """
         if (found := self._written) is None:
             return None
         seconds = time.monotonic() - self._began
@@ -98,7 +102,8 @@ def commit_summary(
 
     Args:
         committed: The commit.
-        known: The cached summary, which may be of the same commit.
+        known: The summary in the state store. If it is of the same commit and ``writes`` is None,
+            the result has the summary's ``writes``.
         writes: What the commit wrote; None if the caller has not made the commit.
     """
     record = committed.record

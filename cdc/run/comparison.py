@@ -181,9 +181,9 @@ def _truncated_partitions(
     now: Catalog,
     truncates: Truncates,
 ) -> frozenset[int]:
-    """Return the partitions, by number, that may be truncated without an event since the last run.
+    """Return the numbers of the partitions that may have been truncated since the last run.
 
-    TRUNCATE of a single partition sends no event.
+    Only a TRUNCATE that sends no event counts, such as the TRUNCATE of a single partition.
 
     The result is empty if one transaction gave new files to all partitions and sent a TRUNCATE
     event: this was one TRUNCATE of the whole table.
@@ -243,7 +243,10 @@ def _changes_by_settings(
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return a change of the key if runs no longer render the key as the lake's rows have it."""
+    """Return a change of the key if runs now write keys in another text form than the lake has.
+
+    Return nothing if the text form is the same.
+    """
     key = [column for column in wanted if column.name in handoff.key]
     had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
     if form in (None, had):
@@ -286,7 +289,10 @@ def _another_hash_key(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Return a run's change of each column whose hashes in the lake were made with another key."""
+    """Return a change of each hashed column if the lake's hashes were made with another hash key.
+
+    Return nothing if ``lake.hash_key`` is the key of the lake's hashes.
+    """
     had = handoff.hash_key
     types = {one.name: str(one.type) for one in source_table.columns}
     hashed = [one.name for one in wanted if one.hide == "hash"]
@@ -382,7 +388,7 @@ def frozen(
     lake: LakeColumns,
     renamed: Collection[str] = (),
 ) -> TableSettings:
-    """Return a table's settings for a run, which select only the lake's columns if it is frozen.
+    """Return a table's settings for a run; for a frozen table, they select the lake's columns only.
 
     Args:
         settings: The table's settings. `on_schema_change: freeze` makes the table a frozen one.

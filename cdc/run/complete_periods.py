@@ -53,7 +53,7 @@ MARKERS = "_complete"
 
 
 _MOST_BEATS = 32
-"""The most heartbeats that a process keeps for a table whose lake is behind."""
+"""The largest number of heartbeats that a process keeps for a table whose lake is behind."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,12 @@ class _Wanted:
         return self.rules.expected_at(self.known.newest_end) <= now
 
     def proof(self, record: TableRecord, proven: datetime) -> Proof | None:
-        """Return the proof for the announcements that are due at a proven time; None if none is."""
+        """Return the proof for the announcements that are due; None if no announcement is due.
+
+        Args:
+            record: The table's record.
+            proven: The time up to which the table is proven to be complete.
+        """
         newest = None if self.known is None else self.known.newest_end
         periods = list(self.rules.due(proven, newest))
         return Proof(record, self.rules, proven, periods) if periods or self.moved else None
@@ -95,8 +100,8 @@ def note_beats(context: RunContext, records: Iterable[TableRecord]) -> None:
 
     If a table changes all the time, the lake lacks records of the table's topic even after a run.
     But after a run, the lake has all records that the topic had before the run. So the ends from
-    before the run can prove that a period is complete. Nothing is read unless a period of a table
-    can be over.
+    before the run can prove that a period is complete. If no period of any table can be over, this
+    function reads nothing.
 
     Raises:
         TributaryError: The state store or Kafka cannot be used.
@@ -109,7 +114,7 @@ def announce_periods(
 ) -> list[Announcement]:
     """Announce the complete periods of tables, and write the marker files that are missing.
 
-    No server is asked unless a period of a table can be over.
+    If no period of any table can be over, no server is asked.
 
     Args:
         context: The runs' context.
@@ -147,7 +152,7 @@ def announce_periods(
 
 
 def _rules_of_periods(context: RunContext, record: TableRecord) -> CompletenessRules | None:
-    """Return a table's rules for periods; None if it has none, or if its settings are invalid."""
+    """Return a table's rules for periods; None without rules, or if the settings are invalid."""
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)
     except TributaryError:
@@ -213,7 +218,7 @@ def _newest_beats(
 
 
 def _proofs_of_completeness(context: RunContext, wanted: Iterable[_Wanted]) -> Iterator[Proof]:
-    """Yield how far heartbeats and commits prove that tables are complete.
+    """Yield proofs, by heartbeats and commits, of the time up to which each table is complete.
 
     The health of the captures is checked later.
     """
@@ -323,8 +328,8 @@ def _write_markers(
 def marker_name(one: Announcement) -> str:
     """Return the name of a period's marker file.
 
-    The name of an hour that the clocks show twice has the offset from UTC, which has a colon. The
-    file's name leaves out the colon, since Hadoop allows none in a path.
+    If the clocks show an hour twice, the hour's name includes the offset from UTC, for example
+    +01:00. The file's name leaves out the colon, since Hadoop allows no colon in a path.
     """
     return f"{one.name.replace(':', '')}.json"
 

@@ -105,18 +105,21 @@ class RunContext:
     )
     """By topic, the settings that runs have read since the last check of the topics' retention."""
     seen_beats: dict[str, list[Seen]] = field(default_factory=dict, init=False, repr=False)
-    """By topic, the heartbeats of the topic's capture that looks have read, oldest first."""
+    """By topic, the heartbeats that looks have read for the topic's capture, oldest first."""
     proven: dict[tuple[str, int], KnownRecord] = field(default_factory=dict, init=False, repr=False)
-    """By topic and partition of idle tables: the last record that the table has read.
+    """By topic and partition, the last record that the topic's idle table has read.
 
-    This process has found that record in the topic again, and does not look for it a second time.
+    This process has found the record in the topic again, and does not look for it a second time.
     """
     unchecked: list[Unchecked] = field(default_factory=list, init=False, repr=False)
     """The idle tables that the last look at idle tables could not check."""
     unneeded: dict[str, Sequence[str]] = field(default_factory=dict, init=False, repr=False)
-    """By connector, the last warnings about sent tables that nothing needs."""
+    """By connector, the last warnings about captured tables that the plan does not need."""
     forgotten: dict[str, Forgotten | None] = field(default_factory=dict, init=False, repr=False)
-    """By the resource of a capture, what the last look found that the state store has lost."""
+    """By a capture's ``resource``, the captured tables that the state store has lost.
+
+    The last look has found these tables. The value is None if the state store has lost no table.
+    """
     served: Served = field(default_factory=Served, init=False, repr=False)
     """The pointers that this process has read."""
     whole: WholeCommits = field(default_factory=WholeCommits, init=False, repr=False)
@@ -191,9 +194,10 @@ class RunContext:
         """Return a table's settings and the digests of these settings; refuse outdated settings.
 
         Raises:
-            OlderSettingsError: After this process's start, another process has copied the table, or
-                followed an edit of its settings, and used other settings than this process has.
-                Settings that cannot be used for the table count as different.
+            OlderSettingsError: Since this process's start, another process has copied the table, or
+                followed an edit of its settings. The other process used other settings than this
+                process has. If this process's settings of the table are invalid, they count as
+                other settings.
             ConfigError: As in `settings`.
             SecretError: The key of hashes cannot be read.
         """
@@ -406,7 +410,7 @@ class RunResult:
         )
 
     def at_commit(self, newest: Committed) -> RunResult:
-        """Return this result with the position of the table's newest commit."""
+        """Return this result with offsets, watermark and instant of the table's newest commit."""
         record = newest.record
         offsets = dict(record.offsets)
         return replace(self, offsets=offsets, watermark=record.watermark, instant=newest.instant)
@@ -431,7 +435,7 @@ class RunResult:
 
 
 def _require_attempt(record: TableRecord) -> Attempt:
-    """Return the attempt of a table that a run follows, or raise StateError if it has none."""
+    """Return a table's attempt for a run; raise StateError if the table has no attempt."""
     if record.attempt is None:
         raise StateError(
             f"table {record.table} has no attempt",

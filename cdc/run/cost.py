@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _PRIOR_WEIGHT = 0.2
-"""Weight of the prior, beside a weight of one for each run."""
+"""Weight of the median cost of the other tables' runs, where each run of the table has weight 1."""
 _KEPT = 0.85
-"""Factor of the earlier runs' weights at each new run."""
+"""Factor by which each new run multiplies the weights of the earlier runs."""
 _REMEMBERED = 6
 """Sum of the weights of all runs of a table with many runs, about ``1 / (1 - _KEPT)``."""
 _KEPT_AFTER_SURPRISE = 0.6
-"""`_KEPT` after a run that took more than twice the predicted time."""
+"""The value in place of `_KEPT` after a run that took more than twice the predicted time."""
 _MOST = 4.0
-"""Bound of a run's seconds in relation to the predicted seconds; a longer run counts as this long.
+"""Largest ratio of a run's seconds to its predicted seconds; a longer run counts with this ratio.
 
 So one run that waited for a server changes the prediction little, and a table that has become slow
 is known to be slow after a few runs.
@@ -42,9 +42,12 @@ _COLD_RUNS = 10
 _COLD = 4.0
 """Factor by which a process's first run is slower, since Java has compiled nothing yet."""
 _RATE_MEMORY_S = 1800.0
-"""Seconds after which an arrival rate counts for a third (1/e)."""
+"""Seconds after which the weight of a measured arrival rate has fallen to about a third (1/e)."""
 _RATE_SURE_S = 300.0
-"""Seconds of observation after which a rate counts in full. Before, it can be a mere burst."""
+"""Seconds of observation after which an arrival rate counts in full.
+
+Before this time, the observed events can be a mere burst.
+"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Estimate:
 
 
 PRIOR = Estimate(commit_s=1.0, event_s=0.00005)
-"""The cost before any run of any table."""
+"""The predicted cost of a table's runs before any table has run."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def prior_of(known: Iterable[TableCost]) -> Estimate:
 
 
 def learned(known: TableCost | None, run: Observation) -> TableCost:
-    """Return the sums for predicting runs with a table's ``run`` added; older runs weigh less."""
+    """Return the sums of a table's regression with ``run`` added; earlier runs lose weight."""
     predicted = estimate(known).seconds(run.events, run.commits)
     seconds = max(run.seconds / run.cold, _CLOCK_S)
     if known is not None:

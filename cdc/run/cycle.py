@@ -55,7 +55,7 @@ _IDLE_LOOK_S = 60.0
 _REPORT_S = 0.2
 """Seconds between reports of tables that have run."""
 _SMALLEST_COMMIT = 50_000
-"""Events that a commit may have in any case, however long they take."""
+"""Number of events that one commit may always have, even if they take longer than a turn."""
 
 
 def run_tables(
@@ -140,10 +140,10 @@ def _runnable_tables(context: RunContext, records: Iterable[TableRecord]) -> lis
 def _tidy_after_round(
     context: RunContext, records: Iterable[TableRecord], ran: Collection[TableId] = ()
 ) -> None:
-    """Remove former generations, and update the names of the tables that did not run.
+    """Remove former generations of tables, and update names in the catalog of names.
 
-    The names are those in the catalog of names. Each of the two steps takes the lease of the table
-    that it changes.
+    Only the names of tables that did not run are updated. Each of the two steps takes the lease of
+    the table that the step changes.
     """
     wanted = _runnable_tables(context, records)
     remove_former(context, wanted)
@@ -160,7 +160,10 @@ def _find_work(
     look_at_idle: bool,
     spaced: bool,
 ) -> list[Work]:
-    """Return the work of a round: tables with new events, or changed without events."""
+    """Return the work of a round: tables with new events, and tables that changed without events.
+
+    Tables that changed without events are looked for only if ``look_at_idle`` is true.
+    """
     if not wanted:
         return []
     now = datetime.now(timezone.utc)
@@ -300,7 +303,7 @@ def _tables_changed_in_catalog(
 def _tables_with_statements(
     context: RunContext, captures: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the idle tables with a DDL statement after their record's look at the catalog."""
+    """Return the idle tables that have a DDL statement since the look that their record names."""
     found: set[TableId] = set()
     for record in records:
         compared = record.attempt.fingerprint if record.attempt is not None else None
@@ -312,7 +315,7 @@ def _tables_with_statements(
 
 
 def _has_edited_settings(context: RunContext, record: TableRecord) -> bool:
-    """Whether an idle table's settings are invalid, or others than those of the lake's rows."""
+    """Whether an idle table's settings are invalid, or differ from those of the lake's rows."""
     known = record.attempt.settings_digest if record.attempt is not None else None
     try:
         settings = context.settings_of_idle(record)
@@ -384,7 +387,7 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
 
 
 def _held_by_other(context: RunContext, work: Work) -> str | None:
-    """Return why a deferred shard does not run now, as a message; None if it runs.
+    """Return why a deferred shard does not run now, as a message; None if the shard runs.
 
     While another process holds the shared lake table's lease, a run of the shard would decode a
     batch that it cannot commit. The message names this other process. If the state store fails, the

@@ -88,7 +88,7 @@ def statement_effects(
 def _require_known_definition(
     context: RunContext, record: TableRecord, capture: CaptureNames, connect: ConnectClient
 ) -> None:
-    """Check for a run that the connector decodes a table's rows by the server's definition of it.
+    """Check for a run that the connector's definition of a table is the same as the server's.
 
     The definitions are compared once the connector has reported every DDL statement from before
     this call.
@@ -124,7 +124,8 @@ def statements_since(
 ) -> Iterator[DefinitionChange]:
     """Yield the DDL statements that were executed after a run's look at the catalog.
 
-    A statement whose place in the log cannot be compared with the look's is yielded, too.
+    If the place of a statement in the log cannot be compared with ``read_at``, the statement is
+    yielded, too.
 
     Args:
         source: The table's source, which parses positions.

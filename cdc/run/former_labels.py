@@ -111,7 +111,7 @@ def _present_labels(column: CatalogColumn) -> list[str]:
 
 
 def _labels_written_since(column: CatalogColumn, xid: str) -> bool:
-    """Whether a run's events can have a former label: one was added or renamed since ``xid``."""
+    """Whether a label was added or renamed since ``xid``, so that events can have a former one."""
     return any(
         part.startswith(LABEL) and not_before(written, xid)
         for part, written in column.parts_written.items()

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _MOMENT, _LAST = scratch("moment"), scratch("last")
 _MICROS = 1_000_000
 _YEARS = datetime(9999, 1, 1, tzinfo=timezone.utc)
-"""Later times are left out: Python knows none after this year."""
+"""The last year of which Python can represent times. Later times in a batch are left out."""
 
 
 class EventTimes(NamedTuple):

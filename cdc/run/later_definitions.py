@@ -9,8 +9,8 @@ from the event's own definition in two ways:
   table again, the connector assigns a row's values to the columns by their order.
 
 If the connector has read a definition in this way, the event's schema has an enum label that no
-earlier schema of the table has. There are two exceptions, in which Debezium never knows a label, so
-it reads the definition at each event with this label:
+earlier schema of the table has. There are two exceptions. In these cases, Debezium never knows the
+label, so it reads the definition at each event with the label:
 
 - The label is of a domain over an enum.
 - The enum was created under the name of another enum, which lacks the label. A table with such an
@@ -122,7 +122,8 @@ class LaterDefinitions:
         """Return which events the connector may have decoded by a later definition of the table.
 
         The result is incomplete in one case: it leaves out the events of a transaction that began
-        after the transaction of the ALTER TABLE, and committed before that transaction.
+        after the ALTER TABLE's transaction began, and committed before the ALTER TABLE's
+        transaction committed.
 
         Args:
             written: The writers' schemas of a batch, by id.

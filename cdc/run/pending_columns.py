@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LateColumns:
-    """The differences that a run allows between the lake's columns and those of older events.
+    """The differences that a run allows between the lake's columns and the columns of older events.
 
     Args:
         absent: By column that events can lack, Spark SQL of the column's value in such events.

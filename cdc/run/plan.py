@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 FIRST_RETRY = timedelta(seconds=30)
 """Wait before the first retry of a FAILED table. Each later wait is twice as long."""
 LAST_RETRY = timedelta(hours=1)
-"""Longest of these waits."""
+"""Longest wait between two tries of a FAILED table."""
 _CLOCKS_DIFFER = timedelta(minutes=1)
-"""How far a watermark can be ahead of this machine's clock: servers' clocks differ."""
+"""How far a watermark can be ahead of this machine's clock, since the clocks of servers differ."""
 EVENTS_PER_TASK = 50_000
 """Number of events that one Spark task reads and decodes."""
 
@@ -109,8 +109,8 @@ def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) 
 
     Args:
         start: First offset per partition.
-        until: Offset to stop before, per partition. It has the same partitions as ``start``. Each
-            offset is at least the partition's offset in ``start``.
+        until: First offset not to read, per partition. The partitions are the same as in ``start``.
+            Each offset is at least the partition's offset in ``start``.
         max_events: Maximum number of offsets in one range. A range can have more offsets than this,
             since each unfinished partition gets at least one.
     """
@@ -136,9 +136,10 @@ def watermark(
 ) -> datetime | None:
     """Return the event time up to which a table is complete once a run has committed a batch.
 
-    This time never decreases, unless it is far ahead of the clock. An event can be dated ahead, for
-    example by ``SET timestamp`` of MariaDB. If such a time counted, the table would not be late
-    until this time, however old the lake's rows are. So a time far ahead of the clock is reduced.
+    The result is never earlier than ``previous``, with one exception: if ``previous`` is far ahead
+    of the clock, it does not count. An event's time can be in the future, for example by ``SET
+    timestamp`` of MariaDB. If such a time counted, the table would not be late before this time,
+    however old the lake's rows are. So the result is at most `_CLOCKS_DIFFER` ahead of the clock.
 
     Args:
         previous: Watermark of the last commit.

@@ -76,12 +76,12 @@ class Predictions:
             return estimate(known, self._prior)
 
     def rate(self, table: TableId) -> float:
-        """Return the number of a table's events that arrive per second; 0 if it is not known."""
+        """Return how many of a table's events arrive per second; 0 if this is not known."""
         with self._lock:
             return arrival_rate(self._known().get(table))
 
     def note_whole(self, table: TableId, at: float) -> None:
-        """Note that the lake table has all events that were in the table's topic at a time.
+        """Note that the lake table has all events that the table's topic had at the time ``at``.
 
         Args:
             table: The table.

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 _AT_ONCE = 32
 """Number of pointers that are read at the same time."""
 _LOOK_S = 60.0
-"""Bound of one look at all idle tables' pointers, in seconds. Reads in progress are finished."""
+"""Seconds after which a look at all idle tables' pointers starts no further read."""
 
 
 class Served:
@@ -59,10 +59,10 @@ class Served:
         """By table, a pointer with former generations, some of which can be removable."""
 
     def note_pointer(self, record: TableRecord, pointer: Pointer | None) -> None:
-        """Note a table's pointer for later runs if it may name a former generation to remove.
+        """Note a table's pointer for later runs if the pointer may name a generation to remove.
 
-        The pointer is not noted if it has no former generations, or if `note_nothing_to_remove` was
-        last called with the same pointer. In any case, the table's previously noted pointer is
+        The pointer is not noted if it names no former generation, or if `note_nothing_to_remove`
+        was last called with the same pointer. In any case, the table's previously noted pointer is
         dropped.
         """
         with self._lock:
@@ -80,7 +80,7 @@ class Served:
         Args:
             table: The table.
             pointer: The pointer whose former generations were checked. If a run of the table has
-                already noted a newer pointer, the newer pointer stays in ``with_former``.
+                already noted a newer pointer by `note_pointer`, the newer pointer stays noted.
         """
         with self._lock:
             self._nothing_to_remove[table] = pointer
@@ -254,7 +254,7 @@ def require_folder(spark: SparkSession, record: TableRecord) -> None:
 
 
 def require_no_shards(store: Store, shard: Shard) -> None:
-    """Refuse to publish a new shared table if runs follow another shard that has joined it.
+    """Refuse to publish a new shared table if another shard has already joined the shared table.
 
     Args:
         store: The state store.
@@ -288,20 +288,20 @@ def missing_folder(record: TableRecord) -> MissingFolderError:
 
 
 def _pointer_folder(record: TableRecord) -> str:
-    """Return where runs read a table's pointer: its folder, or that of a joined shard's table."""
+    """Return the folder with a table's pointer; for a joined shard, the shared table's folder."""
     shard = _joined_shard(record)
     return shard.base_path if shard is not None else record.base_path
 
 
 def _joined_shard(record: TableRecord) -> Shard | None:
-    """Return the shard of a run's table if its rows are in the shared table, else None."""
+    """Return a table's shard if the rows of the shard are in the shared table, else None."""
     return record.shard if record.attempt is not None and record.attempt.shard is not None else None
 
 
 def known_commit(record: TableRecord | None) -> str | None:
-    """Return the instant of the shared table's commit that a shard's runs have recorded last.
+    """Return the newest commit of the shared table that a shard's record names, as an instant.
 
-    None if there is no record, or if the shard's rows are not in the shared table.
+    Return None if there is no record, or if the shard's rows are not in the shared table.
     """
     if record is None or _joined_shard(record) is None or record.last_commit is None:
         return None
@@ -309,7 +309,7 @@ def known_commit(record: TableRecord | None) -> str | None:
 
 
 def _has_recorded_commit(spark: SparkSession, record: TableRecord) -> bool:
-    """Whether a run finds the newest commit that the table's record names in the lake.
+    """Whether the lake has the newest commit that a table's record names.
 
     True if the record names no commit.
     """

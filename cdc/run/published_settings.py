@@ -89,7 +89,7 @@ class PublishedSettings:
         raise error
 
     def refusal(self, record: TableRecord) -> OlderSettingsError | None:
-        """Return the error with which `check` refused a table's attempt; None if it did not."""
+        """Return the error with which `check` refused a table's attempt; None without a refusal."""
         attempt = record.attempt
         if attempt is None:
             return None

@@ -63,7 +63,7 @@ def replay_table(
             has applied can no longer be decoded.
         PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
         StateError: No record to apply is in quarantine. Or the table is not INCREMENTAL, and was
-            not INCREMENTAL before it FAILED. Or its schema has changed since its last run.
+            not INCREMENTAL before it FAILED. Or the table's schema has changed since its last run.
         FencedError: Another writer has committed to the table.
         LeaseHeldError: Another process holds the table's lease.
     """

@@ -10,10 +10,10 @@ The rules, in this order:
    run failed. Long runs do not hold all workers, so that a worker is soon free for short runs. This
    rule has three exceptions. A single worker takes long runs, too. If the command ends once all
    offered tables have run (`Rules.ends`), long runs may hold all workers while no short run waits.
-   If the command goes on, a run that is long by prediction may take a further worker if its table
-   would miss the deadline by waiting, unless the table's last run failed.
-3. **Deadlines.** A table's deadline is the time at which its freshness target is exceeded, unless
-   the table commits earlier. A table's slack is the time until the deadline, less the predicted
+   If the command goes on, a long run may take a further worker if its table would miss the deadline
+   by waiting, and the table's last run did not fail.
+3. **Deadlines.** A table that does not commit exceeds its freshness target at a certain time. This
+   time is the table's deadline. A table's slack is the time until the deadline, less the predicted
    seconds of the table's work. A table's age is the time since the lake table had all events,
    divided by the freshness target. The oldest table comes first, so that all tables commit equally
    early in relation to their targets. If the oldest table's run would make another table late, the
@@ -21,13 +21,13 @@ The rules, in this order:
 4. **Late tables.** A table is late if its run would miss the deadline, by prediction. Late tables
    have `LATE_SHARE` of the lane's work in any case, so that they always make progress. They have up
    to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
-   their deadlines, early by at least `MARGIN`. They have up to `STARVING_SHARE` while one of them
-   starves. So if a fleet has too much work, all its tables are somewhat late, and none is late by
-   minutes. A late table's rank is its target plus the later one
-   of two times: its deadline and the end of its last run. The table with the lowest rank comes
-   first. So a table with a short target comes before a table with a long target, unless the table
-   with the long target has waited longer by more than the difference of the targets. A table with a
-   backlog of many runs takes turns with the other late tables.
+   their deadlines, early by at least `MARGIN`. They have up to `STARVING_SHARE` while a late table
+   starves: it has waited for its next run for more than `STARVING` times its target. So if there is
+   too much work, all tables are somewhat late, and none is late by minutes. A late table's rank is
+   its target plus the later one of two times: its deadline and the end of its last run. The table
+   with the lowest rank comes first. So if two tables have waited equally long, the table with the
+   shorter target comes first. A table with a backlog of many runs takes turns with the other late
+   tables.
 
 If the command ends once all offered tables have run, a lane's long run comes before its other runs,
 provided that the lane's other tables keep their deadlines without the worker of the long run. So
@@ -52,13 +52,13 @@ LATE_SHARE = 0.05
 LATE_SHARE_OF_SLACK = 0.25
 """Part of a lane's work that late tables get while the lane's other tables can wait."""
 STARVING = 2.0
-"""How long a late table waits for its next run, in targets, before it starves."""
+"""A late table starves if it waits for longer than `STARVING` times its freshness target."""
 STARVING_SHARE = 0.5
-"""Part of a lane's work that late tables get while one of them starves."""
+"""Part of a lane's work that late tables get while a late table starves (see `STARVING`)."""
 MARGIN = 0.2
 """How early before its deadline a table that waits must commit, as a part of its target."""
 SMALL_MARGIN = 0.1
-"""`MARGIN` of the other tables, if the lane's oldest table runs first and is not late."""
+"""The value in place of `MARGIN` to decide whether a lane's oldest table may run first."""
 COMING = 0.5
 """Part of a lane's workers that, by prediction, run the tables that wait now.
 
@@ -69,7 +69,7 @@ REST = ""
 _REST_SHARE = 0.05
 """Smallest share of the lane `REST`."""
 _FORGET = 0.98
-"""Factor of a lane's counts of work at each start of a run, so that older work counts less."""
+"""Factor by which each start of a run multiplies a lane's counts of earlier work."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Entry:
         return 1.0 - (self.deadline - now) / self.target_s
 
     def starves(self, now: float) -> bool:
-        """Whether the table has waited for its next run for more than `STARVING` targets.
+        """Whether the table has waited for its next run for more than `STARVING` times its target.
 
         Args:
             now: The time.
@@ -257,7 +257,7 @@ class Schedule:
         self._lanes = {lane: _Lane(rules.share(lane)) for lane in (*rules.shares, REST)}
         self._running: dict[TableId, Entry] = {}
         self._clock = 0.0
-        """`_Lane.used` of the lane from which the last run was taken, before that run."""
+        """The value of `_Lane.used` that the lane of the last started run had before this start."""
 
     @property
     def waiting(self) -> list[Entry]:

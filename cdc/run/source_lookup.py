@@ -33,7 +33,7 @@ Each data frame is one part of the batch's plan, so a frame for each query would
 hundreds of parts for a batch with many keys.
 """
 _VALUE_BYTES = 16
-"""Bytes that count for a value that is neither text nor bytes, and for the object of any value."""
+"""Estimated bytes of each value in memory, without the contents of texts and byte strings."""
 
 VISIBLE_S = 120.0
 """Bound of the wait until a commit that is in the source's log is visible, in seconds.

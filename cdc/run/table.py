@@ -80,8 +80,8 @@ def run_table(
 
     Args:
         context: The configuration and the clients that all runs share.
-        record: The table's record. Its state is CATCHING_UP or INCREMENTAL, or is FAILED and was
-            one of these before.
+        record: The table's record. Its state is CATCHING_UP or INCREMENTAL, or was one of these two
+            states before the table FAILED.
         until: By partition, the first offset that is not applied; None takes the topic's last
             stable offsets.
         captures: The evidence of captures, which the runs of a round share; None gathers it here.

@@ -28,14 +28,17 @@ _SHORTEST_S = 0.2
 _PART_OF_ROUNDS = 0.2
 """Largest share of the time that rounds may use while tables run."""
 FIRST_DEFERRAL_S = 5.0
-"""How long shards wait after their first run that did not get the lake table's lease, in seconds.
+"""Seconds that shards wait after a run of a shard did not get the shared lake table's lease.
 
-Each later wait is twice as long.
+After each further such run, the wait is twice as long, up to `LAST_DEFERRAL_S`.
 """
 LAST_DEFERRAL_S = 60.0
-"""Longest of these waits."""
+"""The longest single wait of shards for a shared lake table's lease, in seconds."""
 DEFERRED_S = 900.0
-"""Bound of the sum of a lake table's waits, in seconds, if the command ends (`Rules.ends`)."""
+"""Bound of the sum of the waits for one shared lake table's lease, in seconds.
+
+The bound is for a command that ends once all offered tables have run (`Rules.ends`).
+"""
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,8 @@ class Workers:
         """Return the seconds from the start of a round to the start of the next round.
 
         Args:
-            min_s: The least number of seconds, unless a table has ended its turn with work left.
+            min_s: The minimum of the result. It does not apply if a table has ended its turn with
+                work left.
             took_s: Duration of the last round, in seconds.
         """
         least = 0.0 if self.has_more else min_s

@@ -28,7 +28,7 @@ from schemas.errors import TributaryError
 _RECORDING = "-XX:ArchiveClassesAtExit="
 _QUIET = "-Xlog:cds=off,cds+dynamic=off"
 _FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
-"""Environment variables that add folders to the class path; no archive is recorded with them."""
+"""Environment variables that add folders to the class path. An archive is made without them."""
 _PATH_OF_DRIVER = re.compile(r"^\s*spark\.driver\.extraClassPath[\s=:]", re.MULTILINE)
 _LAST_LINES = 5
 _POLL_S = 0.5
@@ -112,7 +112,7 @@ def find_archive(prefix: Path) -> Path | None:
 
 
 def _archive_of_size(prefix: Path, size: int) -> Path:
-    """Return the path of an archive of classes of ``size`` bytes, which is in the file name."""
+    """Return the path of an archive of classes of ``size`` bytes; the file name has the size."""
     return prefix.with_name(f"{prefix.name}-{size}{_SUFFIX}")
 
 
@@ -185,7 +185,10 @@ def record(prefix: Path, module: str, progress: Progress, *, timeout_s: float) -
 def _run_recording(
     command: Sequence[str], log: Path, progress: Progress, timeout_s: float
 ) -> int | None:
-    """Run a session that records an archive of classes; return its exit code, None if killed."""
+    """Run a process that records an archive of classes, and return the process's exit code.
+
+    Return None if the process had to be killed.
+    """
     environment = {key: value for key, value in os.environ.items() if key not in _FOLDERS}
     with log.open("wb") as output, shown_as("record loaded classes", progress) as task:
         child = subprocess.Popen(  # noqa: S603 - an argument list of our own, no shell

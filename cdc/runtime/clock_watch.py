@@ -8,7 +8,7 @@ from datetime import timedelta
 
 _log = logging.getLogger(__name__)
 LEAST_S = 5.0
-"""Minimum number of seconds by which a clock is set back, for a warning."""
+"""If the machine's clock was set back by fewer seconds than this, no warning is logged."""
 
 
 class ClockWatch:
@@ -22,7 +22,7 @@ class ClockWatch:
         self._ahead: float | None = None
 
     def set_back_s(self, clock: float, steady: float) -> float:
-        """Return by how many seconds the clock was set back since the last call; 0 if it was not.
+        """Return by how many seconds the machine's clock was set back since the last call, or 0.
 
         Args:
             clock: The time by the machine's clock, in seconds.

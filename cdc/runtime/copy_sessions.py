@@ -12,7 +12,7 @@ _CHECK_S = 1.0
 
 
 def share(free: int, wanted: int, waiting: int) -> int:
-    """Return how many of the sessions that this process's copies share a copy gets now.
+    """Return the number of sessions that one copy gets now, while other copies want sessions, too.
 
     A copy leaves one session to each other copy that has none. So the copy of a giant table does
     not hold up the copies of small tables. A copy may get all free sessions if no other copy waits.

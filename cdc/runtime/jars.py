@@ -117,7 +117,7 @@ SPARK: tuple[Artifact, ...] = LOCK["spark"]
 STORES: dict[str, tuple[Artifact, ...]] = {name: LOCK[name] for name in ("s3", "gcs")}
 """The jars that a session needs besides `SPARK` for a lake on an object store.
 
-Those for S3 take 270 MiB.
+The jars for S3 take 270 MiB.
 """
 
 

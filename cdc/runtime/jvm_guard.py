@@ -58,7 +58,9 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
 
 
 def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
-    """Start a timer that kills Spark's JVM after ``grace_s``; calls that wait for it then fail.
+    """Start a timer that kills Spark's JVM after ``grace_s``.
+
+    Calls that still wait for the JVM then fail.
 
     Killing the JVM is safe, since a commit is complete or has no effect.
 

@@ -43,13 +43,13 @@ class NullTask:
     """A task whose progress is not shown."""
 
     def advance(self, count: int = 1) -> None:
-        """Show no progress."""
+        """Do nothing, since this task's progress is not shown."""
 
     def note(self, text: str) -> None:
-        """Show no note."""
+        """Do nothing, since this task's notes are not shown."""
 
     def done(self) -> None:
-        """Show no end."""
+        """Do nothing, since this task's end is not shown."""
 
 
 class NullProgress:

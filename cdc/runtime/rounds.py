@@ -24,7 +24,7 @@ class Rounds:
 
     def __init__(self) -> None:
         self.newest: Round | None = None
-        """The newest round that could reach Kafka and the state store; None before the first."""
+        """The newest round that could reach Kafka and the state store; None if there is none."""
 
     def note(self, seconds: float) -> None:
         """Note a round that ends now."""

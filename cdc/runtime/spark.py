@@ -84,10 +84,10 @@ _DEFAULTS = {
 """Settings that ``spark.conf`` may change."""
 
 _LEAST_ENTRIES, _ENTRIES_PER_TABLE, _MOST_ENTRIES = 2_000, 10, 20_000
-"""Size of Spark's cache of generated code: at least, for each table, and at most.
+"""Entries of Spark's cache of generated code: the minimum, the number per table, and the maximum.
 
 The generated code of a table's batches is always the same. If the cache is too small for the tables
-that take turns, each commit compiles its code again. An entry is only made when it is used.
+that take turns, each commit compiles its code again. The cache makes an entry at its first use.
 """
 
 _JVM_POLL_S = 0.5

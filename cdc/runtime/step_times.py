@@ -24,7 +24,7 @@ STEPS = {
     "write": "write the rows to the lake, and commit",
     "upkeep": "delete old files of the lake, cluster, and measure the table's size",
 }
-"""The steps of a run, with their meaning for people. Time outside these steps has no name."""
+"""The steps of a run, each with its meaning for people. Time outside the steps is not recorded."""
 
 
 class StepTimes:

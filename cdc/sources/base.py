@@ -316,7 +316,10 @@ class SnapshotReader(KeyRanges, Protocol):
         """
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Return why no exact view of the source can be opened, and the remedy; None if one can."""
+        """Return why an exact view of the source cannot be opened, and the remedy.
+
+        Return None if an exact view can be opened.
+        """
 
     def assert_view_alive(self, view: View) -> None:
         """Check that the source's sessions can still read under the view, on the same server.

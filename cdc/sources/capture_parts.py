@@ -28,7 +28,8 @@ class SentTables(Protocol):
     ) -> list[TableId]:
         """Remove the tables with these fingerprints from the list; return the removed tables.
 
-        A table is removed whatever its name is now, unless that name is in ``keep``.
+        The table's present name does not matter, except that a table whose present name is in
+        ``keep`` is not removed.
         """
 
     def added(self) -> Mapping[TableId, SentTable]:
@@ -54,7 +55,8 @@ class KeptLog(Protocol):
     def exists(self) -> bool:
         """Whether the source's server has an object that retains the log for the capture.
 
-        An object of the kept log's name for another database or another tool does not count.
+        An object does not count if it has the kept log's name, but belongs to another database or
+        another tool.
         """
 
     def require_own(self) -> None:
@@ -65,27 +67,28 @@ class KeptLog(Protocol):
         """
 
     def others(self) -> Sequence[str]:
-        """Return the names of the database's other objects that retain its log to send changes."""
+        """Return the names of the database's other objects that retain the log to send changes."""
 
     def create(self) -> bool:
         """Make the source retain the log from now on; return False if it already retained the log.
 
         Raises:
-            CaptureError: An object of the kept log's name belongs to another database or another
+            CaptureError: An object with the kept log's name belongs to another database or another
                 tool, or transactions that were already open have not ended in time.
         """
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Wait until no session reads the kept log, then drop it; return whether it existed.
+        """Wait until no session reads the kept log, then drop the log; return whether it existed.
 
-        An object of the kept log's name for another database or another tool stays.
+        An object stays if it has the kept log's name, but belongs to another database or another
+        tool.
         """
 
     def reader(self) -> int | None:
         """Return the id of the source's session that reads the log; None if no session reads it."""
 
     def shown_reader(self) -> str | None:
-        """Describe the session that reads the log: program, machine, id; None if none reads it."""
+        """Describe the session that reads the log: program, machine, id; None without a session."""
 
     def beat_age_s(self) -> float | None:
         """Return the age in seconds of the connector's newest heartbeat; None if there is none."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from cdc.log.position import LogPosition
 
 Stored = Callable[[], LogPosition | None]
-"""Returns the position that Connect has stored; None if it has stored none."""
+"""Returns the position that Connect has stored; None if Connect has stored no position."""
 
 
 class LogHealth(Protocol):
@@ -53,7 +53,8 @@ class LogHealth(Protocol):
     ) -> LogPosition | None:
         """Return the position that the server has recorded as captured, if it is after ``stored``.
 
-        The result is None if that position is not after ``stored``, or if the server records none.
+        The result is None if the recorded position is not after ``stored``, or if the server has
+        recorded no position.
 
         Args:
             stored: The connector's position in the offsets of Kafka Connect; None if there is none.

@@ -14,7 +14,7 @@ class MissedChanges(Protocol):
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the row that the transaction of the given row inserted next after this row.
+        """Return the next row that the given row's transaction inserted after the given row.
 
         Args:
             table: The table.

@@ -65,9 +65,9 @@ def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str]
     If replay of a replica cannot be resumed now, the next command tries again.
 
     Args:
-        store: The state store. Before a process pauses replay, it records the source there. After
-            the pause, it deletes this record.
-        leases: A process holds the lease of a source's replica while it has paused replay there.
+        store: The state store. Before a process pauses replay of a source's replica, the process
+            records the source in the store. After the pause, the process deletes this record.
+        leases: To pause replay of a source's replica, a process holds the replica's lease.
         open_source: Opens a source by its name.
     """
     for name in store.paused_replays():

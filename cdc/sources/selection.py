@@ -54,7 +54,7 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
 
 
 def _require_one_to_one(table: SourceTable, schema: TableSchema) -> None:
-    """Refuse a source table's key if two different values of it can be equal in the lake."""
+    """Refuse a source table's key if two different key values can be equal in the lake."""
     rule = rules(table, schema)
     for column in map(schema.column, schema.key):
         if not rule[column.name].one_to_one:
@@ -96,7 +96,7 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
 
 
 def misread(table: SourceTable, settings: TableSettings) -> tuple[SourceColumn, ...]:
-    """Return those of a source table's selected columns whose values can be missing from events.
+    """Return a source table's selected columns for which events can lack the values.
 
     The connector can mistake the type of such a column for another type (see
     `SourceColumn.misread_as`). Columns whose values Tributary reads from the source by key are left

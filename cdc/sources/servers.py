@@ -33,7 +33,7 @@ CONNECT_TIMEOUT_S = 10
 LOCKED = "Another session holds a lock. Run the command again when that session has ended."
 READ_ONLY = "Point `primary` at the server that takes writes: this one is read-only."
 OTHERWISE = "Look at the server's log at this time; then run the command again."
-"""`LOCKED`, `READ_ONLY` and `OTHERWISE` are remedies that all kinds of servers share."""
+"""The remedy for a failed statement if no other remedy fits, for all kinds of servers."""
 _ATTEMPTS = 3
 _LOGINS: tuple[Login, ...] = (
     ("admin", False),
@@ -127,7 +127,7 @@ def connected(connect: Callable[[], T], is_passing: Callable[[Exception], bool])
 def check_logins(
     config: PostgresSourceConfig | MysqlSourceConfig, login: Callable[[Role, bool], Check]
 ) -> tuple[list[Check], set[Login]]:
-    """Try each role's login at a source's primary and replica, for the checks of its server.
+    """Try each role's login at a source's primary, and the snapshot login also at the replica.
 
     Args:
         config: The source.

@@ -155,8 +155,8 @@ class SourceTable:
             column was dropped.
         access_method: PostgreSQL: the table's access method, if changes of tables with this method
             cannot be captured. Empty if such changes can be captured, as for ``heap``.
-        hashed_indexes: MariaDB: names of the unique indexes for which the server keeps a hash in a
-            hidden column, since their columns are long.
+        hashed_indexes: MariaDB: names of the unique indexes that are too long for InnoDB. For such
+            an index, the server keeps a hash in a hidden column.
     """
 
     table: TableId

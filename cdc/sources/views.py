@@ -80,9 +80,9 @@ class View:
 def wants_exact_view(source: SnapshotReader, settings: TableSettings) -> bool:
     """Whether copies of a source table need an exact view: a view at a known position.
 
-    Copies of an append table need one: if a copy contains a row, the row's event must not append it
-    again. Copies of a table with the setting ``one_view`` need one only if the source's sessions
-    cannot share a view. Each session then opens a view of its own, and all these views have the
-    same position.
+    Copies of an append table need an exact view: if a copy contains a row, the row's event must not
+    append the row again. Copies of a table with the setting ``one_view`` need an exact view only if
+    the source's sessions cannot share a view. Each session then opens a view of its own, and all
+    these views have the same position.
     """
     return settings.appends or (settings.one_view and not source.shares_views)

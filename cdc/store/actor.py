@@ -13,7 +13,7 @@ from typing import Any
 from cdc.store.documents import Part
 
 _MOST = 64
-"""Largest number of characters of a name, so that no entry of a history becomes large."""
+"""Maximum number of characters of each name in an `Actor`; longer names are cut."""
 
 _command: str | None = None
 
@@ -48,13 +48,13 @@ class Actor(Part):
 
 
 def name_command(name: str) -> None:
-    """Set this process's command for the `Actor` in the state store's histories."""
+    """Set the name of the command that `Actor.current` returns for this process."""
     global _command
     _command = name
 
 
 def _actor_user() -> str:
-    """Return the user's name for an `Actor` in histories; the number of a user without a name."""
+    """Return the name of this process's user for an `Actor`; the user's number without a name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run as a number that its system does not know

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
 
 _BATCH = 500
-"""Maximum number of rows that one transaction deletes: SQLite has one writer at a time."""
+"""Maximum number of rows that one transaction deletes. While the transaction runs, no
+other process can write to a SQLite store."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Announcement(Part):
         revised_at: When the period was last announced again; None if it was announced only once.
         late_rows: Number of the period's rows that commits have written after its first
             announcement.
-        late_instant: The newest commit with such rows; None without one.
-        late_at: When the rows of that commit were counted.
+        late_instant: The newest commit with rows that ``late_rows`` counts; None without one.
+        late_at: When the rows of the commit ``late_instant`` were counted.
         format: Version of this document.
     """
 
@@ -112,8 +113,8 @@ class Announced:
     Args:
         newest_end: End of the newest announced period.
         late_rows: Number of late rows that were counted for the table.
-        attempt: UUID of the present attempt if all announcements apply to it. If some apply to
-            earlier attempts, UUID of one of these.
+        attempt: UUID of the present attempt if all announcements apply to this attempt. If some
+            announcements apply to earlier attempts, UUID of one of the earlier attempts.
     """
 
     newest_end: datetime
@@ -199,12 +200,13 @@ class Announcements:
     def announce(self, proofs: Sequence[Proof], at: datetime) -> list[Announcement]:
         """Announce periods of tables, all in one transaction.
 
-        A table is left out if it has left INCREMENTAL or got another copy since the look of its
-        proof. If another process announces one of the periods at the same time, nothing is stored,
-        and the next look tries again.
+        A table is left out if, after the look that made the table's proof, the table has left
+        INCREMENTAL or was copied again. If another process announces one of the periods at the same
+        time, nothing is stored, and the next look tries again.
 
         Returns:
-            The announcements that were made, of new periods and of periods announced before.
+            The announcements that were made: of new periods, and of earlier announced periods that
+            were announced again.
 
         Raises:
             StateError: The state store cannot be used.
@@ -264,7 +266,7 @@ class Announcements:
         return changed
 
     def unmarked(self, tables: Iterable[TableId]) -> list[Announcement]:
-        """Return these tables' announcements that have no marker file, or an outdated one.
+        """Return the given tables' announcements whose marker file is missing or outdated.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is no announcement.
@@ -291,8 +293,8 @@ class Announcements:
     def forget(self, keep_s: float) -> int:
         """Delete announcements that are older than ``keep_s``, but not a table's newest ones.
 
-        All periods before an announced one are complete. So a period stays complete without its
-        announcement, and only the number of its late rows is gone.
+        All periods before an announced one are complete. So a period still counts as complete after
+        its announcement is deleted. Only the number of the period's late rows is lost.
 
         Args:
             keep_s: The greatest age of an announcement, in seconds, by the state store's clock.
@@ -332,8 +334,8 @@ _TABLE = ("source", "schema_name", "table_name")
 def _newest_recorded_commit(connection: Connection, record: TableRecord) -> str | None:
     """Return the instant of a table's newest commit that the state store has recorded.
 
-    The result is None if the table is not INCREMENTAL any more, or has another copy than in
-    ``record``, which was read earlier.
+    The result is None if the table is no longer INCREMENTAL, or was copied again after ``record``
+    was read.
     """
     where = of_table(table_rows, record.table) & (table_rows.c.beside == sa.false())
     found = connection.execute(sa.select(table_rows.c.record).where(where)).scalar()
@@ -350,7 +352,7 @@ def _renewed_announcements(
     """Move stored announcements of earlier copies to the present copy if the proof covers them.
 
     A copy can bring changes that no event has shown, for example after a loss. So the settings
-    decide whether these periods are announced again.
+    decide whether the periods of the moved announcements are announced again.
 
     Returns:
         The announcements of those periods that were announced again.
@@ -413,7 +415,7 @@ def _inserted_announcements(
 
 
 def _sum_up_announcements(connection: Connection, proof: Proof) -> None:
-    """Store the end of a table's newest announced period in SQL, and `Announced.attempt`."""
+    """Store in SQL the end of a table's newest announced period, and `Announced.attempt`."""
     record, calendar, rows = proof.record, proof.rules.calendar, complete_table_rows
     where = _periods_of_table(rows, record.table, calendar.unit, calendar.zone)
     known = connection.execute(sa.select(rows).where(where)).first()

@@ -40,8 +40,8 @@ class CopyView(Part):
     Args:
         snapshot: Name by which sessions share the view; empty if each session has its own view.
         upper_bound: A log position as text. If sessions share a view on PostgreSQL, the view
-            contains no commit after this position. Otherwise this is the marker's position, and the
-            view can contain commits after this position.
+            contains no commit after this position. In all other cases, the value is the marker's
+            position, and the view can contain commits after this position.
         opened_at: When the view opened, aware UTC.
         on_replica: Whether the copy reads a replica.
         system_identifier: Identity of the cluster; None if the server does not report it.
@@ -86,11 +86,12 @@ class Attempt(Part):
             changes, just before O was recorded; None until then.
         marker_id: Identity of the marker row written after O.
         x0: x0 as text, the transaction id before which every transaction has ended. For MySQL and
-            MariaDB, the id of a marker: only transactions before it can be captured in part.
+            MariaDB, the id of a marker: only transactions before this marker can be captured in
+            part.
         chunks: The planned chunks; empty before they are planned.
         key_order: The versions of the libraries that sorted the key's text at the source when
-            ``chunks`` were planned. Empty before that, if there is only one chunk, or if no library
-            sorts the key.
+            ``chunks`` were planned. Empty if no chunks are planned yet, if there is only one chunk,
+            or if no library sorts the key.
         view: The first view of the copy; None before it opens.
         fingerprint: During the copy, the table's fingerprint at the last check that found the copy
             valid. After the handoff, the newest fingerprint that a run has found and followed.

@@ -38,9 +38,9 @@ class Reach(Part):
         column: The column with the time of a window; empty for other methods.
         begin: The start of the window, as text that sorts like its time.
         end: The end of the window.
-        to_end: Whether a comparison in pieces has reached the end of the table. Such a comparison
-            begins at the first piece that was not found equal. So at the table's end, it has
-            compared all such pieces again.
+        to_end: Whether a comparison in pieces has reached the end of the table. A comparison in
+            pieces begins at the first piece that earlier comparisons did not find equal. So a
+            comparison that reaches the end has compared every such piece again.
         primary: Whether the source's rows were read from the primary.
     """
 
@@ -63,7 +63,7 @@ class Reach(Part):
         return of_time and self.begin <= other.begin and other.end <= self.end
 
     def with_earlier(self, other: Reach) -> Reach:
-        """Return a new reach: whatever covers it also covers this reach and ``other``."""
+        """Return a combined reach: a reach that covers it also covers this reach and ``other``."""
         primary = self.primary or other.primary
         if self.method == other.method == "window" and self.column == other.column:
             begin, end = min(self.begin, other.begin), max(self.end, other.end)
@@ -184,10 +184,11 @@ def after(earlier: CheckRecord | None, result: CheckResult) -> CheckRecord:
 
 
 def _ends_failure(passed: CheckResult, failure: CheckResult) -> bool:
-    """Whether a passed result of a data check is about all rows of a recorded failure, and ends it.
+    """Whether a passed result of a data check ends a recorded failure.
 
-    A passed result also ends a failure of another copy of the table. It also ends a failure from a
-    time when the check of this name was of another kind.
+    The result must be about all rows of the failure. Two kinds of failures end even without this
+    condition: a failure of another copy of the table, and a failure from a time when the check of
+    this name was of another kind.
     """
     if not _same_check_and_copy(passed, failure) or failure.reach is None or passed.reach is None:
         return True
@@ -302,7 +303,7 @@ class Checks:
         return record
 
     def paused(self, table: TableId, check: str) -> None:
-        """Note that a check's failure has nothing more to pause.
+        """Note that a check's failure no longer has to pause the table.
 
         The caller holds the lease of the table's checks.
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def add_commits(connection: Connection, table: TableId, commits: int) -> None:
-    """Add a run's commits to its table's count in the state store, with one SQL statement.
+    """Add a run's commits to its table's count in the state store.
 
-    Without commits, the count stays as it is. A run of the table and a run of its next generation
-    hold different leases, so both processes can count at the same time.
+    Without commits, the count stays as it is. A run of the table and a run of the table's next
+    generation can count at the same time. So a single SQL statement reads and changes the count.
     """
     if not commits:
         return

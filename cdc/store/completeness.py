@@ -24,13 +24,15 @@ Unit = Literal["hour", "day"]
 SLOT_S = 900
 """Seconds of a slot, by which late rows are counted.
 
-A zone's offsets are multiples of it, so each period consists of whole slots.
+Each time zone's offset from UTC is a multiple of a slot, so each period consists of whole slots.
 """
 _CLOCKS_DIFFER = timedelta(minutes=1)
 """How far another process's clock can be ahead of this machine's clock."""
 _BEHIND = timedelta(days=7)
-"""How far the newest heartbeat can be behind the watermark at a table's first announcement. The
-times in rows can be ahead of the source's clock."""
+"""How far the newest heartbeat can be behind the watermark at a table's first announcement.
+
+The watermark can be ahead of the source's clock, since an event's time can be in the future.
+"""
 _SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
@@ -43,9 +45,9 @@ class Period:
     """One hour or day of a zone.
 
     Args:
-        start: Its first moment, in UTC.
-        end: The first moment after it, in UTC.
-        name: Its name in the zone, such as ``2026-11-23T10`` or ``2026-11-23``.
+        start: The period's first moment, in UTC.
+        end: The first moment after the period, in UTC.
+        name: The period's name in the zone, such as ``2026-11-23T10`` or ``2026-11-23``.
     """
 
     start: datetime
@@ -62,7 +64,7 @@ class Calendar:
     """The hours or days of a zone.
 
     A day has 23 or 25 hours when the zone's clocks are changed. If the clocks show an hour twice,
-    these are two periods, and their names have the offset from UTC.
+    the hour is two periods, whose names contain the offset from UTC.
 
     Args:
         unit: Whether periods are hours or days.
@@ -164,7 +166,7 @@ class Calendar:
         return at.astimezone(self.clock).utcoffset()
 
     def _change(self, low: datetime, high: datetime) -> datetime:
-        """Return the moment between two others at which the zone's offset changes."""
+        """Return the moment between two given moments at which the zone's offset changes."""
         low, high = _moment_in_utc(low), _moment_in_utc(high)
         first = self._offset(low)
         while high - low > _SECOND:
@@ -250,8 +252,8 @@ class CompletenessRules:
     Args:
         calendar: The periods.
         lateness: How long after the end of a period its rows may still come.
-        column: The column with the time of an event; None takes the time at which the source
-            committed the change.
+        column: The column with the time of an event. If None, the time of an event is the time at
+            which the source committed the change.
         reannounces: Whether a period is announced again if late rows come for it.
     """
 
@@ -303,7 +305,7 @@ class CompletenessRules:
     def cut(self, now: datetime) -> datetime:
         """Return the end of the newest period that any process can have announced by now.
 
-        No proven time is later than the clock of the process that found it.
+        The proven time that a process finds is never later than the clock of that process.
         """
         return self.calendar.holding(now + _CLOCKS_DIFFER - self.lateness).start
 
@@ -346,8 +348,9 @@ def proven_until(
 ) -> datetime | None:
     """Judge from heartbeats up to which time of the source the lake has every change.
 
-    Only heartbeats prove a time. Rows do not, since the time in a row can be ahead of the source's
-    clock. Nor does a topic without new records, since the capture may have stopped.
+    Only heartbeats prove a time. Rows prove no time, since the time in a row can be ahead of the
+    source's clock. A topic without new records proves no time either, since the capture may have
+    stopped.
 
     Args:
         seen: Heartbeats, each with the ends of the table's topic after it.
@@ -366,9 +369,9 @@ def proven_until(
 
 
 def thinned(seen: Sequence[Seen], most: int) -> list[Seen]:
-    """Return heartbeats for `proven_until`, oldest first; above ``most``, without every second one.
+    """Return heartbeats for `proven_until`; drop every second one if there are more than ``most``.
 
-    The oldest and the newest stay.
+    The oldest and the newest heartbeat are never dropped. The result has the order of ``seen``.
     """
     if len(seen) <= most:
         return list(seen)

@@ -23,11 +23,15 @@ have no such limit.
 """
 
 _FIRST_PAUSE_S = 30.0
-"""Pause between the first restart and the second. Each later pause is twice as long."""
+"""Pause between the first restart and the second, in seconds. Each later pause is twice as long
+as the pause before it, up to `_LAST_PAUSE_S` or, during an outage, `_OUTAGE_PAUSE_S`."""
 _LAST_PAUSE_S = 3600.0
-"""Longest of these pauses."""
+"""Longest pause between two restarts of a connector that reaches its source, in seconds."""
 _OUTAGE_PAUSE_S = 300.0
-"""Longest pause during an outage, so that changes come soon after the source is back."""
+"""Longest pause between two restarts during an outage of the source, in seconds.
+
+The bound makes changes arrive soon after the source is back.
+"""
 _SETTLED_S = 600.0
 """A connector has recovered if it runs this many seconds after its next restart became due."""
 

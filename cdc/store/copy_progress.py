@@ -1,8 +1,8 @@
 """Stores the progress of table copies, so that other processes can show it.
 
 The lake's timeline says which chunks are committed. Only the copying process knows how many rows of
-the other chunks it has read. A copy reports both facts here every few seconds. No decision needs a
-report.
+the other chunks it has read. A copy reports both facts here every few seconds. The reports are only
+shown: no process decides anything from a report.
 """
 
 from __future__ import annotations

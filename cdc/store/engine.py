@@ -32,9 +32,9 @@ BUSY_TIMEOUT_S = 30
 
 
 LEAST_KEPT = 5
-"""Minimum number of idle connections that stay open; a command without workers has this number."""
+"""Minimum number of idle connections that stay open. A command without workers has this number."""
 _BESIDE_WORKERS = 10
-"""Connections beyond two for each worker: for the main thread, watchers and scrapes."""
+"""Number of connections for the main thread, watchers and scrapes, besides two for each worker."""
 
 
 def _pool_sizes(threads: int) -> dict[str, int]:

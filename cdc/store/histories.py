@@ -33,9 +33,10 @@ else:
     Entry = TypeVar("Entry")
 
 BATCH = 500
-"""Maximum number of entries that one transaction deletes: SQLite has one writer at a time."""
+"""Maximum number of entries that one transaction deletes. While the transaction runs, no
+other process can write to a SQLite store."""
 BATCHES = 20
-"""Maximum number of these transactions per history in one call."""
+"""Maximum number of transactions with which `Histories.forget` deletes entries of one history."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,10 @@ class Histories:
         Args:
             at: The time.
             tables: The tables; None returns the entries of all tables, also of removed tables.
-            most: The greatest number of entries to return of each history, the newest ones: per
-                table if ``tables`` is given, otherwise of all tables together. None returns all
-                entries, which can be hundreds of thousands.
+            most: Maximum number of entries to return from each history; the newest ones are
+                returned. The maximum applies to each table if ``tables`` is given, and to all
+                tables together if not. None returns all entries, which can be hundreds of
+                thousands.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not an entry.
@@ -101,7 +103,8 @@ class Histories:
         """Delete entries that are older than ``keep_s``, at most some thousands in one call.
 
         Schema changes of tables on the plan are not deleted. `status` reads from them which columns
-        a frozen table leaves out. A run would add a table's newest change again if it was deleted.
+        a frozen table leaves out. If a table's newest change was deleted, a run would add the
+        change again.
 
         Args:
             keep_s: The greatest age of an entry, in seconds, by the state store's clock.
@@ -172,7 +175,7 @@ def _delete_entries(connection: Connection, rows: sa.Table, ids: Sequence[int]) 
 
 
 def moment_of(seconds: float) -> datetime:
-    """Return a time of the state store's clock, in seconds since 1970, as an aware time in UTC."""
+    """Convert seconds since 1970, by the state store's clock, to an aware time in UTC."""
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 

@@ -52,10 +52,10 @@ class Writer:
     run_id: str
 
     def add_run(self, entry: RunEntry) -> None:
-        """Add an entry to the run history; join two older entries of its table if they are alike.
+        """Add an entry to the run history; join two older entries of the table if they are alike.
 
-        The table's newest `RUNS_WHOLE` entries stay as they are. Only the two entries that come
-        right before these are compared.
+        The table's newest `RUNS_WHOLE` entries stay as they are. Only the two entries right before
+        these `RUNS_WHOLE` entries are compared.
         """
         entry = replace(entry, by=entry.by or self.by)
         row = {**named(entry.table), "noted_at": self.clock, "entry": RUN_ENTRIES.write(entry)}
@@ -67,9 +67,9 @@ class Writer:
     def _join(self, table: TableId, ids: Sequence[int]) -> None:
         """Replace two entries of the run history by one entry, if the two are alike.
 
-        A run of a table and a run of its next generation hold different leases. So two processes
-        can try to join the same entries at the same time. The rows are therefore locked before they
-        are read.
+        A run of a table and a run of the table's next generation hold different leases. So two
+        processes can try to join the same entries at the same time. The entries' rows are therefore
+        locked before they are read.
         """
         both = sa.select(run_rows.c.id, run_rows.c.entry).where(run_rows.c.id.in_(ids))
         found = self.connection.execute(both.order_by(run_rows.c.id).with_for_update()).all()

@@ -11,7 +11,10 @@ import uuid
 from dataclasses import dataclass
 
 _MULTICAST = 1 << 40
-"""The bit that no address of a network card has, so a random node has it (RFC 9562, 6.10)."""
+"""The multicast bit of a UUID's node, which a random node must have set (RFC 9562, 6.10).
+
+No address of a network card has this bit set, so no random node equals such an address.
+"""
 _NODE_BITS = 48
 
 

@@ -149,7 +149,7 @@ class Lease:
             connection.execute(free)
 
     def _taken(self) -> dict[str, Any]:
-        """Return the lease's row as this process writes it when it takes the lease."""
+        """Return the values that this process writes to the lease's row when it takes the lease."""
         clock = self._store.clock
         return {"owner": self.owner, "taken_at": clock, "expires_at": clock + self.ttl_s}
 
@@ -220,8 +220,8 @@ class Leases:
 
     Args:
         store: The state store that keeps leases.
-        owner: The holder's name. By default it identifies this process, so that other processes of
-            this machine can see whether it has died.
+        owner: The holder's name. By default, the name identifies this process, so that other
+            processes of this machine can see whether this process has died.
         ttl_s: Seconds until a lease expires unless it is renewed. After a crash of this process,
             processes of other machines wait up to this long.
         progress: Shows the waits.
@@ -256,13 +256,13 @@ class Leases:
         Args:
             resource: The table, or the name of a resource that many tables share.
             wait_s: Bound of the wait for another process that holds the lease, in seconds.
-            gives_way: Whether to give up, with `LeaseHeldError`, if yet another process waits for
-                the lease. A process that gives way does not wait itself.
-            read: Called in the transaction that takes the lease, after it has taken the lease.
+            gives_way: Whether to raise `LeaseHeldError` at once if another process holds the lease
+                or waits for it. If true, ``wait_s`` has no effect.
+            read: Called in the transaction that takes the lease, after the lease is taken.
 
         Raises:
             LeaseHeldError: Another process still holds the lease at the end of the wait. Or
-                ``gives_way`` is true, and yet another process waits for the lease.
+                ``gives_way`` is true, and another process holds the lease or waits for it.
         """
         lease = Lease(self._store, resource, self.owner, ttl_s=self.ttl_s)
         if gives_way:
@@ -372,7 +372,7 @@ def held_leases(store: Store) -> dict[str, HeldLease]:
 
 
 def _lease_moment(seconds: float) -> datetime:
-    """Return a lease's time in the state store, in seconds since 1970, as an aware time in UTC."""
+    """Convert a lease's stored time, in seconds since 1970, to an aware time in UTC."""
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 

@@ -74,10 +74,10 @@ class Owner:
 
 
 def started(pid: int) -> float:
-    """Return when a lease owner's process began; setting the machine's clock does not change it.
+    """Return when a lease owner's process began, on Linux by a clock that nobody can set.
 
-    On Linux the value is in ticks since the boot. psutil's value is not used there: psutil adds the
-    time of the boot, which the system computes from the machine's clock. If somebody set that
+    On Linux, the value is in ticks since the boot. psutil's value is not used there: psutil adds
+    the time of the boot, which the system computes from the machine's clock. If somebody set that
     clock, every process would look like another process. Systems other than Linux store the start
     time itself, so on them the value is in seconds.
 

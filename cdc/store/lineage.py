@@ -1,8 +1,9 @@
 """Reads the histories in the order of their entries, for programs that send each entry elsewhere.
 
-The state store has the position of such a program: the number of the last entry that was sent, and
-the lower numbers that no entry had yet. An entry with such a number can still appear, since a
-transaction that takes a number can end after a transaction that takes a later number.
+The state store has a position for each such program: the number of the last entry that was sent,
+and the lower numbers for which there was no entry yet. An entry with such a lower number can still
+appear, since a transaction that takes a number can end after a transaction that takes a later
+number.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 LOOK_BACK = 200
-"""How far below the last sent entry a missing number counts as one that can still appear."""
+"""How far below the number of the last sent entry a number is still noted as missing.
+
+An entry with a missing number can still appear; then it is sent.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,20 +47,21 @@ class Sent(Part):
 
     Args:
         upto: Number of the last entry that was sent; 0 if none was.
-        missing: Numbers that no entry had yet, from the last `LOOK_BACK` numbers before ``upto``.
+        missing: Those of the last `LOOK_BACK` numbers before ``upto`` for which there was no entry
+            yet.
     """
 
     upto: int = 0
     missing: tuple[int, ...] = ()
 
     def back_to(self, number: int) -> Sent:
-        """Return a position at which no entry above a number counts as sent."""
+        """Return this position, changed so that entries above ``number`` count as not sent."""
         if number >= self.upto:
             return self
         return Sent(number, tuple(one for one in self.missing if one <= number))
 
     def after(self, numbers: Collection[int]) -> Sent:
-        """Return the new value after the entries with these numbers have been sent, too."""
+        """Return this position, changed so that the entries ``numbers`` count as sent, too."""
         upto = max([self.upto, *numbers])
         passed = range(max(self.upto + 1, upto - LOOK_BACK), upto)
         missing = {*self.missing, *passed} - set(numbers)
@@ -122,10 +127,10 @@ class Unsent:
         return self._stored() or LineagePosition()
 
     def since(self, at: datetime) -> LineagePosition:
-        """Return the position after which all entries since a time come, also sent ones.
+        """Return a position at which no entry since a time counts as sent, even if it was sent.
 
-        Entries from before this time that were not sent yet come after this position, too, unless
-        nothing was ever sent in this namespace.
+        If a position is stored, entries from before this time that were not sent count as not sent.
+        If no position is stored, all entries from before this time count as sent.
 
         Raises:
             StateError: The state store cannot be used, or a stored document cannot be read.
@@ -172,7 +177,7 @@ class Unsent:
         return lineage_rows.c.namespace == self._namespace
 
     def before(self, at: datetime) -> LineagePosition:
-        """Return the position at which exactly the entries from before a time count as sent.
+        """Return the position at which all entries from before a time count as sent, and no others.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not an entry.

@@ -113,5 +113,5 @@ def count_loss(
 
 
 def _loss_moment(seconds: float) -> datetime:
-    """Return when a loss was counted, in seconds since 1970, as an aware time in UTC."""
+    """Convert the stored time of a loss, in seconds since 1970, to an aware time in UTC."""
     return datetime.fromtimestamp(seconds, timezone.utc)

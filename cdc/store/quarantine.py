@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cdc.store.state_store import Store
 
 MAX_BYTES = 1024 * 1024
-"""Largest size of a record's key and value together; a larger record stops its table."""
+"""Maximum size of a record's key and value together, in bytes; a larger record stops its table."""
 
 _RAW = (quarantine.c.key_bytes, quarantine.c.value_bytes)
 

@@ -463,12 +463,12 @@ def _stored_record(connection: Connection, table: TableId, beside: bool) -> Tabl
 
 
 def _row_of_record(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
-    """Return the SQL condition on a table's record; with ``beside``, on its next generation's."""
+    """Return the SQL condition on a table's record; if ``beside``, on the next generation's."""
     return of_table(table_rows, table) & (table_rows.c.beside == beside)
 
 
 def _row_of_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
-    """Return the SQL condition on a table's record in a version of it."""
+    """Return the SQL condition on the row of a table's record, if the row has a given version."""
     return _row_of_record(record.table, record.beside) & (table_rows.c.version == version)
 
 

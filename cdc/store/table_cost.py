@@ -16,15 +16,15 @@ class TableCost(Part):
     """Weighted sums over the runs of a table, in which newer runs have more weight.
 
     `cdc.run.cost` updates the sums. From the sums, a linear regression finds how many seconds a run
-    takes for each commit and for each event. In the descriptions below, "the commits" is the number
-    of commits of one run; "the events" and "the seconds" are the run's numbers of events and of
-    seconds. Each sum is over the runs.
+    takes for each commit and for each event. In the descriptions below, "commits", "events" and
+    "seconds" are the number of commits, the number of events and the duration of one run. Each sum
+    is over the runs.
 
     Args:
         runs: Number of runs that the sums contain.
-        commits_commits: Sum of squares of the commits.
+        commits_commits: Sum of squares of commits.
         commits_events: Sum of products of commits and events.
-        events_events: Sum of squares of the events.
+        events_events: Sum of squares of events.
         commits_seconds: Sum of products of commits and seconds.
         events_seconds: Sum of products of events and seconds.
         events_per_s: Number of events that arrive per second.

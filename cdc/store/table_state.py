@@ -67,10 +67,10 @@ _ALLOWED: dict[State, set[State]] = {
 TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
     {state: frozenset(allowed | ({State.RETIRED} - {state})) for state, allowed in _ALLOWED.items()}
 )
-"""By state, the states that may follow.
+"""By state, the states to which a table in this state can move.
 
-From PAUSED or FAILED, a table can only return to the state before that one, or move to
-NEEDS_BOOTSTRAP or RETIRED. `transition` refuses the other states that are listed for them.
+`transition` has one more rule for a PAUSED or FAILED table: the table can only return to its former
+state (``resume_to``), or move to NEEDS_BOOTSTRAP or RETIRED.
 """
 
 
@@ -254,9 +254,9 @@ class TableRecord(Part):
             ``database.name``. None if the table never had an entry. If the settings now give
             another name, a run removes this entry.
         other: During an unfinished move to another tier, the second capture that can have the
-            table: the capture to which the table moves, or the one from which it came. None
-            outside such a move. This field is set before the table joins or leaves the second
-            capture.
+            table: the capture to which the table moves, or the capture from which the table came.
+            None if there is no such move. This field is set before the table joins or leaves the
+            second capture.
         taken_over: UUIDs of another installation's attempts that this table has taken over. If the
             readers' pointer names one of these attempts, this table's publication may replace the
             pointer. Commands for the table may also remove the folders of these attempts.
@@ -380,7 +380,7 @@ def transition(
     attempt: Attempt | None = None,
     cause: Cause = _AS_PLANNED,
 ) -> TableRecord:
-    """Return a table's record in another state, to which `TRANSITIONS` must allow a move.
+    """Return a table's record after a move to another state, which `TRANSITIONS` must allow.
 
     Args:
         record: The table's record before the move.

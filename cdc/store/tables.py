@@ -66,7 +66,7 @@ table_rows = sa.Table(
 
 
 def _history_table(name: str) -> sa.Table:
-    """Return the state store's SQL table of a history: rows of an entry, its table and its time."""
+    """Return the SQL table of a history; a row has an entry, the entry's table, and its time."""
     return sa.Table(
         name,
         metadata,
@@ -206,7 +206,10 @@ reader_rows = sa.Table(
     sa.Column("folder_digest", sa.String(64), primary_key=True),
     sa.Column("look", _document_type(), nullable=False),
 )
-"""One row per lake table whose registered readers only runs can look at; the key is the folder."""
+"""One row per lake table whose registered readers only runs can look at: the newest look.
+
+The key is a digest of the lake table's folder.
+"""
 
 period_rows = sa.Table(
     "tributary_complete_period",
@@ -224,8 +227,8 @@ period_rows = sa.Table(
     sa.Column("noted_at", sa.Double, nullable=False, index=True),
     sa.Column("entry", _document_type(), nullable=False),
 )
-"""One row per hour or day that was announced as complete. `pending` says that its marker file is
-missing or out of date."""
+"""One row per hour or day that was announced as complete. `pending` says that the marker file of
+the hour or day is missing or out of date."""
 
 complete_table_rows = sa.Table(
     "tributary_complete_table",
@@ -239,8 +242,7 @@ complete_table_rows = sa.Table(
     sa.Column("late_rows", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.String(36), nullable=False),
 )
-"""One row per table and length of periods: the end of the newest announced period, the number of
-late rows, and the copy for which all periods up to that end are announced."""
+"""One row per table, length of periods (hour or day) and time zone: the fields of `Announced`."""
 
 copy_rows = sa.Table(
     "tributary_copy",
@@ -292,7 +294,7 @@ late_commit_rows = sa.Table(
     sa.Column("confirmed", sa.String(64), nullable=False),
     sa.Column("since", sa.Double, nullable=False),
 )
-"""One row per capture with a late commit: its changes may not have arrived in Kafka yet."""
+"""One row per capture with a late commit: the values of the capture's `LateCommit`."""
 
 
 def look_table(name: str) -> sa.Table:

@@ -55,8 +55,8 @@ class TypeDoubt(Part):
     """The suspicion that events have wrong values for columns of a table.
 
     Args:
-        offset: The newest offset of the table's topic at the last look at which the connector could
-            mistake the type of one of ``columns``; -1 if the topic was empty.
+        offset: The newest offset of the table's topic when a look last found that the connector
+            could mistake the type of one of ``columns``; -1 if the topic was empty then.
         columns: The columns that can have wrong values, each with the name of its type.
     """
 

@@ -53,8 +53,8 @@ class VerifyRecord(Part):
         position: The position in the source's log up to which the comparison covers all changes.
         seconds: Duration of the comparison in seconds.
         equal_at: The end of the newest comparison of this attempt that found source and lake equal;
-            None without such a comparison. If this comparison continued an earlier one in pieces,
-            the start of the first piece.
+            None without such a comparison. If that comparison was in pieces, and continued an
+            earlier one, the start of the first piece.
         proven: The progress of an unfinished comparison in pieces; None without one.
         equal_since: The start of the comparison to which ``equal_at`` belongs.
         primary_equal_since: The start of the newest comparison that read the source's rows from the

@@ -1,4 +1,4 @@
-"""The option ``--fail-on``, and what a command prints about the conditions that it names."""
+"""The option ``--fail-on``, and what a command prints about the named conditions."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def _repeat(renderer: Renderer, runs: Runs, interval_s: float) -> None:
 
 
 def _show_end(renderer: Renderer, held: int, ended: bool, failed_checks: list[Any]) -> None:
-    """Print what runs could not check, and whether Spark tasks still hold cores or Spark ended."""
+    """Print what runs could not check, whether Spark tasks hold cores, and whether Spark ended."""
     if failed_checks:
         _show_found(renderer, "failed_checks", failed_checks)
     if held:
@@ -283,7 +283,7 @@ def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
 
 
 def _show_changed(renderer: Renderer, key: str, found: Sequence[Any]) -> None:
-    """Print the findings of one kind after they have changed; there can be none left."""
+    """Print the findings of one kind after they have changed; the list can now be empty."""
     if key == "failed_checks" and not found and not renderer.json:
         renderer.line("All checks are possible again.", style="green")
     _show_found(renderer, key, found)

@@ -25,7 +25,7 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 @dataclass
 class Invocation:
-    """The output format and the verbosity of the running command, for printing its error."""
+    """The output format and the verbosity with which the running command prints an error."""
 
     output: Output = Output.TEXT
     verbosity: int = 0
@@ -110,7 +110,7 @@ VerboseOption = Annotated[
 
 
 def configure_logging(verbosity: int) -> None:
-    """Send a command's log messages to stderr, by the number of its options ``-v``.
+    """Send a command's log messages to stderr; the number of options ``-v`` sets their level.
 
     Args:
         verbosity: 0 for warnings and errors; 1 adds information; 2 or more adds debug messages.

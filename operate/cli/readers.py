@@ -108,7 +108,10 @@ def remove(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Forget a reader that no longer reads the table, until it records again what it has read."""
+    """Forget a reader that no longer reads the table.
+
+    If the reader records again what it has read, it is registered again.
+    """
     from operate.context import services
     from operate.readers import remove as drop
 

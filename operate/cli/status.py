@@ -1,4 +1,4 @@
-"""``status``: shows the state of tables and captures; with ``--check``, judges it for programs."""
+"""``status``: shows the state of tables and captures, and with ``--check`` judges this state."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _show_shared(renderer: Renderer, shared: SharedStatus) -> None:
 
 
 def _show_messages(renderer: Renderer, table: TableStatus) -> None:
-    """Print what ``status`` reports about a table below the list of tables."""
+    """Print the messages about a table, which ``status`` shows below the list of tables."""
     record = table.record
     why = record.reason or (record.error and record.error.message)
     if why:
@@ -211,7 +211,7 @@ def _show_failed_check(renderer: Renderer, table: TableId, check: CheckStatus) -
 
 
 def _show_periods(renderer: Renderer, table: TableId, periods: TablePeriods) -> None:
-    """Print the newest complete period of a table, and whether the next one is overdue."""
+    """Print the newest complete period of a table, and whether the next period is overdue."""
     newest = "none yet" if periods.newest is None else f"{periods.newest} ({periods.zone})"
     late = f"; {periods.late_rows:,} late rows" if periods.late_rows else ""
     overdue = periods.overdue(datetime.now(timezone.utc))

@@ -1,4 +1,4 @@
-"""Executes the checks of tables: those that are due, those with a name, or all."""
+"""Executes the checks of tables: the due checks, the named checks, or all checks."""
 
 from __future__ import annotations
 
@@ -313,8 +313,8 @@ class _TableChecks:
 
 
 _REPEATED = 4
-"""Number of results of the same period that a volume check can have before its history becomes
-shorter."""
+"""Number of results that are read for each period in a volume check's history. If its periods have
+more results on average, the history has fewer periods than the setting ``history``."""
 
 
 def _has_check_of_kind(checks: Mapping[str, CheckSettings], kind: str) -> bool:
@@ -323,7 +323,7 @@ def _has_check_of_kind(checks: Mapping[str, CheckSettings], kind: str) -> bool:
 
 
 def _checks_by_pass(checks: Mapping[str, CheckSettings]) -> list[list[str]]:
-    """Return the names of data checks by pass: all checks of rows together, each other alone."""
+    """Return the names of data checks by pass: checks of rows together, each other check alone."""
     alone = [[name] for name, one in checks.items() if one.kind in _ALONE]
     together = [name for name, one in checks.items() if one.kind not in _ALONE]
     return [together, *alone] if together else alone

@@ -60,7 +60,7 @@ def current(services: Services, record: TableRecord) -> tuple[CheckStatus, ...]:
 def pause_failed(
     services: Services, table: TableId, *, wait_s: float | None = None
 ) -> Outcome | None:
-    """Pause a table if a failed data check must still pause it; return None if there is none.
+    """Pause a table if a failed data check must still pause it; return None if no check must.
 
     The caller holds the lease of the table's checks.
 
@@ -93,7 +93,8 @@ def _pause_after_failed_checks(
     """Pause a table after failed data checks.
 
     Only an INCREMENTAL table is paused, and only if it was not copied again since the check began.
-    The pause stays due unless the table is PAUSED now, or was copied again since the check began.
+    If the table is PAUSED now, or was copied again since the check began, the pause is no longer
+    due. In every other case, the pause stays due.
     """
     first, *_ = failures
     table, checks = first.table, Checks(services.store)

@@ -1,18 +1,17 @@
-"""Checks that the rows of a table refer to rows of another one, as of one position of the source.
+"""Checks that rows of a table refer to rows of another table, as of one position of the source.
 
 The two lake tables are never complete up to the same position, so their newest rows are not
 compared. The check goes on in this order:
 
 1. It notes the end E of the checked table's topic, and then a position P of the source's log. The
    transactions of all events before E have ended before P.
-2. It brings the referenced table up to P by runs, and reads it as of the commit C that is then the
-   newest one. Then it notes a position Q. All changes in C are from before Q.
+2. It brings the referenced table up to P by runs, and reads the referenced table as of its newest
+   commit, C. Then it notes a position Q. All changes in C are from before Q.
 3. It brings the checked table up to Q, and reads the rows whose last event is before E.
 
 A row of step 3 has not changed from P to Q. If the source's foreign key holds, the referenced row
 exists from P to Q. C has the referenced table as of a position from P to Q. So C has the referenced
-row.
-Rows of the checked table that changed after E are left out; the next check has them.
+row. Rows of the checked table that changed after E are left out; the next check examines them.
 
 One transaction can delete the referenced row and insert it again, and a commit can end between
 these two changes. So a check that finds rows without a counterpart repeats all steps once.

@@ -28,7 +28,8 @@ ROW_KINDS = frozenset({"not_null", "unique", "accepted_values", "range", "volume
 _ROWS = "rows"
 _TIMES = {"timestamp": "{:%Y-%m-%d %H:%M:%S}Z", "timestamp_ntz": "{:%Y-%m-%d %H:%M:%S}"}
 _TIMES["date"] = "{:%Y-%m-%d}"
-"""How a time is written so that a cast to a lake type gives this time in UTC."""
+"""By lake type, the format that writes a time as text. A cast of this text to the lake type gives
+the time in UTC."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class _Table:
         return column(name)
 
     def value(self, text: str, column: str) -> SparkColumn:
-        """Return a configured value in a column's type; NULL if it is no value of the type."""
+        """Return a configured value, cast to a column's type; NULL if the cast is not possible."""
         return F.expr(f"try_cast({literal(text)} AS {self.type_of(column)})")
 
 
@@ -117,7 +118,10 @@ def _count_rows_where(wrong: SparkColumn) -> SparkColumn:
 
 
 def _any_configured_null(values: Iterable[SparkColumn]) -> SparkColumn:
-    """Return an expression: is a data check's configured value NULL? Without rows, it is NULL."""
+    """Return an expression: whether one of a check's configured values is NULL.
+
+    Without rows, the expression's result is NULL.
+    """
     return F.max(reduce(or_, (value.isNull() for value in values)))
 
 
@@ -147,7 +151,7 @@ def _not_null(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
 
 
 def _accepted_values(check: CheckSettings, table: _Table, now: datetime) -> Aggregates:
-    """Count the rows with another value, for a data check of kind ``accepted_values``."""
+    """Count the rows whose value is not accepted, for a data check of kind ``accepted_values``."""
     columns = {}
     for name in check.columns:
         values = [table.value(text, name) for text in check.values]

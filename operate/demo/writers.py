@@ -18,7 +18,7 @@ _PAUSE_AFTER_ERROR_S = 0.5
 class Writers:
     """Threads of the demo that write to the source.
 
-    A ``with`` block starts them at its beginning and stops them at its end.
+    The threads start when a ``with`` block begins, and stop when the block ends.
 
     Args:
         sessions: Opens a session on the source; each writer has its own.

@@ -73,7 +73,10 @@ def _keep_secrets_of_settings(settings: object, key: str = "") -> None:
 
 
 def _settings_file() -> Path | None:
-    """Return the file that OpenLineage's client reads: the first one of its three places."""
+    """Return the file of settings that OpenLineage's client reads; None if there is none.
+
+    The client looks in three places. The first readable file counts.
+    """
     named = os.environ.get("OPENLINEAGE_CONFIG")
     places = [Path(named)] if named else []
     places += [Path(_FILE), Path("~/.openlineage").expanduser() / _FILE]

@@ -80,8 +80,8 @@ def topic_name(config: Config, topic: str) -> Name:
 def lake_name(url: str) -> Name:
     """Return a lake table's name in OpenLineage: its folder, above the folders of its generations.
 
-    The generation's folder is not part of the name. It is named like a partition, so OpenLineage's
-    clients that trim partitions arrive at the same name.
+    The generation's folder is not part of the name. The generation's folder is named like a
+    partition. So clients of OpenLineage that cut partitions off a name get the same name.
     """
     parts = urlsplit(url)
     path = unquote(parts.path) if parts.scheme == "file" else parts.path
@@ -96,7 +96,10 @@ def lake_name(url: str) -> Name:
 def catalog_name(
     config: Config, record: TableRecord
 ) -> symlinks_dataset.SymlinksDatasetFacet | None:
-    """Return OpenLineage's facet of a lake table's name in the Hive Metastore; None without one."""
+    """Return OpenLineage's facet of a lake table's name in the Hive Metastore.
+
+    The result is None if no Hive Metastore is configured.
+    """
     if config.catalog is None:
         return None
     shown = record.shown_as or ".".join(config.catalog_name(record.table, record.shard) or ())

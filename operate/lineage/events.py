@@ -85,7 +85,7 @@ class Subject:
         return newest or (past[-1].columns if past else ())
 
     def newest_columns(self, generation: int) -> tuple[LakeField, ...]:
-        """Return the lake's columns now; empty if the generation is not the newest one."""
+        """Return the lake's columns now; empty if the generation is not the newest generation."""
         record = self.record
         if record is None or record.generation != generation or record.last_commit is None:
             return ()
@@ -99,7 +99,8 @@ class _Ended:
     Args:
         kind: The job: ``run``, ``copy`` or ``schema``.
         identity: What identifies the run among the runs of its table.
-        noted_at: A time. The run's id in OpenLineage is made from this time and ``identity``.
+        noted_at: The time in the history from which the run's id in OpenLineage is made, together
+            with ``identity``.
         started_at: When the run began.
         ended_at: When the run ended.
         error: What the event says of the run's failure; None if the run succeeded.
@@ -137,7 +138,7 @@ class _Ended:
 def events_of(
     subject: Subject, noted: Numbered, began: Numbered | None = None
 ) -> tuple[RunEvent, ...]:
-    """Return the OpenLineage events of one entry of a history; none if it is no run of a job.
+    """Return the OpenLineage events of a history's entry; none if the entry is no run of a job.
 
     Args:
         subject: The entry's table.
@@ -299,7 +300,10 @@ def job_name(table: TableId, kind: str) -> str:
 
 
 def _lake_folder(subject: Subject) -> str:
-    """Return the lake folder that names a table in lineage; for a shard, the shared table's."""
+    """Return the lake folder that names a table in lineage.
+
+    For a shard, this is the folder of the shared lake table.
+    """
     record = subject.record
     shard = subject.config.shard(subject.table) if record is None else record.shard
     if shard is not None:

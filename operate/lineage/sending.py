@@ -59,9 +59,9 @@ class Lineage:
     Args:
         services: The services of the command.
         wanted: What the events contain.
-        since: Entries from this time on are sent, also those that were sent before. Older unsent
-            entries are sent, too, unless nothing was ever sent in the namespace. If None, only
-            unsent entries are sent.
+        since: Entries from this time on are sent, also those that were sent before. If entries of
+            the namespace were ever sent, older unsent entries are sent, too. If None, only unsent
+            entries are sent.
 
     Raises:
         ConfigError: OpenLineage's client is not installed.
@@ -110,7 +110,9 @@ class Lineage:
         return count
 
     def follow(self, interval_s: float, ended: threading.Event) -> Iterator[int]:
-        """Send events until ``ended`` is set; after each look that sent some, yield their number.
+        """Send events until ``ended`` is set; yield the number of events that each look sent.
+
+        If a look sends no event, nothing is yielded.
 
         After a failure, the next look sends the same events again. Each failure doubles the wait.
 

@@ -14,7 +14,8 @@ READER = ("table", "reader")
 CONNECTOR_STATES = (
     *("running", "paused", "stopped", "failed", "unassigned", "restarting", "missing"),
 )
-"""The states of a connector: those of Kafka Connect; ``missing`` if the connector does not exist.
+"""The states of a connector: the states in Kafka Connect, and ``missing`` if the connector does not
+exist.
 """
 
 
@@ -416,7 +417,7 @@ SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
         (TIER_BEHIND, TIER_BACKLOG, TIER_LOAD, WORKERS, ROUND_AT, ROUND_SECONDS, SHORTFALL),
     ),
 )
-"""All metrics, by the sections of the page."""
+"""All metrics, by the sections of docs/observe.md."""
 METRICS = tuple(metric for _, metrics in SECTIONS for metric in metrics)
 """All metrics."""
 

@@ -1,4 +1,4 @@
-"""The dashboard's panels of what the newest commits cost, and of rounds."""
+"""The dashboard's panels about the cost of the newest commits, and about rounds."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The dashboard of Grafana: deploy/grafana/tributary.json.
 
-``python -m operate.metrics.dashboard`` prints it.
+``python -m operate.metrics.dashboard`` prints the dashboard.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from operate.metrics.panels import ROWS
 UID = "tributary"
 """The dashboard's id. It stays the same, so that an import replaces the earlier dashboard."""
 SCHEMA_VERSION = 39
-"""Version of the dashboard's format: that of Grafana 11.0, which later releases convert."""
+"""Version of the dashboard's format: the format of Grafana 11.0, which later releases convert."""
 
 
 _LINK = {
@@ -143,7 +143,7 @@ def _options_of_panel(panel: Panel) -> dict[str, Any]:
 
 
 def _variables() -> list[dict[str, Any]]:
-    """Return the variables of Grafana's dashboard; each depends on the ones before it."""
+    """Return the variables of Grafana's dashboard; each depends on the variables before it."""
     datasource = {"type": "prometheus", "uid": "${datasource}"}
     found: list[dict[str, Any]] = [
         {

@@ -34,7 +34,7 @@ BOUND_S = 8.0
 _FILE_BOUND_S = 60.0
 """How long a read of the facts for a file may take, in seconds. No scrape waits for this read."""
 _KEPT_S = 300.0
-"""How long scrapes show the last facts while newer ones are read, in seconds."""
+"""How long scrapes show the last facts while newer facts are read, in seconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -91,8 +91,8 @@ class Scrapes(Collector):
         """Return facts that are at most ``cache_s`` old; None if they cannot be read now.
 
         If a read takes longer than ``bound_s``, the result is the last facts, which can be
-        ``kept_s`` old. Without any facts, Prometheus would end pending alarms, and their waits
-        would begin again.
+        ``kept_s`` old. If a scrape showed no facts, Prometheus would end pending alarms, and the
+        wait before each alarm would begin again.
         """
         if (found := self._younger_than(self._cache_s)) is not None:
             return found
@@ -128,7 +128,7 @@ def serving(
 ) -> Iterator[int]:
     """Answer scrapes over HTTP in the background for a ``with`` block.
 
-    The scrapes have services of their own, without Spark, so a run is not disturbed.
+    The scrapes share no connections with a run and use no Spark, so they do not disturb the run.
 
     Args:
         config: The configuration.
@@ -161,7 +161,7 @@ def serving(
 
 
 def write_file(services: Services, path: Path) -> bool:
-    """Write the metrics to a file in one step; a reader sees the former file or the new one.
+    """Write the metrics to a file in one step: a reader sees the former file or the new file.
 
     Args:
         services: The services of the command.

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _PROBE_PART = 0.4
-"""The part of a scrape's time in which each service must show that it answers."""
+"""Each service must answer the probe within this fraction of a scrape's time."""
 _CAPTURE_PART = 0.8
-"""The part of a scrape's time after which captures that have not answered are left out."""
+"""After this fraction of a scrape's time, captures that have not answered are left out."""
 _TOPICS_PART = 0.95
-"""The part of a scrape's time after which missing figures of topics are left out."""
+"""After this fraction of a scrape's time, missing figures of topics are left out."""
 
 Service = tuple[str, str]
-"""The kind of a service and the name of the source; the name is empty for other services."""
+"""The kind of a service, and the source's name; the name is empty if the service is no source."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ class BoundedAnswers(Answers):
     """Asks the servers what one scrape shows; no wait is longer than the scrape may take.
 
     First, each service is probed. If a service does not answer the probe, this scrape does not ask
-    it again.
+    that service again.
 
     Args:
         services: The services.
         calls: Makes the calls to the servers, for all scrapes.
         bound_s: The bound of the whole scrape, in seconds.
-        first_events: The times of changes that wait in topics, as earlier scrapes have read them.
+        first_events: Times of changes that wait in topics. Earlier scrapes have read these times.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class BoundedAnswers(Answers):
         return self.within("the names of connectors", connect.names)
 
     def captures(self, captures: Sequence[CaptureNames]) -> list[CaptureAnswer]:
-        """Ask the servers about all captures at the same time; return the answers in order."""
+        """Ask the servers about all captures at the same time; return one answer per capture."""
         asked = [
             (names, self._calls.start(("capture", names.resource), partial(self.capture, names)))
             for names in captures
@@ -144,12 +144,12 @@ class BoundedAnswers(Answers):
         return [self._answer(names, call) for names, call in asked]
 
     def within(self, what: str, work: Callable[[], T], *, at_most_s: float | None = None) -> T:
-        """Call ``work``, which asks servers; return its result if it is in time for the scrape.
+        """Call ``work``, and return its result; raise an error if the scrape's time is up first.
 
         Args:
             what: What is asked for, in words for errors.
             work: Asks the servers.
-            at_most_s: A shorter limit for the wait than the scrape's, in seconds.
+            at_most_s: Further limit of the wait, in seconds; None if only the scrape's time counts.
 
         Raises:
             Overdue: The answer is late, or the call of an earlier scrape has not returned yet.
@@ -189,7 +189,7 @@ class BoundedAnswers(Answers):
 
 
 def _identity_of_source(services: Services, name: str) -> object:
-    """Ask a source for its identity: the metric ``up`` shows whether it answers."""
+    """Ask a source for its identity: the metric ``up`` shows whether the source answers."""
     return services.source(name).identity()
 
 

@@ -40,7 +40,7 @@ class _Families:
         self._labels: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, str]] = {}
 
     def add(self, metric: m.Metric, value: float | datetime | None, *labels: str) -> None:
-        """Add a value; a value that is not known adds nothing."""
+        """Add a value to a metric; None stands for an unknown value, and adds nothing."""
         if value is None:
             return
         number = value.timestamp() if isinstance(value, datetime) else float(value)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 _FAST = 1
-"""The fastest level of gzip. The text repeats itself: the slowest level saves a fifth of the size,
-and takes more than ten times as long."""
+"""The fastest level of gzip. The slowest level would make the result a fifth smaller, but would
+take more than ten times as long."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):

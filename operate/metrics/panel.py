@@ -8,7 +8,7 @@ from typing import Any, Literal
 from operate.metrics import catalog as m
 
 WIDTH = 24
-"""Columns of Grafana's grid."""
+"""Number of columns of Grafana's grid."""
 
 Kind = Literal["stat", "timeseries", "state-timeline", "table"]
 Steps = tuple[tuple[float | None, str], ...]
@@ -17,17 +17,17 @@ _TABLE = 'source=~"$source",tier=~"$tier",table=~"$table"'
 _CAPTURE = 'source=~"$source",tier=~"$tier"'
 _READER = 'table=~"$table"'
 ONE: Steps = ((None, "green"), (1, "red"))
-"""Red from 1 on."""
+"""Colours of a panel: green below 1, red from 1 on."""
 SOME: Steps = ((None, "green"), (1, "orange"))
-"""Orange from 1 on."""
+"""Colours of a panel: green below 1, orange from 1 on."""
 UP: Steps = ((None, "red"), (1, "green"))
-"""Red at 0."""
+"""Colours of a panel: red below 1, green from 1 on."""
 RATIO: Steps = ((None, "green"), (0.7, "orange"), (1, "red"))
-"""Orange from 70 % on, red from 100 % on."""
+"""Colours of a panel: green below 70 %, orange from 70 % on, red from 100 % on."""
 PLAIN: Steps = ((None, "blue"),)
-"""Always blue."""
+"""Colour of a panel: always blue."""
 GREEN: Steps = ((None, "green"),)
-"""Always green."""
+"""Colour of a panel: always green."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Panel:
 
 
 def of(metric: m.Metric, more: str = "") -> str:
-    """Return the selector of those series of a metric that the dashboard's variables choose."""
+    """Return a PromQL selector: a metric, limited to what the dashboard's variables choose."""
     chosen = {m.TABLE: _TABLE, m.CAPTURE: _CAPTURE, m.READER: _READER}
     own = next(
         (text for labels, text in chosen.items() if metric.labels[: len(labels)] == labels), ""
@@ -72,7 +72,7 @@ def of(metric: m.Metric, more: str = "") -> str:
 
 
 def total(metric: m.Metric, more: str = "", *, by: str = "") -> str:
-    """Return a PromQL sum of a metric; a series that several processes show counts once."""
+    """Return a PromQL sum of a metric. A series that several processes show counts only once."""
     once = f"max by ({', '.join(metric.labels)}) ({of(metric, more)})"
     return f"sum by ({by}) ({once})" if by else f"sum({once})"
 
@@ -94,7 +94,7 @@ def count(title: str, expression: str, about: str, steps: Steps, runbook: str | 
 
 
 def worst(title: str, expression: str, unit: str, about: str, **more: Any) -> Panel:
-    """Return a Grafana panel of the 20 largest series, so thousands of tables stay readable."""
+    """Return a Grafana panel of the 20 largest series; more series would make it unreadable."""
     return Panel(
         title, "timeseries", ((f"topk(20, {expression})", "{{table}}"),), unit, about, **more
     )

@@ -1,4 +1,4 @@
-"""The panels of the dashboard of Grafana, which show every metric of the catalog."""
+"""The panels of Grafana's dashboard. Together they show all metrics except `LEFT_OUT`."""
 
 from __future__ import annotations
 

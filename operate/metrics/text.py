@@ -37,7 +37,7 @@ def as_text(families: Iterable[GaugeMetricFamily]) -> bytes:
 
 
 def _labels_as_text(labels: dict[str, str]) -> str:
-    """Return the labels of a series, sorted by name; an empty text without labels."""
+    """Return the labels of a series as text, sorted by name; empty if there are no labels."""
     inside = ",".join(
         f'{name}="{_escaped_label_value(value)}"' for name, value in sorted(labels.items())
     )

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from operate.ui.looks import Look, Looks
 
 SPANS = {"1h": 1, "6h": 6, "24h": 24, "7d": 168}
-"""The spans of the page of the history, in hours."""
+"""The time spans that the page of the history can show, in hours, by label."""
 EVENTS = 200
 """Maximum number of events of each kind on the page of the history."""
 _CALENDARS = 6
-"""Number of calendars on a page; each takes a query of the state store."""
+"""Maximum number of calendars on a page; each calendar takes a query of the state store."""
 
 
 class Ui:
@@ -73,7 +73,10 @@ class Ui:
     def _page(
         self, path: str, page: Callable[[Request, Look, Status], tuple[str, dict[str, Any]]]
     ) -> Callable[[Request], Response]:
-        """Return a page's endpoint. It runs in a thread, since the state store's driver blocks."""
+        """Return a page's endpoint.
+
+        The endpoint runs in a thread, since the state store's driver blocks.
+        """
 
         def endpoint(request: Request) -> Response:
             look = self._looks.newest()

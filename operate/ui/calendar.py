@@ -96,7 +96,7 @@ def _shown_periods(calendar: Calendar, now: datetime) -> list[Period]:
 
 
 def _row_and_label(calendar: Calendar, period: Period) -> tuple[str, str]:
-    """Return, for the page's calendar, the name of a period's row and its name within the row."""
+    """Return the names of a period's row and of the period in this row, for the page's calendar."""
     local = period.start.astimezone(calendar.clock)
     if calendar.unit == "hour":
         return f"{local:%a %Y-%m-%d}", f"{local:%H}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _BLOCKS = 60
-"""Maximum number of blocks in a copy's bar; with more chunks, a block stands for several."""
+"""Maximum number of blocks in a copy's bar; with more chunks, a block stands for several chunks."""
 _SILENT = timedelta(seconds=60)
 """Maximum age of a report whose rate and time left are shown."""
 _STAGES = {
@@ -86,7 +86,7 @@ class CopyView:
 
 
 def copies(look: Look) -> list[CopyView]:
-    """Return the unfinished copies for the page: those with a process, then those with chunks."""
+    """Return the unfinished copies for the page; copies that a process works on come first."""
     status = look.facts.status
     found: list[CopyView] = []
     for table in () if status is None else status.tables:
@@ -98,7 +98,7 @@ def copies(look: Look) -> list[CopyView]:
 
 
 def _copy_stage(record: TableRecord) -> str | None:
-    """Return how the page names the stage of an unfinished copy; None if it shows no copy."""
+    """Return how the page names the stage of an unfinished copy; None if nothing is shown."""
     state = record.resume_to if record.state is State.FAILED else record.state
     if record.state is State.REGISTERED and record.attempt is None and not record.beside:
         return None  # nothing has begun, and the list of tables shows it
@@ -142,7 +142,7 @@ def _copy_view(
 
 
 def _bar_blocks(planned: int, done: frozenset[int], writing: frozenset[int]) -> Iterator[Block]:
-    """Yield the blocks of a copy's bar on the page; one is committed once all of its chunks are."""
+    """Yield the blocks of a copy's bar. A block is committed if all of its chunks are committed."""
     count = min(planned, _BLOCKS)
     for place in range(count):
         chunks = range(place * planned // count, (place + 1) * planned // count)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from operate.ui.troubles import Tone
 
 _OTHER = "other"
-"""The name of a run's time that belongs to no step."""
+"""The name for the part of a run's time that belongs to no step."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class StepView:
         name: The step.
         seconds: How long the step took.
         part: The step's share of the run's time, from 0 to 1.
-        before: The joint share of the steps that are listed before this one.
+        before: The joint share of the steps that are listed before this step, from 0 to 1.
     """
 
     name: str
@@ -108,7 +108,7 @@ class StepView:
 
 @dataclass(frozen=True)
 class RunView:
-    """A run of a table, or runs of one hour that ended alike.
+    """A run of a table, or several runs of one hour that had the same outcome.
 
     Args:
         entry: The history's entry of the run or runs.
@@ -255,6 +255,6 @@ def run_view(entry: RunEntry) -> RunView:
 
 
 def slowest_runs(entries: Iterable[RunEntry], most: int) -> list[RunView]:
-    """Return the slowest runs for the page; an entry of several runs counts with their mean."""
+    """Return the slowest runs for the page; for several runs in one entry, their mean counts."""
     longest = sorted(entries, key=lambda one: -one.seconds / one.runs)
     return [run_view(one) for one in longest[:most]]

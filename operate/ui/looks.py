@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _KEPT_S = 300.0
-"""How long an old look is shown while a newer one is read, in seconds."""
+"""How long an old look is shown while a newer look is taken, in seconds."""
 _WAIT_S = 12.0
 """How long the first viewer waits for the first look, in seconds."""
 
@@ -58,9 +58,9 @@ def take_look(services: Services, reader: FactReader) -> Look:
 class Looks:
     """The newest look, which all viewers share.
 
-    A viewer gets the newest look at once, unless this look is some minutes old: then the viewer
-    waits for the next look. When a viewer comes and the newest look no longer counts as new, the
-    next look begins.
+    If the newest look no longer counts as new when a viewer comes, the next look begins. A viewer
+    gets the newest look at once if the look is at most some minutes old. If the look is older, the
+    viewer waits for the next look.
 
     Args:
         services: The services. No Spark session is started.
@@ -75,11 +75,11 @@ class Looks:
         self._known: tuple[float, Look] | None = None
 
     def begin(self) -> None:
-        """Begin the next look, unless one is being taken."""
+        """Begin the next look, unless a look is already being taken."""
         self._calls.start("look", self._take)
 
     def newest(self) -> Look | None:
-        """Return the newest look; None if none can be taken now."""
+        """Return the newest look; None if no look can be taken now."""
         if (found := self._younger_than(self._cache_s)) is not None:
             return found
         call = self._calls.start("look", self._take)

@@ -89,7 +89,7 @@ class Pages:
 
 
 def _without_secrets(value: Any) -> Any:
-    """Remove this process's secrets from a text, for the page's templates; leave other values."""
+    """Return a template's value; if the value is a text, remove this process's secrets from it."""
     return redact_own(value) if type(value) is str else value
 
 

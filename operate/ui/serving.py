@@ -97,7 +97,7 @@ def serving(config: Config, place: Place, *, cache_s: float = CACHE_S) -> Iterat
 
 
 def _listening_socket(place: Place) -> socket.socket:
-    """Return a socket that listens for the page's viewers, who can come before the server is up.
+    """Return a socket that accepts the page's viewers even before the server is ready.
 
     Raises:
         ConfigError: The address or port cannot be used.

@@ -42,7 +42,7 @@ class Row:
         target_s: The table's freshness target, in seconds.
         late: Whether the table is INCREMENTAL and ``freshness_s`` is above ``target_s``.
         behind: Greatest possible number of waiting events; None if not known.
-        committed_at: When the newest commit was made; None before the first one.
+        committed_at: When the newest commit was made; None before the first commit.
         tier: The table's tier.
         conditions: What is not as it should be.
         status: All that `status` knows of the table.
@@ -88,7 +88,7 @@ def row(table: TableStatus) -> Row:
 
 
 def _unknown_last(value: float | None) -> tuple[bool, float]:
-    """Return a key that sorts a column of the page's list: greatest first, unknown ones last."""
+    """Return a sort key for a column of the list: greatest values first, unknown values last."""
     return (value is None, -(value or 0.0))
 
 
@@ -128,7 +128,7 @@ class Wanted:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Wanted:
-        """Read a query; a value that is not valid counts as absent."""
+        """Return what a query of the list asks for; a value that is not valid counts as absent."""
         sort, page = query.get("sort", ""), query.get("page", "")
         return cls(
             query.get("q", "").strip()[:200],
@@ -138,7 +138,7 @@ class Wanted:
         )
 
     def query(self, **changed: Any) -> str:
-        """Return a link's query for the list with ``changed`` values, at page 1 unless changed."""
+        """Return a link's query for the list, with ``changed`` values; the default page is 1."""
         one = replace(self, **({"page": 1} | changed))
         values = {"q": one.text, "state": one.state, "sort": one.sort, "page": one.page}
         usual = {"q": "", "state": "", "sort": Wanted.sort, "page": 1}
@@ -166,7 +166,7 @@ class Listing:
         rows: The rows of the page.
         total: Number of all tables.
         found: Number of tables that pass the filter.
-        wanted: What the viewer wants to see. ``wanted.page`` is the shown page, at most the last.
+        wanted: What the viewer wants to see. ``wanted.page`` is the page that is shown.
         pages: Number of pages.
     """
 

@@ -85,7 +85,7 @@ def _capture_troubles(status: Status) -> Iterator[Trouble]:
 
 
 def _target_troubles(status: Status) -> Iterator[Trouble]:
-    """Yield the missed freshness targets, and those that cannot be kept, for the page."""
+    """Yield, for the page, the freshness targets that are missed or cannot be kept."""
     for one in status.targets:
         many = len(one.tables) > 1
         name = f"{len(one.tables):,} tables" if many else str(one.tables[0])

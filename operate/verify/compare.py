@@ -78,7 +78,7 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Return source rows for ``verify``, whose values are not hashed or masked, as a data frame."""
+    """Return source rows for ``verify`` as a data frame; no value is hashed or masked yet."""
     shown = schema.shown().columns
     ddl = ", ".join(f"{_quoted_column(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
@@ -212,7 +212,7 @@ def _differing_rows(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Return each compared row's key and its columns' digests. They must fit in driver memory."""
+    """Return each compared row's key and digests of its columns; all must fit in driver memory."""
     key = [F.col(_quoted_column(name)) for name in schema.key]
     columns = [
         F.concat(
@@ -297,7 +297,7 @@ def _key_of_compared_row(row: Any, schema: TableSchema) -> Key:
 
 
 def _python_key_value(value: Any, lake_type: str) -> object:
-    """Convert a compared key's value from Spark so that it equals the value of `cdc.sources`."""
+    """Convert a key's value from Spark to the value that `cdc.sources` returns for the same key."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, float) and math.isnan(value):

@@ -127,8 +127,8 @@ class LogComparison:
     def _truncated_beyond(self, boundary: Mapping[int, int]) -> bool:
         """Whether a TRUNCATE after S may have removed rows of the lake before they were compared.
 
-        This is assumed if a run's commit has a TRUNCATE and also events after S, which are those at
-        or after the offsets in ``boundary``.
+        The result is True if a run's commit has a TRUNCATE and an event after S. An event after S
+        has an offset in ``boundary`` or a later offset.
         """
         return any(
             committed.record.counts.get("t")

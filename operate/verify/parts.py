@@ -76,8 +76,8 @@ class Compared:
             without a part.
         covered: Offsets of the topic. The first part covers all events before these.
         parts: Number of parts.
-        equal_upto: The upper end of the last equal part before any unequal part. None if the first
-            part was not equal, or if all parts were equal to the end of the table.
+        equal_upto: The upper end of the last part before the first unequal part. None if the first
+            part is unequal, or if all parts up to the end of the table are equal.
         ranges: Number of ranges in all parts together.
         equal: Whether all parts were equal.
         equal_keys: Number of keys in the parts before the first unequal part.
@@ -134,11 +134,12 @@ class Plan:
         parts: The parts, in the order of the key.
         ranges: Number of ranges or partitions of the whole table; None if the number is not shown.
         earlier: The result of the unfinished comparison that this comparison continues; None if
-            this comparison continues no other one.
+            this comparison continues no earlier comparison.
         began_at: When this comparison began; None if this comparison is not in pieces.
         begin: The result for what needs no comparison of rows, for example for partitions whose
-            digests are equal. The parts' results are added to it.
-        differing: Number of partitions that are compared row by row; None without partitions.
+            digests are equal. The parts' results are added to this result.
+        differing: Number of partitions that are compared row by row; None if the table is not
+            compared by partitions.
     """
 
     parts: tuple[Part, ...]
@@ -150,7 +151,7 @@ class Plan:
 
     @property
     def continued(self) -> bool:
-        """Whether the comparison begins where an earlier one had ended."""
+        """Whether the comparison begins where an earlier comparison ended."""
         return self.earlier is not None
 
     def counts(self, found: Compared) -> tuple[int, int] | None:
@@ -160,7 +161,10 @@ class Plan:
         return self.ranges, found.ranges if self.differing is None else self.differing
 
     def proven(self, found: Compared) -> Proven | None:
-        """Return what is proven so far; None if nothing is, or if the whole table is equal."""
+        """Return how far the table is proven equal.
+
+        The result is None if nothing is proven, or if the whole table is equal.
+        """
         earlier, began_at = self.earlier, self.began_at
         if found.equal and found.parts == len(self.parts):
             return None

@@ -60,7 +60,7 @@ class Verification:
             table was not compared in pieces.
         parts: Number of ranges or partitions, and how many of them were compared row by row; None
             if all rows were compared at once.
-        continued: Whether the comparison began where an earlier one had ended.
+        continued: Whether the comparison began where an earlier comparison ended.
     """
 
     table: TableId
@@ -89,7 +89,7 @@ class Verification:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of differences that ``verify`` found, by kind, without kinds that have none.
+        """Number of differences that ``verify`` found, by kind; kinds without any are left out.
 
         ``more`` counts the differences that are not in ``differences``, and ``unsettled`` the
         unsettled keys.

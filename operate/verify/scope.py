@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 Method = Literal["full", "sample", "partitions", "window"]
 
 SAMPLED_RANGES = 20
-"""Number of ranges that a sample has, unless the table is small."""
+"""Minimum number of ranges of a sample. A small table can have fewer ranges."""
 PIECES = 20
-"""Number of ranges that a comparison in pieces has at least, unless the table is small."""
+"""Minimum number of ranges of a comparison in pieces. A small table can have fewer ranges."""
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -96,7 +96,7 @@ class KeyOrder:
                 raise _unsorted_key_error(schema.table, name)
 
     def value(self, key: Sequence[str]) -> tuple[object, ...]:
-        """Convert a key from text to values that compare as the source sorts its keys."""
+        """Convert a key from text to values whose order is the order of keys in the source."""
         return tuple(
             _sortable_key_value(text, lake_type)
             for text, (_, lake_type) in zip(key, self.types, strict=True)
@@ -104,7 +104,7 @@ class KeyOrder:
 
 
 def _sortable_key_value(text: str, lake_type: str) -> object:
-    """Convert a compared key's text to a value that sorts as the source sorts its keys."""
+    """Convert the text of a key column to a value whose order is the order in the source."""
     try:
         if lake_type == "date":
             return date.fromisoformat(text)
@@ -152,7 +152,7 @@ def pieces(ranges: Sequence[KeyRange], parallel: int) -> list[list[KeyRange]]:
 
 
 def joined(ranges: Sequence[KeyRange]) -> list[KeyRange]:
-    """Return compared ranges with neighbours joined, so that few conditions describe them."""
+    """Join neighbours among compared ranges, so that few conditions describe all of the ranges."""
     found: list[KeyRange] = []
     for one in ranges:
         if found and found[-1].upper is not None and found[-1].upper == one.lower:

@@ -110,8 +110,9 @@ def differing_partitions(
 def of_partitions(partitions: Sequence[int], schema: TableSchema, by: Sequence[str]) -> SparkColumn:
     """Return a condition for ``verify``: a row's partition has one of the given digests.
 
-    The condition cannot have the values that make a partition: PySpark would read literals of times
-    without a zone in the zone of this process. Two partitions with one digest are both selected.
+    The condition has digests and not the values that make a partition, since PySpark would convert
+    times without a zone by the zone of this process. If two partitions have the same digest, both
+    are selected.
     """
     return column_digest(schema, by, _PLACE).isin(*partitions)
 

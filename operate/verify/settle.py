@@ -3,12 +3,12 @@
 The source is written to during the comparison, so one difference proves nothing. A round first
 notes the position P of the source's log. The round then samples the source's row of each suspect
 key repeatedly, until the lake has all changes up to P and the lake's rows were read. So a correct
-lake has one of the sampled rows, unless its row was at the source only between two samples.
+lake has one of the sampled rows, or a row that was at the source only between two samples.
 
 - If the lake has one of the sampled rows, the key is equal.
-- If all samples are equal and the lake has another row, this is a difference. A difference is
-  reported only if two consecutive rounds see it. So a row that changed and changed back between two
-  samples cannot cause a false alarm.
+- If all samples are equal and the lake has a different row, this is a difference. A difference is
+  reported only if two consecutive rounds see the same difference. So a row that changed and changed
+  back between two samples cannot cause a false alarm.
 - If the lake has several rows with the key, this is a difference, too, whatever the samples are.
 - If the samples differ and the lake has none of them, another round samples the key again. A key
   that is neither equal nor a difference after the last round is reported as unsettled.

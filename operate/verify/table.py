@@ -119,7 +119,7 @@ def _keep_verification(
     """Store the result of ``verify``, without keys and values of rows.
 
     If the comparison stopped before the table's end without a difference, an earlier result stays.
-    Only its ``proven`` changes: how far the table is proven equal.
+    In the earlier result, only ``proven`` changes: how far the table is proven equal.
     """
     kept, now = Verifications(services.store), services.store.now()
     earlier = _result_of_attempt(kept.of(found.table), attempt)
@@ -171,7 +171,7 @@ def require_published(services: Services, table: TableId) -> tuple[TableRecord, 
 
 
 def _source_to_verify(services: Services, table: TableId, scope: Scope) -> Source:
-    """Return the source that ``verify`` reads; without a replica if the scope asks for that."""
+    """Return the source that ``verify`` reads; without a replica if the scope names the primary."""
     if not scope.from_primary:
         return services.source(table.source)
     config = services.config.source(table.source)
@@ -283,7 +283,7 @@ class _TableVerifier:
         return Plan(parts, ranges=len(every), earlier=proven, began_at=now)
 
     def _differing(self) -> Plan:
-        """Compare counts and checksums of partitions; return the plan for those that differ."""
+        """Compare partitions by counts and checksums; return a plan for differing partitions."""
         by = self._partition_columns
         known = {column.name for column in self._compared.columns}
         if not by or not known.issuperset(by):
@@ -465,7 +465,7 @@ class _TableVerifier:
         return self._lake.layout.with_derived(rows)
 
     def _round(self, pending: tuple[Suspect, ...], number: int) -> Mapping[Key, Sighting]:
-        """Sample suspect keys at the source until the lake has caught up and was read."""
+        """Sample suspect keys until the lake has caught up and was read; return the sightings."""
         keys = [suspect.key for suspect in pending]
         task = self._services.progress.start(
             f"compare {self._id} again, round {number}", len(keys), "keys"

@@ -40,7 +40,10 @@ _CLAUSE = re.compile(
     )
     + r")(?!\S)"
 )
-"""Matches such a clause in a statement's words, in which ``?`` replaces each quoted name."""
+"""Matches a clause at which MariaDB's connector stops, in the words of a statement.
+
+In these words, ``?`` replaces each quoted name.
+"""
 
 
 def unreadable_clause(text: str) -> str | None:

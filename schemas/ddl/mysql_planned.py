@@ -339,7 +339,7 @@ def _table_at(tokens: Sequence[Token], at: int) -> tuple[tuple[str | None, str],
 
 
 def _names_table(named: tuple[str | None, str], table: TableId) -> bool:
-    """Whether a name in a planned MySQL statement, maybe without database, is the table's."""
+    """Whether a name in a MySQL statement is the table's; the name can lack the database."""
     database, name = named
     return name == table.name and database in (None, table.schema)
 

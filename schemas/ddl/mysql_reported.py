@@ -105,7 +105,7 @@ def _note_statement(text: str, effects: StatementEffects) -> bool:
 
 
 def _note_dropped(text: str, actions: Sequence[exp.Expr], effects: StatementEffects) -> None:
-    """If a statement drops an index, note the statement, and the unique indexes it creates."""
+    """Add a statement to ``effects`` if it drops an index, with the unique indexes it creates."""
     if any(_drops_index(action) for action in actions):
         unique = tuple(
             frozenset(found)
@@ -152,8 +152,8 @@ def _shown_statement(text: str) -> str:
 def _drops_key(drop: exp.Expr) -> bool:
     """Whether an action drops the index PRIMARY, which is the primary key.
 
-    After such an action, until the table has a primary key again, events have no key, or a key
-    other than the lake table's.
+    After such an action, events have no key, or a key that differs from the lake table's key. This
+    ends when the table has a primary key again.
     """
     named = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     return (
@@ -172,7 +172,7 @@ def _harmless_option(option: exp.Expr) -> bool:
 
 
 def _note_action(action: exp.Expr, effects: StatementEffects) -> bool:
-    """Add the effect of one action of ALTER TABLE to ``effects``; return whether it is known."""
+    """Add an ALTER TABLE action's effect to ``effects``; return whether the effect is known."""
     if isinstance(action, exp.ColumnDef):
         effects.added[action.name.lower()] = _value_in_older_rows(action)
         return True

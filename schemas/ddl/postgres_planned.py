@@ -61,7 +61,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Add:
-    """PostgreSQL's ADD COLUMN.
+    """The action ADD COLUMN in a planned ALTER TABLE of PostgreSQL.
 
     If the column is an identity or a serial, ``rewrites`` is true, since the server writes a number
     into each existing row.
@@ -78,7 +78,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Retype:
-    """PostgreSQL's ALTER COLUMN TYPE.
+    """The action ALTER COLUMN TYPE in a planned ALTER TABLE of PostgreSQL.
 
     ``using`` is the SQL expression of USING. It is None without USING, and also if USING only casts
     the column to the new type.
@@ -91,7 +91,7 @@ class Retype:
 
 @dataclass(frozen=True)
 class SetNullable:
-    """PostgreSQL's SET or DROP NOT NULL."""
+    """The action SET NOT NULL or DROP NOT NULL in a planned ALTER TABLE of PostgreSQL."""
 
     name: str
     nullable: bool
@@ -99,7 +99,7 @@ class SetNullable:
 
 @dataclass(frozen=True)
 class SetDefault:
-    """PostgreSQL's SET or DROP DEFAULT."""
+    """The action SET DEFAULT or DROP DEFAULT in a planned ALTER TABLE of PostgreSQL."""
 
     name: str
     default: str | None
@@ -107,14 +107,14 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class AddKey:
-    """PostgreSQL's ADD PRIMARY KEY."""
+    """The action ADD PRIMARY KEY in a planned ALTER TABLE of PostgreSQL."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class DropConstraint:
-    """PostgreSQL's DROP CONSTRAINT.
+    """The action DROP CONSTRAINT in a planned ALTER TABLE of PostgreSQL.
 
     Only the catalog shows whether the constraint is the primary key.
     """
@@ -181,7 +181,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
 
 
 def _statement_effects(statement: exp.Expr, table: TableId) -> Iterator[Action]:
-    """Yield the effects of one planned PostgreSQL statement on the table; none if it has none."""
+    """Yield the effects of one planned PostgreSQL statement on the table, if there are any."""
     if isinstance(statement, (*_QUIET, *_TRANSACTION)):
         return  # changes of rows have events, and the other statements change no column
     if isinstance(statement, exp.Create) and statement.args.get("kind") == "INDEX":
@@ -202,7 +202,7 @@ def _statement_effects(statement: exp.Expr, table: TableId) -> Iterator[Action]:
 
 
 def _unparsed_statement_effect(statement: exp.Command, table: TableId) -> Iterator[Action]:
-    """Yield the effect of a PostgreSQL statement that sqlglot returns as a string, unparsed."""
+    """Yield the effect of a PostgreSQL statement that sqlglot does not parse."""
     text = " ".join(f"{statement.this} {statement.expression}".split())
     match = re.fullmatch(
         rf"alter table (?:if exists )?(?:only )?({_NAME}(?:\.{_NAME})?) (.+)", text, re.IGNORECASE

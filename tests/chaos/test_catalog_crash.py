@@ -1,4 +1,4 @@
-"""Kill the process while a name moves; the next run must give the table its name."""
+"""Kill the process while a table's metastore name moves to a new generation; a run finishes it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_move_killed_at_each_point_is_finished_by_a_run(
 
 
 def names(spark: SparkSession, url: str, database: str, prefix: str) -> dict[str, str]:
-    """Names in the metastore, and where each leads."""
+    """The names in the metastore that begin with the prefix, each with the path it leads to."""
     conf: Any = java_class(spark, "org.apache.hadoop.hive.conf.HiveConf")()
     conf.set("hive.metastore.uris", url)
     client = java_class(spark, "org.apache.hadoop.hive.metastore.HiveMetaStoreClient")(conf)

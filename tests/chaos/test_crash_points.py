@@ -1,4 +1,4 @@
-"""Kill the process at each named point; the same command again must repair what was left."""
+"""Kill a command at each named crash point; the same command, run again, must finish its work."""
 
 from __future__ import annotations
 
@@ -45,17 +45,20 @@ ONE_OF_EACH_KIND = frozenset(
         "run.in_commit",
     }
 )
-"""What every run of the tests fires: before data, amid data, between data and state."""
+"""The crash points of every test run; `make test-all` adds the others.
+
+One is amid the copy, one between data and state, one inside a commit of a run.
+"""
 
 
 def each(points: list[str]) -> list[Any]:
-    """All points; those that are not of a kind of their own run in `make test-all`."""
+    """Test parameters for all points; `ONE_OF_EACH_KIND` always runs, the rest in `test-all`."""
     frequent = [point for point in points if point in ONE_OF_EACH_KIND]
     return [*frequent, *rarer([point for point in points if point not in frequent])]
 
 
 def rarer(points: list[str]) -> list[Any]:
-    """These points, in `make test-all` only."""
+    """Test parameters for these points, which run in `make test-all` only."""
     return [pytest.param(point, marks=pytest.mark.breadth) for point in points]
 
 
@@ -112,7 +115,7 @@ def change(project: Project, name: str) -> None:
 
 
 def killed_at(project: Project, point: str, *arguments: str) -> None:
-    """Run the command in a process that is to die at the point, and see that it did."""
+    """Run the command in a process that dies at the point, and assert that it was killed."""
     killed = project.run(*arguments, crash_at=point)
     assert killed.code == -signal.SIGKILL, (
         f"{point} was not passed by `tributary {' '.join(arguments)}` (exit {killed.code}):\n"
@@ -122,7 +125,7 @@ def killed_at(project: Project, point: str, *arguments: str) -> None:
 
 @contextmanager
 def opened(project: Project, spark: SparkSession) -> Iterator[Services]:
-    """What the command works with in another process: nothing of the first one is left."""
+    """New services of a command, as in a new process: they share no memory with the killed one."""
     config = load(project.folder / "tributary.yaml")
     services = Services(config, NullProgress(), spark=spark)
     try:
@@ -159,7 +162,10 @@ def test_onboard_killed_at_each_point_and_repeated(
 
 
 def says_how_far_it_is(services: Services, table: TableId) -> None:
-    """The killed copy's last report names its chunks; rows are reported every few seconds only."""
+    """Assert that the killed copy's last report names its chunks.
+
+    The number of rows may be too low, because it is reported only every few seconds.
+    """
     (report,) = CopyReports(services.store).all()
     record = services.store.get(table)
     assert record is not None
@@ -256,7 +262,7 @@ def test_resync_killed_at_each_point_and_repeated(
 def test_move_killed_at_each_point_and_repeated(
     point: str, database: OwnDatabase, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Runs follow the former generation meanwhile; at the end, one capture has the table."""
+    """After the kill, runs follow the old generation; at the end, one capture has the table."""
     name, beside = "crash_moves", "crash_stays"
     project = Project.create(tmp_path, database, defaults=DEFAULTS)
     label, table = project.label(name), project.table(name)
@@ -349,7 +355,7 @@ def test_quarantine_killed_at_each_point_and_repeated(
 
 
 def lose_a_record(services: Services, table: TableId, lost: LostSchema) -> tuple[bytes, int]:
-    """Write the newest change again, with the lost schema; the message and its offset."""
+    """Write the newest change again, with the lost schema; returns the message and its offset."""
     kafka, topic = services.kafka, topic_of(services, table)
     message = lost.write(newest_change(services, table))
     produce(services.config, topic, message, key=None)
@@ -361,7 +367,10 @@ def schema_of_events(services: Services, table: TableId) -> str:
 
 
 def newest_change(services: Services, table: TableId) -> bytes:
-    """Of the schema that the table has now: other tests on it have added columns and copied it."""
+    """The newest event of the table, as raw bytes.
+
+    It has the table's present schema. Older events may not, since other tests add columns.
+    """
     kafka, topic = services.kafka, topic_of(services, table)
     found = kafka.read(topic, 0, kafka.start_offsets(topic)[0], kafka.stable_offsets(topic)[0])
     return [one.value for one in found if one.value is not None][-1]

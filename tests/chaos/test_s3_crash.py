@@ -1,4 +1,4 @@
-"""A lake on S3: commands killed amid a commit, around the pointer, and while a generation goes."""
+"""A lake on S3: commands killed amid a commit, at the pointer's change, and amid a deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shard killed where its rows take their place among the others', and where its runs commit."""
+"""Kill a shard's copy where its rows join the lake table, and a shard's run where it commits."""
 
 from __future__ import annotations
 

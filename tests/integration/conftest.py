@@ -19,5 +19,8 @@ def database(stack: LocalStack) -> Iterator[Database]:
 
 @pytest.fixture(autouse=True)
 def decided_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test restarts a broker while it loses changes, so none waits for a late commit."""
+    """Set the wait for late commits to 0.
+
+    Only a broker's restart makes a commit late, and no test of losses restarts a broker.
+    """
     monkeypatch.setattr("cdc.capture.sent_records.LATE_S", 0.0)

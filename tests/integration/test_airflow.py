@@ -1,7 +1,7 @@
 """The DAGs of tributary-airflow in a real Airflow, beside the real stack.
 
-Airflow has an environment of its own, which `make test-airflow` creates; this test starts its
-servers there. `airflow/tests` has what needs no servers.
+`make test-airflow` creates an environment for Airflow, and this test starts Airflow's servers in
+it. The tests in `airflow/tests` need no servers.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Airflow:
         return done.stdout
 
     def look(self) -> dict[str, Any]:
-        """What the database of Airflow has of events, runs and tasks."""
+        """The events, runs and tasks in the database of Airflow."""
         done = subprocess.run(
             [str(BIN / "python"), "-c", LOOK],
             env=self.environment,
@@ -192,7 +192,7 @@ class Airflow:
         self.run("dags", "trigger", dag, "--run-id", run_id)
 
     def wait(self, run_id: str, state: str) -> dict[str, Tries]:
-        """Wait until a run has ended, which must be in this state; its tasks."""
+        """Wait until a run has ended, and assert its state; returns the tasks of the run."""
 
         def ended() -> bool:
             states = {run: found for _, run, found, _ in self.look()["runs"]}
@@ -204,14 +204,14 @@ class Airflow:
         return self.tasks(run_id)
 
     def shown(self) -> str:
-        """All that Airflow has written to its logs."""
+        """The text of all logs of Airflow."""
         logs = [*(self.folder / "logs").rglob("*.log"), self.folder / "standalone.log"]
         return "\n".join(file.read_text("utf-8", "replace") for file in logs if file.exists())
 
 
 @pytest.fixture
 def project(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """Two tables, one of which announces its hours; values and a secret that nobody may see."""
+    """Two tables; `orders` announces complete hours, and hashes values that no log may show."""
     monkeypatch.setenv("HASH_KEY", SECRET)
     for name in ("orders", "items"):
         database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL, t text)")
@@ -242,7 +242,7 @@ def airflow(project: Project, tmp_path: Path) -> Iterator[Airflow]:
 
 
 def wait_for_changes(project: Project) -> None:
-    """Wait until the topics have all that is committed on the source."""
+    """Wait until the topics have all changes that are committed on the source."""
     services = Services(load(project.file), NullProgress())
     for name in ("orders", "items"):
         settle(services, project.table(name))
@@ -250,7 +250,7 @@ def wait_for_changes(project: Project) -> None:
 
 
 def items_fail(project: Project) -> Path:
-    """Take the lake folder of a table away, as a lake that is not mounted; where it is now."""
+    """Move the lake folder of ``items`` away, as if it were not mounted; returns the new path."""
     folder = project.folder / "lake" / project.database.name / "public" / "items"
     away = project.folder / "items-away"
     folder.rename(away)

@@ -1,6 +1,7 @@
-"""Which alarms Prometheus raises on the shipped rules: those of a fault, and no other.
+"""Tests that each fault raises its own alarms of the shipped Prometheus rules, and no others.
 
-Prometheus' own tool evaluates the rules, on series that are written here, for each fault by itself.
+Prometheus' own tool (promtool) evaluates the rules on series that this module writes, one fault
+at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TABLE = 'source="shop",table="shop:public.orders",tier="default",instance="i",jo
 CAPTURE = 'source="shop",tier="default",instance="i",job="tributary"'
 PROCESS = 'instance="i",job="tributary"'
 MINUTES = 180
-"""How long the series are, at one value a minute."""
+"""The length of each series in minutes, with one value per minute."""
 
 
 def table(name: str, more: str = "") -> str:
@@ -101,10 +102,10 @@ HEALTHY: Mapping[str, str] = {
     capture("slot_active"): always(1),
     capture("slot_safe_bytes"): always(9 * GB),
 }
-"""A table and its capture for three hours in which nothing happens."""
+"""The series of a table and its capture for three hours without any fault."""
 
 NOTHING = "_"
-"""In place of values: the series is not there."""
+"""Stands for the values of a series that does not exist."""
 LOST_STORE = {
     **{series: NOTHING for series in HEALTHY if "shop" in series},
     TABLES: "1x90 0x90",
@@ -113,12 +114,15 @@ LOST_STORE = {
 
 
 def read_slowly(minute: int) -> int:
-    """When the facts that a scrape shows were read, if each read takes five minutes."""
+    """The time, in seconds, at which the facts in a minute's scrape were read.
+
+    Each read of the facts takes five minutes.
+    """
     return 60 * (minute - (minute + 1) % 5)
 
 
 def released(minute: int) -> float:
-    """What a slot holds back that grew from the 140th minute to the 170th."""
+    """The bytes of log that a slot holds back; they grow from minute 140 to minute 170."""
     return GB + (GB / 5 * (minute - 140) if 140 <= minute <= 170 else 0)
 
 
@@ -332,7 +336,7 @@ def alarms() -> list[str]:
 
 
 def case(name: str, changes: Mapping[str, str], raised: set[str]) -> dict[str, Any]:
-    """A test of Prometheus' own tool: at the end, exactly these alarms are raised."""
+    """A test case for promtool: at the end of the series, exactly these alarms are raised."""
     values = {**HEALTHY, **changes}
     return {
         "name": name,
@@ -354,7 +358,10 @@ def case(name: str, changes: Mapping[str, str], raised: set[str]) -> dict[str, A
 
 
 def overdue() -> dict[str, Any]:
-    """A table that was last verified nine days ago: its series are of an hour each."""
+    """A test case for promtool: a table that was last verified nine days ago.
+
+    Its series have one value per hour instead of one per minute.
+    """
     return {
         **case("a table that is not verified any more", {}, set()),
         "interval": "1h",

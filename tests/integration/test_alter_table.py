@@ -1,7 +1,7 @@
-"""The kinds of ALTER TABLE on the real stack: the lake equals the source, or the table says why.
+"""All kinds of ALTER TABLE on the real stack: the lake equals the source, or a run says why not.
 
-All tables go through the same two runs, several at a time. What `tributary schema check` says of
-the statements before they are run must be what the run says afterwards.
+All tables go through the same two runs, several at a time. Before each change,
+`tributary schema check` must give the verdict on the statements that the run gives afterwards.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ class Kind:
     """One kind of change.
 
     Args:
-        name: Its name, and the table's.
-        statements: The change; ``T`` stands for the table.
-        verdict: What is to be made of it.
-        columns: Columns that are to be equal afterwards.
-        later: Changes of rows after it.
+        name: The name of the kind; the table is named after it.
+        statements: The statements of the change; ``T`` stands for the table.
+        verdict: The expected verdict on the change.
+        columns: Columns in which source and lake must be equal afterwards.
+        later: Statements that change rows after the change of the table.
         asked: Whether `schema check` understands the statements.
-        create: How the table is made.
-        rows: What it holds at the look before the change.
-        by_superuser: Statements that only a superuser may run, before the others.
-        renames: What the table's settings say in `columns.renames`.
+        create: Statements that create the table.
+        rows: The statement that inserts the rows before the change.
+        by_superuser: Statements that only a superuser may run; they run before ``statements``.
+        renames: The entry in the table's setting `columns.renames`, as a pair.
     """
 
     name: str
@@ -399,11 +399,11 @@ ONE_OF_EACH = frozenset(
         "rename_label",
     }
 )
-"""What every run of the tests changes; the others run in `make test-all`."""
+"""The kinds of change that every test run includes; `make test-all` adds all others."""
 
 
 def each() -> list[Any]:
-    """All kinds; those that are not of a way of their own are for `make test-all`."""
+    """Test parameters for all kinds; kinds not in `ONE_OF_EACH` run in `make test-all` only."""
     return [
         pytest.param(one, id=one.name, marks=() if one.name in ONE_OF_EACH else pytest.mark.breadth)
         for one in KINDS
@@ -412,7 +412,7 @@ def each() -> list[Any]:
 
 @dataclass(frozen=True)
 class Changed:
-    """What was said of the tables before their run, and what became of them."""
+    """The answers of `schema check` before the run of the changed tables, and the run's results."""
 
     replication: Replication
     answers: dict[str, Verdict]
@@ -422,7 +422,7 @@ class Changed:
 
 @pytest.fixture(scope="module")
 def changed(shared: Replication, spark: SparkSession, request: pytest.FixtureRequest) -> Changed:
-    """Change a table of each kind that a test of this session asks for."""
+    """Create and change one table for each kind that the tests of this session need."""
     asked = {item.name.partition("[")[2].rstrip("]") for item in request.session.items}
     kinds = [one for one in KINDS if one.name in asked | {"add_constant"}]
     database = shared.database

@@ -1,4 +1,4 @@
-"""Tables without a key on the real stack: copied and followed so that each row is there once."""
+"""Tables without a key on the real stack: the lake has each row once after copy and stream."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_verify_names_rows_that_one_side_has_oftener(log: Log) -> None:
 
 @for_each_kind()
 def test_a_table_of_a_key_is_copied_as_of_one_moment(log: Log) -> None:
-    """Two rows that each transaction changes alike are alike in the copy, whatever the chunks."""
+    """Two rows that every transaction changes together are equal in the copy, in any chunks."""
     database, rows = log.shop.database, 3000
     log.shop.create("orders", rows)
     label = database.label("orders")
@@ -155,7 +155,7 @@ def test_a_truncate_does_what_its_policy_says(log: Log, policy: str) -> None:
 
 @for_each_kind()
 def test_a_replay_writes_only_the_rows_of_its_records(log: Log) -> None:
-    """The lake has values of the other rows that no event has any more."""
+    """A replay must not touch other rows: the lake has their values, and no event has them now."""
     shop = log.shop
     log.settings["on_bad_message"] = "quarantine"
     shop.reconfigure()
@@ -207,7 +207,7 @@ def test_a_view_that_is_lost_takes_the_attempt_with_it(log: Log) -> None:
 def test_an_alter_amid_a_copy_does_not_stop_the_replica(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its first session reads for as long as a large table takes."""
+    """The copy's first session is made slow, as with a large table; the ALTER comes meanwhile."""
     database, genuine = mysql_of(log.shop.database), reader.session_init
     log.settings.update(parallel_chunks=1)
     log.shop.reconfigure()

@@ -1,4 +1,4 @@
-"""Tables without a key on PostgreSQL: what its publications, places of rows and pauses bring."""
+"""Tables without a key on PostgreSQL: its publications, physical row places and replay pauses."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_renamed_column_of_a_log_goes_on_under_its_new_name(log: Log) -> None:
 
 
 def test_a_null_of_before_a_column_was_not_null_is_no_other_value(log: Log) -> None:
-    """The connector lags, and reads the definition of now for the event of before."""
+    """A lagging connector reads the present table definition for an event that is older."""
     succeeded(log.onboard())
     connector = log.shop.services.capture(log.shop.table("events")).connector
     connect = log.shop.services.connect
@@ -163,7 +163,7 @@ A = "ALTER TABLE {} "
 
 
 def test_nulls_that_a_domain_allows_from_now_on_are_copied_and_followed(log: Log) -> None:
-    """ALTER DOMAIN does not show the connector that the column allows NULL; the copies do."""
+    """The connector does not learn from ALTER DOMAIN that the column allows NULL; a copy does."""
     shop = log.shop
     shop.tables["public.kept"] = {"delete_mode": "soft"}
     shop.reconfigure()

@@ -1,4 +1,7 @@
-"""Numbers without a precision as the decimal that the settings choose: exact, or named."""
+"""Columns of type numeric without a precision, as the decimal type that the settings choose.
+
+Each value arrives exactly, or the error names the value.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def at_source(shop: Shop, name: str, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def rows_of(first: int) -> list[str]:
-    """A row per value, which every column of numbers has."""
+    """INSERT statements, one for each value, with the value in all six columns."""
     return [
         f"INSERT INTO numbers VALUES ({first + n}, 0, {', '.join([value] * 6)})"
         for n, value in enumerate(VALUES)
@@ -126,7 +129,7 @@ SHOWN = {
     "nan": ("NaN", "NAN"),
     "endless": ("-Infinity", "NEGATIVE_INFINITY"),
 }
-"""What the copy and the stream call them: each as its side prints them."""
+"""By kind of value that cannot be stored: its text in the copy's error and in the stream's."""
 
 
 @pytest.mark.breadth
@@ -168,7 +171,7 @@ def test_a_value_that_the_decimal_does_not_hold_stops_by_name(shop: Shop) -> Non
 
 
 def again(shop: Shop, name: str) -> None:
-    """Run a table that has failed, without waiting for its next try."""
+    """Run a failed table at once, before its next try is due, and assert that it has no error."""
     record = replace(shop.record(name), retry_at=datetime.now(timezone.utc))
     shop.services.store.put(record)
     (error,) = [one.error for one in shop.run() if one.table.name == name]
@@ -176,7 +179,7 @@ def again(shop: Shop, name: str) -> None:
 
 
 def wait_for_all(shop: Shop, name: str) -> None:
-    """Wait until everything that is committed can be read from Kafka."""
+    """Wait until all changes that are committed on the source can be read from Kafka."""
     services, record = shop.services, shop.record(name)
     source, names = services.source(record.table.source), services.capture_of(record)
     upto = source.write_marker().position

@@ -1,4 +1,4 @@
-"""Columns of types that no event carries exactly travel as the text that the server prints."""
+"""Columns of types that events cannot carry exactly; the lake gets the server's own text."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ways": ("path", ("'[(0,0),(1,1)]'", "'((0,0),(1,1))'", "null")),
     "body": ("xml", ("'<a/>'", BIG + "::xml", "null")),
 }  # fmt: skip
-"""Columns by name: a type, and three values; only some of the types have a rule of their own."""
+"""By column name: the type and three SQL values; only some types have a rule in the type map."""
 
 NAMES = ("id", "n", *KINDS)
 
@@ -60,7 +60,7 @@ def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Bo
 
 
 def assert_equal(shop: Bootstrapping) -> None:
-    """The lake has what the server prints, letter for letter."""
+    """Assert that the lake has exactly the text that the server prints."""
     shown = ", ".join(f'"{name}"' for name in KINDS)
     with shop.database.connect() as connection:
         connection.execute("SET timezone = 'UTC'")
@@ -155,7 +155,7 @@ def test_a_deleted_row_that_is_kept_keeps_its_text(shop: Bootstrapping) -> None:
 
 @pytest.mark.breadth
 def test_the_source_is_asked_once_the_batchs_own_commits_can_be_seen(shop: Bootstrapping) -> None:
-    """A commit is in the log before it is visible; here it waits for a standby that is away."""
+    """A commit is in the log before it is visible: here the commit waits for a missing standby."""
     shop.configure(public__slow={"columns": {"as": {"spot": "string"}}})
     shop.database.execute("CREATE TABLE slow (id int PRIMARY KEY, spot point)")
     shop.add("slow")

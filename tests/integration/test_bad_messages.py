@@ -1,4 +1,4 @@
-"""Messages that cannot be applied, in a real topic between real changes: stop, or quarantine."""
+"""Messages that cannot be applied, between real changes: the table stops or quarantines them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def topic_of(orders: Orders) -> str:
 
 
 def events(orders: Orders) -> list[tuple[bytes | None, bytes]]:
-    """Key and value of all changes in the topic, tombstones left out."""
+    """Key and value of all changes in the topic, without tombstones."""
     kafka, topic = orders.replication.kafka, topic_of(orders)
     orders.replication.settle()
     end = kafka.stable_offsets(topic)[0]
@@ -42,13 +42,13 @@ def events(orders: Orders) -> list[tuple[bytes | None, bytes]]:
 
 
 def produce(orders: Orders, *values: bytes, key: bytes | None = b"k") -> list[int]:
-    """Write messages behind everything that was captured so far; their offsets."""
+    """Append messages to the topic after all changes so far; returns the messages' offsets."""
     orders.replication.settle()
     return send(orders, *values, key=key)
 
 
 def send(orders: Orders, *values: bytes, key: bytes | None = b"k") -> list[int]:
-    """Write messages at the end of the topic; their offsets."""
+    """Append messages to the topic; returns the messages' offsets."""
     replication, topic = orders.replication, topic_of(orders)
     faults.produce(replication.config, topic, *values, key=key)
     end = replication.kafka.stable_offsets(topic)[0]
@@ -80,7 +80,7 @@ def lose(orders: Orders) -> LostSchema:
 
 
 def restore(lost: LostSchema, orders: Orders) -> None:
-    """Let the registry know the id as the schema of the table's events."""
+    """Register the schema of the table's events in the registry under the lost id."""
     schema_id = int.from_bytes(events(orders)[0][1][1:5], "big")
     replication = orders.replication
     schema = replication.registry.schema(schema_id)
@@ -382,7 +382,10 @@ def test_a_replay_reads_events_from_before_a_column_was_added(orders: Orders) ->
 
 
 def replayed_behind_a_dropped_column(orders: Orders) -> list[tuple[Any, ...]]:
-    """The lake's keys and bodies after a replay, between other changes, of row 3's insert."""
+    """The lake's keys and bodies after row 3's insert is quarantined and replayed.
+
+    The column ``body`` is dropped between the quarantine and the replay.
+    """
     orders.execute(
         "INSERT INTO T VALUES (1, 'one', 'b1', 1)", "INSERT INTO T VALUES (3, 'three', 'b3', 3)"
     )
@@ -408,12 +411,16 @@ def test_known_schemas_are_enough_while_the_registry_is_down(
     orders: Orders, shared: Replication
 ) -> None:
     def fresh() -> KeptSchemas:
-        """What another process works with: the state store is all that they share."""
+        """A schema registry client as in a new process, which shares only the state store."""
         url = shared.config.kafka.registry.url
         return KeptSchemas(ConfluentRegistry(RegistryEndpoint(url)), url, shared.store)
 
     def run() -> RunResult:
-        """A run of what is in Kafka: the converter needs the registry for anything more."""
+        """Run the table with a new registry client.
+
+        The run does not wait for more changes: the connector could not send them now, because
+        its converter needs the registry.
+        """
         record = shared.record(orders.name)
         (result,) = run_tables(shared.context(registry=fresh()), [record])
         return result
@@ -446,7 +453,7 @@ def test_known_schemas_are_enough_while_the_registry_is_down(
 @pytest.mark.breadth
 @settings(max_events_per_run=2)
 def test_changes_of_transactions_of_two_billion_ids_ago_are_applied(orders: Orders) -> None:
-    """The log has the lower half of a transaction's id: the events here have ids not yet given."""
+    """Events have only the low 32 bits of a transaction id; these events have future ids."""
     orders.execute("INSERT INTO T VALUES (1, 'a', null, 1)")
     ((key, value),) = events(orders)
     schema = fastavro.parse_schema(

@@ -1,4 +1,4 @@
-"""Bootstraps on the real stack: the handoff under load, its traps, and what it refuses."""
+"""Bootstraps on the real stack: handoffs under load, in difficult cases, and refused ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.integration.rigs.postgres import Database
 
 COLUMNS = ("id", "v", "t")
 WIDE_ROWS = 10_000
-"""Rows of a table that is copied in several commits."""
+"""The number of rows with which a table is copied in several commits."""
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_snapshot_rows_explain_themselves(shop: Bootstrapping) -> None:
 def test_a_transaction_open_across_the_publication_change_is_waited_for(
     shop: Bootstrapping,
 ) -> None:
-    """Its later changes are captured and its earlier ones are not: lost from both sides."""
+    """The transaction's changes before the publication would be in neither copy nor stream."""
     fill(shop.database, "first", 1)
     shop.add("first")  # a slot is made only when older transactions have ended
     fill(shop.database, "orders", 100)
@@ -150,7 +150,7 @@ def test_a_transaction_that_never_ends_is_named(shop: Bootstrapping) -> None:
 
 
 def test_a_transaction_that_straddles_the_view_is_not_lost(shop: Bootstrapping) -> None:
-    """Its rows lie below the view in the log and its commit above."""
+    """In the log, the transaction's changes are before the view's position, its commit after it."""
     fill(shop.database, "orders", 20_000)
     shop.add("orders")
     straddling = open_transaction(
@@ -178,7 +178,7 @@ def test_a_transaction_that_straddles_the_view_is_not_lost(shop: Bootstrapping) 
 def test_a_rewriting_alter_under_the_view_spoils_the_attempt(
     shop: Bootstrapping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same view reads no rows from the rewritten table, without any error."""
+    """After the rewrite, the view reads no rows from the table, without any error."""
     fill(shop.database, "orders", 5000)
     shop.add("orders")
     removed: list[str] = []
@@ -210,7 +210,7 @@ def test_a_rewriting_alter_under_the_view_spoils_the_attempt(
 def test_changes_from_before_a_change_without_an_event_do_not_return(
     shop: Bootstrapping,
 ) -> None:
-    """The connector lags: it has yet to read an update whose row was rewritten since."""
+    """The connector lags: it reads an update only after an ALTER has rewritten the updated row."""
     shop.database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, v int)",
         "INSERT INTO orders VALUES (1, 0), (2, 0)",
@@ -235,7 +235,7 @@ def test_changes_from_before_a_change_without_an_event_do_not_return(
 
 
 def test_what_is_no_change_for_a_run_leaves_a_copy_alone(shop: Bootstrapping) -> None:
-    """A table of which something is granted each day would never be copied."""
+    """If each GRANT started the copy again, a table with daily GRANTs would never be copied."""
     fill(shop.database, "orders", 2000)
     shop.database.execute(
         "CREATE TYPE mood AS ENUM ('sad')", "ALTER TABLE orders ADD m mood DEFAULT 'sad'"
@@ -317,7 +317,7 @@ def test_what_no_further_try_can_read_is_told_at_once(
 
 
 def test_settings_that_are_edited_meanwhile_begin_the_copy_again(shop: Bootstrapping) -> None:
-    """What is copied already was made by the former ones: plain text, here, for good."""
+    """Rows that were copied by the former settings would keep their values: unmasked text, here."""
     fill(shop.database, "orders", 200)
     shop.add("orders")
 
@@ -363,7 +363,10 @@ def test_without_a_replica_the_primary_is_read(shop: Bootstrapping) -> None:
 
 
 def test_a_hanging_kafka_transaction_is_named(shop: Bootstrapping) -> None:
-    """O is waited for. H is the high watermark: the last stable offset may lie below rows."""
+    """The handoff waits until the offset O is readable, and takes the high watermark as H.
+
+    The last stable offset would not do as H, because it can be below committed rows.
+    """
     fill(shop.database, "orders", 100)
     shop.add("orders")
     topic = shop.record("orders").topic

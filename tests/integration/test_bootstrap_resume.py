@@ -21,7 +21,7 @@ from tests.integration.rigs.running import spark as spark
 
 ROWS = 10_000
 LARGE_ROWS = int(os.environ.get("TRIBUTARY_LARGE_ROWS", "400000"))
-"""Of 8 kB each: 3.2 GiB."""
+"""The number of rows of a table that is larger than the driver's memory: 3.2 GiB, 8 kB a row."""
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_table_of_3_gib_with_a_driver_of_1_gib(database: Database, project: Pr
 def test_a_key_that_sorts_otherwise_meanwhile_begins_the_copy_again(
     shop: Bootstrapping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By another library's order, rows that are left can be in chunks that were copied."""
+    """With a new version of the collation's library, keys can sort into chunks already copied."""
     for name in ("orders", "parts"):
         shop.database.execute(
             f'CREATE TABLE {name} (code text COLLATE "und-x-icu" PRIMARY KEY, v int)',

@@ -1,4 +1,4 @@
-"""The connector as the handoff relies on it, on the real stack."""
+"""The behaviour of the real PostgreSQL connector on which the handoff relies."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def captured(database: Database) -> Iterator[Captured]:
 
 @pytest.fixture(scope="module")
 def shared(stack: LocalStack) -> Iterator[Captured]:
-    """For tests that leave the connector as it is; each has a table of its own."""
+    """A capture for all tests that do not change the connector; each test adds its own table."""
     with own_database(stack) as database, capturing(database) as started:
         yield started
 
 
 def run_id(event: Event) -> bytes | None:
-    """A new one with every start of the connector's task."""
+    """The run id in an event's headers; each start of the connector's task has a new one."""
     return event.headers["__debezium.context.runId"]
 
 
@@ -246,7 +246,7 @@ def test_a_connector_without_heartbeats_is_told_although_it_runs(captured: Captu
 
 @pytest.mark.breadth
 def test_a_connector_that_still_sends_changes_is_waited_for(captured: Captured) -> None:
-    """Its heartbeats come behind a large transaction; here they fail for as long."""
+    """While the connector sends a large transaction, no heartbeats come; here they are blocked."""
     captured.database.execute(
         "CREATE TABLE busy (id serial PRIMARY KEY)",
         "REVOKE ALL ON tributary.heartbeat FROM tributary_capture",
@@ -304,7 +304,10 @@ def test_a_table_that_nobody_captures_can_stop_the_connector_which_is_told_at_on
 
 
 def test_a_slot_that_cannot_be_read_is_told_although_the_connector_runs(captured: Captured) -> None:
-    """The server looks the publication up as of each change, so one that was away stays away."""
+    """PostgreSQL looks the publication up as of each change.
+
+    So a change that was made while the publication was renamed can never be decoded.
+    """
     publication = captured.names.publication
     captured.database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     captured.add("t")

@@ -1,4 +1,4 @@
-"""What Debezium sends for each PostgreSQL type: the facts that the type map and decoder rest on."""
+"""What Debezium sends for each PostgreSQL type; the type map and the decoder rely on it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def captured(stack: LocalStack) -> Iterator[Captured]:
 
 @dataclass(frozen=True)
 class Fact:
-    """One source value and how it arrives; ``avro`` is None for types that do not."""
+    """One source value and how it arrives; ``avro`` is None for types that never arrive."""
 
     type: str
     sql: str
@@ -185,7 +185,7 @@ def array(item: str) -> str:
 
 
 def stand_ins(shown: str) -> tuple[tuple[str, str, object], ...]:
-    """By type: a value that is stored out of line, and what stands for it."""
+    """For each type: SQL for a value that is stored out of line, and the event's placeholder."""
     md5 = hashlib.md5(shown.encode(), usedforsecurity=False).digest()
     return (
         ("text", LONG, shown),
@@ -250,7 +250,7 @@ CREATE FUNCTION vector_in(cstring) RETURNS vector AS 'textin' LANGUAGE internal 
 CREATE FUNCTION vector_out(vector) RETURNS cstring AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
 CREATE TYPE vector (INPUT = vector_in, OUTPUT = vector_out, LIKE = text);
 """
-"""A type by whose name and text the connector takes it for that of pgvector."""
+"""SQL for a type that the connector mistakes for pgvector's, because of its name and its text."""
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ CREATE TYPE vector (INPUT = vector_in, OUTPUT = vector_out, LIKE = text);
 def test_a_value_that_cannot_be_sent_stops_the_connector_and_is_named(
     database: Database, kind: str, value: str
 ) -> None:
-    """With Debezium's default it would become NULL, with a warning in the worker's log."""
+    """By default, Debezium would send NULL instead, with a warning in the worker's log."""
     if kind == "vector":
         database.stack.psql(VECTOR, database=database.name)
     with capturing(database) as captured:
@@ -297,7 +297,7 @@ def test_a_value_that_cannot_be_sent_stops_the_connector_and_is_named(
 
 @pytest.mark.breadth
 def test_an_interval_of_too_many_hours_holds_back_all_that_follows(database: Database) -> None:
-    """The driver's error looks like that of a lost connection, so the connector never gives up."""
+    """The driver's error looks like a lost connection, so the connector retries forever."""
     with capturing(database) as captured:
         database.execute("CREATE TABLE t (id int PRIMARY KEY, long interval)")
         topic = captured.add("t")

@@ -1,4 +1,4 @@
-"""Waits for what a connector sends: what they report, and how they get over failures."""
+"""Waits for changes that a connector sends: their errors, and how they survive failures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def test_a_stopped_connector_ends_the_wait_with_evidence(shop: Bootstrapping) ->
 
 
 def test_a_wait_restarts_a_connector_that_fails_meanwhile(shop: Bootstrapping) -> None:
-    """No run looks at it, and an error of a moment must not cost the whole time of the wait."""
+    """During a wait, no run restarts a failed connector, so the wait does it itself.
+
+    Else a short error would use up the whole time of the wait.
+    """
     fill(shop.database, "orders", 1)
     shop.add("orders")
     name, password = shop.capture.connector, shop.database.stack.passwords.get(CAPTURE)

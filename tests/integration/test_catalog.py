@@ -1,4 +1,4 @@
-"""Tables by name, in a real Hive Metastore: columns, partitions, and the move of generations."""
+"""Names of lake tables in a real Hive Metastore: columns, partitions, and new generations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def metastore(stack: LocalStack) -> str:
 def spark(
     stack: LocalStack, metastore: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
-    """A session that knows tables by name; the product itself does not need that."""
+    """A Spark session with which tests read tables by name; the product needs no such session."""
     document = yaml.safe_load(stack.config_text())
     document["spark"] = {
         "master": "local[2]",
@@ -75,12 +75,12 @@ def shop(
 
 
 class Named(Bootstrapping):
-    """Tables that readers find by name."""
+    """Captured tables with names in a Hive Metastore, by which readers find them."""
 
     metastore = ""
 
     def create(self, columns: str, values: str, **settings: Any) -> str:
-        """A table that is published and named."""
+        """Create and copy a table that has a name in the metastore; returns the source's name."""
         name = f"t{next(_NUMBERS)}"
         self.database.execute(
             f"CREATE TABLE {name} ({columns})",
@@ -106,13 +106,13 @@ class Named(Bootstrapping):
         return f"{self.database.name}_public.{name}"
 
     def rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
-        """What a reader by name sees."""
+        """The rows that Spark reads by the table's metastore name, sorted."""
         self.spark.sql(f"REFRESH TABLE {self.named(name)}")
         read = self.spark.table(self.named(name)).select(*columns)
         return sorted(tuple(row) for row in read.collect())
 
     def places(self, name: str) -> set[str]:
-        """Where each of the metastore's places says that the table is."""
+        """All folders of the table that its entries in the metastore name; one, if they agree."""
         with self.client() as client:
             database = f"{self.database.name}_public"
             assert list(client.getAllTables(database)).count(name) == 1
@@ -124,7 +124,7 @@ class Named(Bootstrapping):
             return {place.replace("file:///", "file:/") for place in places}
 
     def partitions(self, name: str) -> set[int]:
-        """The values of the only partition column that the metastore lists."""
+        """The partition values that the metastore lists for a table with one partition column."""
         with self.client() as client:
             found = client.listPartitions(f"{self.database.name}_public", name, -1)
             return {int(one.getValues()[0]) for one in found}
@@ -232,7 +232,10 @@ def test_a_column_type_that_the_metastore_does_not_change_in_place(
 
 
 def test_a_commit_that_the_name_does_not_show_yet_is_named_by_the_next_look(shop: Named) -> None:
-    """As of a process that is killed behind its commit, and of `verify`, which runs the table."""
+    """A process that is killed right after its commit leaves such a commit; so does `verify`.
+
+    Then the next look at the idle or paused table must add the new partition to the metastore.
+    """
     columns = "id int, part int, v text, PRIMARY KEY (id, part)"
     name = shop.create(columns, "g, g % 3, 'x'", partition_by=["part"])
     for number, state in ((9, State.INCREMENTAL), (10, State.PAUSED)):
@@ -272,7 +275,7 @@ def test_a_name_can_be_forgotten(shop: Named) -> None:
 
 @pytest.mark.breadth
 def test_an_edited_name_replaces_the_former_one(shop: Named) -> None:
-    """A resync keeps what is to be removed, and the next run of the idle table removes it."""
+    """A resync keeps the former name, and the next run of the idle table removes it."""
     name = shop.create("id int PRIMARY KEY", "g")
     shop.resync(name)
     edited = CatalogConfig(metastore=shop.metastore, table="{table}_v2")

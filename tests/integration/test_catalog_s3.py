@@ -1,4 +1,4 @@
-"""Tables by name whose lake is on S3: what a metastore, Trino and Spark need to read them."""
+"""Reads by name of tables on S3: the settings that a metastore, Trino and Spark need for them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def login(s3: S3) -> StoreLogin:
 
 @pytest.fixture
 def metastore(login: StoreLogin, tmp_path: Path) -> Iterator[int]:
-    """The port of a metastore that reaches the store."""
+    """The port of a Hive Metastore that can reach the object store."""
     server = Metastore(
         folder=tmp_path / "metastore",
         port=own_port("metastore"),
@@ -53,7 +53,7 @@ def metastore(login: StoreLogin, tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture
 def trino(login: StoreLogin, metastore: int, tmp_path: Path) -> Iterator[list[engines.Trino]]:
-    """Both catalogs of a Trino that reaches the store."""
+    """Engines for both catalogs of a Trino server that can reach the object store."""
     server = Trino(
         folder=tmp_path / "trino",
         port=own_port("trino"),
@@ -117,7 +117,7 @@ def test_a_table_on_s3_is_read_by_name_through_changes_and_a_resync(
 
 @contextmanager
 def session(project: Project, metastore: int) -> Iterator[SparkSession]:
-    """A session that knows tables by name; the product itself does not need that."""
+    """A Spark session with which tests read tables by name; the product needs no such session."""
     config = load(project.file)
     conf = {
         "spark.sql.catalogImplementation": "hive",

@@ -1,4 +1,4 @@
-"""Pre-flight against the real stack: all is well, and each thing that is not is named."""
+"""The command `check` on the real stack: it finds no fault, or it names each fault."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_what_was_changed_behind_our_back_is_named(shop: Shop) -> None:
 
 
 def copied_elsewhere(shop: Shop, name: str) -> None:
-    """Let the state store say that a table was copied from another server, and is followed."""
+    """Write to the state store that a followed table was copied from another server."""
     record, now = shop.record(name), datetime.now(timezone.utc)
     elsewhere = CopyView("1-1", "0/1", now, False, system_identifier="1", timeline=1)
     attempt = Attempt(id=uuid4(), started_at=now, path=record.base_path, view=elsewhere)

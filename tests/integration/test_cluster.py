@@ -37,7 +37,7 @@ from tests.integration.rigs.s3 import s3 as s3
 ORDERS = "public.orders"
 ROWS = 60_000
 END_S = 90.0
-"""After SIGTERM: 20 s for what is under way, 20 s for Spark, and a machine that is busy."""
+"""Seconds from SIGTERM to the exit: 20 for running work, 20 for Spark, and a reserve."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def project(
     database: Database, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Project:
-    """A table that takes seconds to write, and a project on the cluster."""
+    """A project on the cluster, with a table that takes seconds to write."""
     monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/python")  # where tasks would look for Python
     database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, v int, note text)",
@@ -79,7 +79,7 @@ def test_a_copy_outlives_the_executor_that_writes_it(project: Project, cluster: 
 def test_tables_live_where_executors_come_and_go(
     project: Project, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The site's own settings ask for second attempts of tasks, with which Hudi does not write."""
+    """The site's spark-defaults.conf turns on speculative tasks, which the product must not use."""
     (tmp_path / "spark-defaults.conf").write_text(DEFAULTS)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     project.run("onboard", ORDERS).expect(0)
@@ -129,7 +129,7 @@ def test_a_cluster_without_room_is_named_before_a_table_is_touched(
 def test_a_table_lives_on_s3_with_executors_that_get_all_from_the_driver(
     project: Project, cluster: Cluster, s3: S3
 ) -> None:
-    """The jars of S3A and the settings of ``lake.hadoop``, which have the secret key."""
+    """Executors get from the driver the jars of S3A and ``lake.hadoop``, with the secret key."""
     s3.move(project)
     with watched_command_lines() as lines:
         outputs = [project.run("onboard", ORDERS).expect(0)]
@@ -228,7 +228,7 @@ def assert_named_in_time(project: Project, cluster: Cluster, limit_s: int) -> No
 
 
 def with_another_python(folder: Path) -> Path:
-    """A folder for ``PATH`` with what the launcher calls, and a Python of another version."""
+    """A folder for ``PATH`` with the programs that the launcher calls and a false Python 3.9."""
     folder.mkdir()
     for name in ("sh", "dirname", "realpath"):
         (folder / name).symlink_to(str(shutil.which(name)))
@@ -239,7 +239,7 @@ def with_another_python(folder: Path) -> Path:
 
 
 def words(ran: Ran) -> str:
-    """What a command printed, whatever the width of the terminal."""
+    """The output of a command, without line breaks."""
     return " ".join((ran.stdout + ran.stderr).split())
 
 
@@ -252,7 +252,10 @@ def assert_equal(project: Project) -> Ran:
 
 @contextmanager
 def killing_the_writer(cluster: Cluster, folder: Path) -> Iterator[None]:
-    """While a block runs, the first executor that has a data file open is killed."""
+    """Kill the first executor that has a data file open while a block runs.
+
+    Asserts that a commit completes after the kill.
+    """
     over = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         killed = pool.submit(kill_the_writer, cluster, folder, over)
@@ -267,7 +270,7 @@ def killing_the_writer(cluster: Cluster, folder: Path) -> Iterator[None]:
 def kill_the_writer(cluster: Cluster, folder: Path, over: threading.Event) -> int:
     """Kill the first executor that has a data file open; returns the number of commits before.
 
-    It is stopped first, so that the file is certainly not complete when it dies.
+    The executor is suspended first, so that its file is certainly incomplete at the kill.
     """
     while not over.is_set():
         victim = cluster.writing(folder)
@@ -292,13 +295,13 @@ def completed(folder: Path) -> int:
 
 
 def newest(folder: Path) -> Path:
-    """The newest commit with rows, as a file of Hudi's timeline."""
+    """The file of the newest commit with rows, in Hudi's timeline."""
     commits = sorted(folder.glob("attempt=*/.hoodie/*.commit"), reverse=True)
     return next(one for one in commits if json.loads(one.read_text())["partitionToWriteStats"])
 
 
 def assert_whole(commit: Path) -> None:
-    """The files with the commit's instant are those that the commit names, and no others."""
+    """Assert that the commit names all data files that have its instant, and no others."""
     table, instant = commit.parents[1], commit.stem
     written = json.loads(commit.read_text())["partitionToWriteStats"].values()
     named = {one["path"] for stats in written for one in stats}

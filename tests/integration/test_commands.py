@@ -1,7 +1,7 @@
 """The commands as a person types them, from an empty folder to an empty plan.
 
-Each command is a process of its own, and what is asserted is what a person reads. Commands that
-change nothing run at the same time, since most of their time is the start of a process.
+Each command is a separate process, and the assertions are on its printed output. Read-only
+commands run at the same time, since most of their time goes into starting a process.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tests.integration.rigs.shop import settle
 ORDERS, PARTS, NEWCOMER = "public.orders", "public.parts", "public.newcomer"
 SCALE = 1
 EQUAL = {ORDERS: 100, PARTS: 20, **pgbench.rows(SCALE)}
-"""How many rows each table with a key has at the end."""
+"""The number of rows at the end, for each table with a key."""
 _END_S = 90.0
-"""After SIGTERM: 20 s for what is under way, 20 s for Spark, and a machine that is busy."""
+"""Seconds from SIGTERM to the exit: 20 for running work, 20 for Spark, and a reserve."""
 
 
 @pytest.mark.timeout(1200)
@@ -69,7 +69,7 @@ def test_a_project_from_its_first_command_to_its_last(
 
 
 def begins(project: Project) -> None:
-    """``init``, ``config schema``."""
+    """Test ``init`` and ``config schema``."""
     assert_line(project.run("init").expect(0), f"Wrote {project.file}. Fill it in, then run:")
     starting = yaml.safe_load(project.file.read_text())
     schema = project.run("config", "schema").expect(0).json
@@ -82,7 +82,7 @@ def begins(project: Project) -> None:
 
 
 def finds_its_tables(project: Project) -> None:
-    """``check``, ``discover``, ``onboard --dry-run``; none changes anything."""
+    """Test ``check``, ``discover`` and ``onboard --dry-run``, which change nothing."""
     name = project.database.name
     checked, found, planned, shown = project.run_together(
         ["check"], ["discover"], ["onboard", ORDERS, "--dry-run"], ["status"]
@@ -106,7 +106,7 @@ def finds_its_tables(project: Project) -> None:
 
 
 def onboards(project: Project, database: Database) -> None:
-    """``onboard`` under writes, ``path``, and ``retry`` of a table that did not fail."""
+    """Test ``onboard`` during writes, ``path``, and ``retry`` of a table that did not fail."""
     name = project.database.name
     with pgbench.load(database, project.folder / "pgbench.log", per_second=30):
         onboarded = project.run("onboard", "public.*").expect(0)
@@ -131,7 +131,7 @@ def onboards(project: Project, database: Database) -> None:
 
 
 def pauses_while_another_goes_on(project: Project) -> None:
-    """``pause``, ``run``, ``status``, ``resume``; a record of the other table is left out."""
+    """Test ``pause``, ``run``, ``status`` and ``resume``; another table quarantines a record."""
     name = project.database.name
     paused = project.run("pause", ORDERS, "--reason", "a migration").expect(0)
     assert_line(paused, f"{name}:{ORDERS}: paused")
@@ -173,7 +173,7 @@ def pauses_while_another_goes_on(project: Project) -> None:
 
 
 def replays_what_was_left_out(project: Project) -> None:
-    """``run``, ``quarantine list``, ``show`` and ``replay``."""
+    """Test ``run``, and ``quarantine list``, ``quarantine show`` and ``quarantine replay``."""
     name = project.database.name
     with opened(project) as services:
         lost = LostSchema(services.config.kafka.registry.url)
@@ -199,7 +199,10 @@ def replays_what_was_left_out(project: Project) -> None:
 
 
 def leave_unreadable(services: Services, project: Project, lost: LostSchema) -> tuple[bytes, int]:
-    """Write the newest change of ``parts`` again with the lost schema; that change, and where."""
+    """Write the newest change of ``parts`` again, with the lost schema.
+
+    Returns the original message and the offset of the new one.
+    """
     record = services.store.get(project.table("parts"))
     assert record is not None
     settle(services, record.table)
@@ -211,7 +214,7 @@ def leave_unreadable(services: Services, project: Project, lost: LostSchema) -> 
 
 
 def shows_its_page(project: Project) -> None:
-    """``ui``: a table, its slot, its runs and their steps; nothing can be changed there."""
+    """Test that ``ui`` shows a table, its slot, runs and steps, and allows no changes."""
     name, log = project.database.name, project.folder / "ui.log"
     process = project.start("ui", "--port", "0", "--output", "json", log=log)
     try:
@@ -232,10 +235,10 @@ def shows_its_page(project: Project) -> None:
 
 
 def follows_a_column_until_it_is_stopped(project: Project) -> None:
-    """``schema check``, ``diff`` and ``history``; ``run --continuous`` until SIGTERM.
+    """Test ``schema check``, ``diff`` and ``history``, and ``run --continuous`` until SIGTERM.
 
-    The other table is frozen: it leaves its new column out, and says so. A table that is onboarded
-    meanwhile is followed, too.
+    The other table's columns are frozen: its new column is left out, with a message. A table that
+    is onboarded during the continuous run is followed, too.
     """
     name = project.database.name
     narrower = "ALTER TABLE orders ALTER COLUMN v TYPE smallint"
@@ -284,7 +287,7 @@ def follows_a_column_until_it_is_stopped(project: Project) -> None:
 
 
 def verifies_and_copies_again(project: Project) -> None:
-    """``verify``, ``resync``, ``generations list`` and ``remove``."""
+    """Test ``verify``, ``resync``, ``generations list`` and ``generations remove``."""
     name = project.database.name
     verified = project.run("verify", "public.*").expect(0)
     for table, rows in EQUAL.items():
@@ -302,7 +305,7 @@ def verifies_and_copies_again(project: Project) -> None:
 
 
 def sends_its_lineage(project: Project, received: Received) -> None:
-    """``lineage`` to a receiver over HTTP, which at first refuses: what was lost is sent again."""
+    """Test ``lineage`` with an HTTP receiver that refuses at first; lost events are sent again."""
     name = project.database.name
     received.refuses = True
     refused = project.run("lineage", "--namespace", "sales").expect(1)
@@ -338,7 +341,7 @@ def change_of(event: dict[str, Any]) -> Any:
 
 
 def ends(project: Project) -> None:
-    """``offboard --delete-data`` and ``history``; nothing of the tables is left on any server."""
+    """Test ``offboard --delete-data`` and ``history``; no server keeps anything of the tables."""
     name = project.database.name
     left = project.run("offboard", "public.*", "--delete-data").expect(0)
     for table in EQUAL:
@@ -371,7 +374,7 @@ def ends(project: Project) -> None:
 
 
 def assert_line(ran: Ran, *parts: str) -> None:
-    """A line on stdout has all of the parts."""
+    """Assert that one line on stdout has all of these parts."""
     assert any(all(part in line for part in parts) for line in ran.lines), (
         f"tributary {' '.join(ran.arguments)} prints no line with {parts}:\n"
         f"{ran.stdout}\n--- stderr\n{ran.stderr[-3000:]}"
@@ -380,7 +383,7 @@ def assert_line(ran: Ran, *parts: str) -> None:
 
 @contextmanager
 def opened(project: Project) -> Iterator[Services]:
-    """What the commands work with."""
+    """The services that commands work with, for a block."""
     services = Services(load(project.file), NullProgress())
     try:
         yield services

@@ -46,10 +46,10 @@ def now() -> datetime:
 
 
 class Hours:
-    """A table of events and an idle table, whose last hour is due when the test says so.
+    """A table of events and an idle table; the test sets when their last hour is due.
 
-    Nobody waits for an hour to end: the allowed lateness moves the time at which the hour that
-    ended last is complete.
+    The test does not wait for an hour to end. Instead, it sets the allowed lateness so that the
+    hour that ended last becomes complete at the wanted time.
     """
 
     def __init__(self, shop: Shop, moment: str = "timestamptz", *by: str) -> None:
@@ -65,7 +65,7 @@ class Hours:
         self.ended = HOURS.before(HOURS.holding(now()))
 
     def due(self, after: timedelta, **chosen: Any) -> None:
-        """Let the last hour become due after a time, by the settings of a new process."""
+        """Let the last hour become due after this time, by new settings in new services."""
         late = now() + after - self.ended.end
         seconds = int(late.total_seconds()) + 1
         clicks = {
@@ -80,7 +80,7 @@ class Hours:
         self.shop.reconfigure()
 
     def look(self) -> Runs:
-        """A run, which looks at its end."""
+        """Run all tables; at its end, a run looks for complete hours."""
         runs = Runs(self.shop.services, self.shop.services.store.tables)
         assert [one.error for one in runs.once() if one.error] == []
         assert [one.message for one in runs.failed_checks] == []
@@ -179,7 +179,7 @@ def assert_late_rows_are_counted(hours: Hours) -> None:
 
 
 def assert_hours_are_partitions(hours: Hours) -> None:
-    """Each row is once in the partition of its hour, also after it has moved."""
+    """Assert that each row is once in the lake, in the partition of its hour, also after a move."""
     shop, tomorrow = hours.shop, now() + timedelta(days=1)
     assert hours.marker("clicks", hours.ended)["partition"] == {
         "column": "happened_at_hour",
@@ -283,7 +283,7 @@ def test_days_by_a_time_without_a_zone_are_those_of_the_chosen_zone(shop: Shop) 
 
 @pytest.fixture
 def project(database: OwnDatabase, tmp_path: Path) -> Project:
-    """A project with a followed table, the last hour of which is complete in two minutes."""
+    """A project with a followed table that has a column for the event time."""
     project = Project.create(tmp_path, database)
     project.execute("create table t (id int primary key, happened_at timestamptz)")
     project.run("onboard", project.label("t")).expect(0)

@@ -1,4 +1,4 @@
-"""Kafka Connect as it fails and recovers, on the real stack."""
+"""Failures and recoveries of Kafka Connect on the real stack."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def captured(database: Database) -> Iterator[Captured]:
 
 
 def run_id(captured: Captured, topic: str) -> bytes | None:
-    """Changes with every start of the connector's task."""
+    """The run id in a topic's last record; it changes with every start of the connector's task."""
     return captured.read(topic)[-1].headers["__debezium.context.runId"]
 
 

@@ -1,6 +1,7 @@
-"""The expressions of Grafana's dashboard, evaluated by Prometheus' own tool.
+"""The expressions of Grafana's dashboard, evaluated by Prometheus' own tool (promtool).
 
-The series are those of the catalog, and no others: an expression on another name finds nothing.
+The input series are exactly the product's documented metrics, so an expression with any other name
+finds nothing.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ STATES = {
     "table_state": ("failed", "needs_bootstrap", "paused", "incremental"),
     "connector_state": ("running",),
 }
-"""Values of the label ``state`` of a state set; other metrics with that label have one series."""
+"""By metric: the values of its label ``state``. Metrics that are not listed get one series."""
 MINUTES = 120
 
 
 def series(value: str) -> list[dict[str, str]]:
-    """Every metric of the catalog, shown by two processes, with one value a minute."""
+    """The input series for every metric of the product, as two processes would show them."""
     found = []
     for one in catalog.METRICS:
         for state in STATES.get(one.name, ("running",)):
@@ -49,7 +50,7 @@ def series(value: str) -> list[dict[str, str]]:
 
 
 def filled(expression: str) -> str:
-    """An expression in which everything is chosen, as Grafana sends it."""
+    """An expression with each dashboard variable replaced by ``.*``, as Grafana does for "All"."""
     return re.sub(r"\$(source|tier|table)\b", ".*", expression)
 
 
@@ -62,7 +63,7 @@ def expressions() -> list[str]:
 
 
 def found(expression: str) -> dict[str, Any]:
-    """The expectation that an expression finds series."""
+    """A promtool expectation that an expression finds at least one series."""
     counted = f"count({expression}) > bool 0 or on () vector(0)"
     return {
         "expr": counted,

@@ -1,4 +1,4 @@
-"""Checks of tables' data on the real stack: what they find while source and lake change."""
+"""Data checks of tables on the real stack: their results while source and lake change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def checked(shop: Shop, *names: str) -> dict[str, CheckResult]:
 
 
 def family(shop: Shop) -> None:
-    """Two tables of which one refers to the other, and the checks of the one that refers."""
+    """Create ``parents``, and ``children`` that refers to it and has all checks."""
     parents = f"{shop.database.schema}.parents"
     shop.tables = {
         f"{shop.database.schema}.children": {

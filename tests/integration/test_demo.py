@@ -1,4 +1,4 @@
-"""The demo: its steps on the servers of all tests, and as its users run it, on its own."""
+"""The demo: its steps on the stack of the tests, and the command `demo` with its own servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRIBUTARY = (sys.executable, "-c", "from operate.cli import main; main()")
 def test_the_demo_on_postgres_ends_with_equal_tables(
     database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two of its tables, so that it takes seconds: one gets a column, of one a key changes."""
+    """The demo has two tables here, to be quick: one gets a column, and in one a key changes."""
     tables = ("customers", "products")
     witnesses = tuple(one for one in POSTGRES.witnesses if one.table in tables)
     shop = replace(POSTGRES, tables=tables, witnesses=witnesses, rate=10.0)
@@ -77,7 +77,7 @@ def test_the_demo_as_its_users_run_it_ends_with_every_table_equal(
 
 
 def assert_equal(results: dict[str, Any], source: str, tables: tuple[str, ...]) -> None:
-    """These tables were copied and followed under writes, and the one without a key refused."""
+    """Assert that these tables were copied and followed, and that a table without a key was not."""
     assert (results["ok"], results["source"]) == (True, source), results
     found = {one["table"].rpartition(".")[2]: one for one in results["verified"]}
     assert {name for name, one in found.items() if one["equal"]} == {*tables}

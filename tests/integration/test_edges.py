@@ -1,4 +1,4 @@
-"""Where copy, stream and topic meet, on each kind of source: nothing is lost there in silence."""
+"""The borders between copy, stream and topic, on each kind of source: no change may be lost."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.integration.rigs.shop import Shop, run_without_error, succeeded
 from tests.integration.rigs.shop import shop as shop
 
 NEVER_S = 6.0
-"""After so long without a copy it is taken for waiting, in seconds."""
+"""Seconds without a copied row after which a test concludes that the copy waits."""
 
 
 @for_each_kind()
 def test_a_transaction_that_is_open_while_its_table_joins_loses_nothing(shop: Shop) -> None:
-    """It writes before its table is captured and after, and commits when the copy has read."""
+    """The transaction writes before and after its table is captured, and commits amid the copy."""
     shop.create("first", 10)
     succeeded(shop.onboard("first"))
     shop.create("orders", 3000)
@@ -58,7 +58,7 @@ def test_a_transaction_that_is_open_while_its_table_joins_loses_nothing(shop: Sh
 
 @for_each_kind()
 def test_a_transaction_that_straddles_the_view_is_not_lost(shop: Shop) -> None:
-    """Begun before the fence, committed once rows of the view have been read."""
+    """The transaction begins before the fence, and commits after rows of the view were read."""
     shop.create("orders", 3000)
     left: list[ExitStack] = []
 
@@ -147,7 +147,7 @@ def test_verify_finds_what_differs_and_nothing_else(shop: Shop) -> None:
 
 
 def plant(shop: Shop) -> None:
-    """Commit rows to the lake that the source does not have, as a fault would."""
+    """Commit wrong rows to the lake, which the source does not have."""
     record, services = shop.record("orders"), shop.services
     assert record.attempt is not None
     source, settings = services.source(shop.database.name), services.config.table_settings

@@ -18,14 +18,14 @@ from tests.integration.rigs.shop import shop as shop
 
 
 def edited(person: Person, **templates: str) -> dict[str, Any]:
-    """The section of the sources with other templates of names."""
+    """The configuration's ``sources`` section, with other templates for names."""
     document = person.shop.database.document(person.shop.folder)
     ((name, section),) = document["sources"].items()
     return {name: {**section, **templates}}
 
 
 def assert_told(answer: Answer, setting: str) -> None:
-    """The command names the setting, and how to go on."""
+    """Assert that the command's answer names the edited setting and says how to go on."""
     assert f"{setting} gave " in answer.messages, answer.documents
     assert any(f"{setting} back" in remedy for remedy in answer.remedies), answer.remedies
 

@@ -1,7 +1,8 @@
-"""Columns of events behind a label that the connector does not know, on the real connector.
+"""Events that follow an enum label which the real connector does not know yet.
 
-At such a label, the connector reads the table's definition from the catalog of that moment, with
-generated columns, which the log does not carry. It reads later rows by that definition, by place.
+At such a label, the connector reads the table's definition from the present catalog. This
+definition has generated columns, but the log does not. The connector then assigns the values of
+later rows to columns by position, so values can come into wrong columns.
 """
 
 from __future__ import annotations
@@ -81,13 +82,16 @@ def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Bo
 
 
 def execute(database: Database, name: str, statements: Sequence[str]) -> None:
-    """Each table has an enum of its own: a label is unknown at its first use in any table."""
+    """Run the statements on a table that has its own enum.
+
+    Tables must not share the enum, because a label is unknown only at its first use in any table.
+    """
     for statement in statements:
         database.execute(statement.replace(" T ", f" {name} ").replace(" S,", f" {name}_st,"))
 
 
 def errors(shop: Bootstrapping) -> dict[str, str]:
-    """The errors of one run, by table."""
+    """Run all tables once; returns the names of the errors by table."""
     return {one.table.name: one.error.error for one in shop.run() if one.error is not None}
 
 
@@ -141,7 +145,7 @@ def test_no_row_behind_a_new_label_gets_another_columns_value(shop: Bootstrappin
 def test_an_enum_recreated_under_its_name_leaves_no_value_in_another_column(
     shop: Bootstrapping,
 ) -> None:
-    """Until it restarts, the connector keeps the labels of the first type that had the name."""
+    """The connector keeps the labels of the first type with this name until its restart."""
     execute = shop.database.execute
     execute(
         "CREATE TYPE mood AS ENUM ('sad', 'ok')",
@@ -202,7 +206,7 @@ def test_no_row_of_an_append_table_gets_another_columns_value(
 
 
 def test_what_events_have_of_a_table_with_generated_columns(database: Database) -> None:
-    """A domain over an enum is like a label that is never known; an array of an enum is not."""
+    """The connector never learns labels of a domain over an enum, but those of an enum array."""
     database.execute("CREATE TYPE st AS ENUM ('a', 'b')", "CREATE DOMAIN over_st AS st")
     for name, kind in {"plain": "st", "over": "over_st", "many": "st[]"}.items():
         database.execute(

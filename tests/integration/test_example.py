@@ -1,4 +1,4 @@
-"""The example of `examples/`, as a person runs it: its script, on servers of its own."""
+"""The script in `examples/`, run as a person runs it, on its own servers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_example_ends_with_a_report_of_a_complete_hour_that_equals_the_sourc
 
 
 def processes(work: Path) -> list[list[str]]:
-    """The command lines of processes that the script has left running, servers among them."""
+    """The command lines of processes, including servers, that the script has left running."""
     found = psutil.process_iter(["environ", "cmdline"])
     return [
         one.info["cmdline"]

@@ -1,7 +1,7 @@
 """A fault drill: each fault raises exactly its alarms at the next scrape, and its repair ends them.
 
-Real servers, real faults, Prometheus itself and the shipped rules. How long each alarm waits, and
-faults that need hours, are in test_alarms.py.
+Servers, faults and Prometheus are real, and the rules are the shipped ones. test_alarms.py tests
+how long each alarm waits, and faults that take hours.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ NONE: set[str] = set()
 HOURS = Calendar("hour")
 _WAIT_S = 120.0
 _TARGET_S = 20
-"""The freshness target of tables that a phase of the drill lets be late."""
+"""The freshness target, in seconds, of the tables that the drill makes late."""
 _DUE_S = 60
-"""From when on the hour is overdue: after the scrape that shows that nothing is wrong yet."""
+"""Seconds until the hour is overdue: long enough for a scrape that still shows no alarm."""
 _NOT_IN_THE_DRILL = {
     "Age of checks",
     "Age of leases",
@@ -59,8 +59,9 @@ _NOT_IN_THE_DRILL = {
     "To copy again",
     "Unread commits, and the limits",
 }
-"""Panels that can be empty here: no reader, check, shard, failed table or late row is in the drill,
-and a lease is seen only by a scrape during a run."""
+"""Dashboard panels that may be empty: the drill has no readers, checks, shards, failed tables or
+late rows, and only a scrape during a run sees a lease.
+"""
 _LIMIT = {"warn": "32MiB", "alarm": "999GiB"}
 _NOISE = "INSERT INTO noise SELECT n, repeat(md5(n::text), 8) FROM generate_series(1, 160000) n"
 
@@ -71,12 +72,12 @@ def now() -> datetime:
 
 @dataclass
 class Drill:
-    """A fleet of three tables, a process that shows its metrics, and Prometheus.
+    """Three tables, a process that serves their metrics, and a Prometheus server.
 
     Args:
-        shop: The tables.
-        port: Where the process that shows metrics listens, also after a restart.
-        seen: Prometheus.
+        shop: The shop with the tables.
+        port: The port of the process that serves metrics; a restarted process has the same port.
+        seen: The Prometheus server.
     """
 
     shop: Shop
@@ -84,7 +85,7 @@ class Drill:
     seen: Prometheus
 
     def expect(self, *alarms: str) -> None:
-        """Exactly these alarms are raised by the next scrape."""
+        """Assert that exactly these alarms are raised after the next scrape."""
         assert self.seen.raised() == set(alarms)
 
     def of_table(self, alarm: str, name: str) -> str:
@@ -95,12 +96,12 @@ class Drill:
         return f"{alarm} source={self.shop.database.name} tier=default"
 
     def run(self) -> None:
-        """A run of all tables, which also looks for complete hours."""
+        """Run all tables; the run also looks for complete hours."""
         runs = Runs(self.shop.services, self.shop.services.store.tables)
         assert [one.error for one in runs.once() if one.error] == []
 
     def wait_for_beat(self) -> None:
-        """Wait until what the source commits now is in Kafka."""
+        """Wait until all that the source has committed by now is in Kafka."""
         since = now()
         services = self.shop.services
         capture = services.capture_of(self.shop.record("orders"))
@@ -113,7 +114,7 @@ class Drill:
 
 
 def configure(shop: Shop, tables: dict[str, Any]) -> None:
-    """Go on with other settings of tables, also in the file that processes read."""
+    """Change the settings of tables, in this process and in the file that other processes read."""
     label = shop.database.label
     shop.tables = {label(name): settings for name, settings in tables.items()}
     shop.reconfigure(**sources(shop))
@@ -122,7 +123,7 @@ def configure(shop: Shop, tables: dict[str, Any]) -> None:
 
 
 def sources(shop: Shop) -> dict[str, Any]:
-    """The source, with limits of its log."""
+    """The ``sources`` section of the configuration, with limits for the retained log."""
     found: dict[str, Any] = shop.database.document(shop.folder)["sources"]
     found[shop.database.name]["wal_limit"] = _LIMIT
     return {"sources": found}
@@ -130,7 +131,7 @@ def sources(shop: Shop) -> dict[str, Any]:
 
 @contextmanager
 def metrics(folder: Path, port: int) -> Iterator[None]:
-    """The process that shows metrics, for a block."""
+    """Run the process that serves metrics, for a block."""
     command = [str(PROGRAM), "metrics", "serve", "--port", str(port), "--cache", "0"]
     command += ["--config", str(folder / "tributary.yaml")]
     with (
@@ -189,7 +190,7 @@ def an_hour_stays_incomplete(drill: Drill, due: datetime) -> None:
 
 
 def a_table_gets_no_runs(drill: Drill) -> None:
-    """The first event of an idle table is on time at first, although the last commit is old."""
+    """An idle table has a change and gets no run; the alarms depend on the age of the change."""
     commit = drill.shop.record("slow").last_commit
     assert commit is not None
     old = commit.committed_at + timedelta(seconds=4 * _TARGET_S + 1)
@@ -230,7 +231,7 @@ def a_worker_is_killed(drill: Drill) -> None:
 
 
 def a_slot_grows(drill: Drill) -> None:
-    """A transaction that stays open holds back the log, while the connector goes on."""
+    """An open transaction makes the slot retain log, although the connector goes on reading."""
     database = drill.shop.database
     assert isinstance(database, Database)
     with database.begin() as session:
@@ -251,7 +252,7 @@ def a_slot_grows(drill: Drill) -> None:
 
 
 def the_lake_drifts(drill: Drill, spark: SparkSession) -> None:
-    """A row is gone from the lake; the next change of it brings it back."""
+    """A row is missing in the lake; the row's next change on the source brings it back."""
     shop = drill.shop
     attempt = shop.record("orders").attempt
     assert attempt is not None
@@ -281,9 +282,9 @@ def the_broker_is_away(drill: Drill) -> None:
 
 
 def every_panel_has_series(drill: Drill) -> None:
-    """Prometheus takes each expression of the dashboard, and finds what the drill has shown.
+    """Each dashboard expression is valid, and finds series unless the drill cannot have them.
 
-    test_metrics.py and test_completeness.py show most of the metrics of the other panels.
+    test_metrics.py and test_completeness.py cover most metrics of the other panels.
     """
     empty = {
         panel["title"]

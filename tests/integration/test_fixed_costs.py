@@ -1,7 +1,7 @@
-"""What one commit of a small table, and one look at an idle table, ask of the other systems.
+"""Limits for the requests that a commit of a small table and a look at an idle table make.
 
 Most tables of a large plan are small or idle, so these fixed costs decide how many tables a machine
-can follow. A bound that rises here costs the whole plan: lower the cost, or say here what it buys.
+can follow. If a change needs a higher limit, lower the cost, or explain here what the cost is for.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from tests.integration.rigs.running import shared as shared
 from tests.integration.rigs.running import spark as spark
 
 TRANSACTIONS = 7
-"""The lease with the newest record; counted losses; quarantined records; the lease under Hudi's
-lock; the record of the commit; the run's history; the release of the lease."""
+"""Transactions in the state store per commit: the lease with the newest record, the counted losses,
+the quarantined records, the lease under Hudi's lock, the record of the commit, the history of the
+run, and the release of the lease."""
 STATEMENTS = 15
-"""Of these transactions, without those that begin and end them."""
+"""SQL statements in these transactions, without BEGIN and COMMIT."""
 OPENS = 3
-"""The run's check; the writer, just before the commit begins; the guard, just before it completes.
-Each of them has to see what others have committed by then."""
+"""Reads of the lake table's metadata per commit: by the run's check, by the writer just before the
+commit begins, and by the guard just before it completes. Each must see others' new commits."""
 JOBS = 5
-"""Of the batch's summary, and of Hudi's write."""
+"""Spark jobs per commit: those of the batch's summary and of Hudi's write."""
 PY4J = 320
-"""A warm commit made 296 when this was written. Each one waits for the other process."""
+"""Calls from Python to the JVM per commit; Python waits for each. A warm commit has made 296."""
 SOURCE = 20
-"""One session that reads the table's catalog and its fingerprint."""
+"""SQL statements on the source: one session reads the table's catalog and its fingerprint."""
 KAFKA = 1
-"""Whether the last record that was applied is still in the topic."""
+"""Requests to Kafka: one asks whether the last applied record is still in the topic."""
 REST = 0
 
 

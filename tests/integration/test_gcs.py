@@ -1,4 +1,4 @@
-"""A lake on a server with the interface of Google Cloud Storage: all of a table's commands."""
+"""All commands on a table whose lake is on a server with Google Cloud Storage's interface."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tributary_reader import open_table
 
 ORDERS = "public.orders"
 BOUND_S = 300.0
-"""The longest time that a store which does not answer may hold a run, whose requests take 33 s."""
+"""Limit for a run, in seconds, while the store does not answer; each request takes 33 s then."""
 pytestmark = pytest.mark.breadth
 
 

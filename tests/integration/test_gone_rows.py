@@ -1,6 +1,6 @@
-"""Values that are read from the source by key, of rows that are no longer at the source.
+"""Values that a run must read from the source by key, of rows that the source no longer has.
 
-Apicurio's converter sends the default of a nullable column for its NULL, so a run reads such a
+Apicurio's converter sends a nullable column's default instead of NULL. So a run reads each such
 value from the source.
 """
 

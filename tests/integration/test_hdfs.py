@@ -1,4 +1,4 @@
-"""A lake on HDFS: the commands from the first to the last, kills, and a name node that goes."""
+"""A lake on HDFS: all commands on a table, kills of processes, and an outage of the name node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.integration.rigs.project import Project
 
 ORDERS = "public.orders"
 BOUND_S = 300.0
-"""The longest time that a name node which does not answer may hold a run."""
+"""Limit for a run, in seconds, while the name node does not answer."""
 pytestmark = pytest.mark.breadth
 
 
@@ -126,9 +126,9 @@ def onboarded(project: Project) -> None:
 
 
 def stopped_amid_a_commit(project: Project, hdfs: Hdfs, fault: Callable[[], None]) -> str:
-    """Let a run fail by a fault that comes amid its commit; returns what the run printed.
+    """Let a run fail by a fault amid its commit; returns the output of the run.
 
-    The run is suspended from its first data file on until the fault is there.
+    The run is suspended at its first data file, and goes on after ``fault`` has returned.
     """
     files, commits = hdfs.data_files(), hdfs.commits()
     assert files
@@ -155,7 +155,7 @@ def stopped_amid_a_commit(project: Project, hdfs: Hdfs, fault: Callable[[], None
 
 
 def signal_all(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Signal a command and the JVM that it has started, as far as they are there."""
+    """Send a signal to a command and to its child processes, such as its JVM, if they still run."""
     try:
         parent = psutil.Process(process.pid)
         for one in (parent, *parent.children(recursive=True)):
@@ -165,7 +165,7 @@ def signal_all(process: subprocess.Popen[bytes], number: signal.Signals) -> None
 
 
 def assert_goes_on(project: Project) -> None:
-    """The next run has all changes, those of the failed one and later ones."""
+    """Assert that the next run applies all changes: those of the failed run and later ones."""
     project.execute("INSERT INTO orders VALUES (501, 501)")
     project.run("retry", ORDERS)
     project.run("run").expect(0)

@@ -1,4 +1,4 @@
-"""Columns that the settings hide: the lake never has their values, whatever way they come."""
+"""Columns that the settings mask or hash: the lake never has their values, by copy or by stream."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def configure(shop: Shop, **columns: object) -> None:
 
 
 def hashed(text: str | None) -> str | None:
-    """What the standard says, by another implementation than ours."""
+    """The expected hash of a text: HMAC-SHA-256 by Python's own library."""
     if text is None:
         return None
     return hmac.new(KEY.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def assert_hidden(shop: Shop, spark: SparkSession, columns: dict[str, str]) -> None:
-    """The lake's live rows are the source's, with what the settings put in place of values."""
+    """Assert that the lake has the source's rows, with masked or hashed values in these columns."""
     path = current_path(shop.record("people").base_path)
     assert path is not None
     frame = spark.read.format("hudi").load(path).where("NOT coalesce(_cdc_deleted, false)")

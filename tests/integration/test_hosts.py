@@ -1,4 +1,4 @@
-"""Two drivers on machines of their own, which share a state store: leases, fencing, power cuts."""
+"""Two drivers on separate machines with one state store: leases, fencing and power cuts."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ TABLES = ("orders", "items")
 ROWS = 20_000
 CONTINUOUS = ("run", "--continuous", "--interval", "1")
 PART = 1000
-"""One of so many rows is changed at a time: more would only make commits of a busy machine long."""
+"""One of this number of rows changes at a time; more changes would only slow commits down."""
 TURNS_S = 600.0
-"""Longest wait until both have started Spark and have committed, on a machine that is busy."""
+"""Limit, in seconds, until both hosts have started Spark and committed, on a busy machine."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A project whose state store is on a server, with what its tables and leases show."""
+    """A project with a state store on a server, and queries on the project's tables and leases."""
 
     project: Project
     store: Store
 
     def lease(self, table: str) -> tuple[str, float, float]:
-        """The host that holds a table's lease, when it expires, and now, by the store's clock."""
+        """The host that holds a table's lease, the lease's expiry, and the store's present time."""
         row = leases.c.resource == str(self.project.table(table))
         query = sa.select(leases.c.owner, leases.c.expires_at, self.store.clock).where(row)
         with self.store.transaction() as connection:
@@ -52,14 +52,14 @@ class Site:
         return str(owner or "").partition(":")[0], expires, now
 
     def commits(self, table: str) -> list[dict[str, Any]]:
-        """What the runs' complete commits of a table say of themselves, the oldest first."""
+        """The product's records in a table's complete commits by runs, the oldest first."""
         said = filter(
             None, map(_said, sorted(self.folder(table).glob("attempt=*/.hoodie/*.commit")))
         )
         return [one for one in said if one["kind"] == "run"]
 
     def commits_of(self, name: str) -> int:
-        """How many commits of all tables a host has made."""
+        """The number of commits that a host has made, in all tables together."""
         return sum(one["host"] == name for table in TABLES for one in self.commits(table))
 
     def newest_is_of(self, name: str, table: str) -> bool:
@@ -72,7 +72,10 @@ class Site:
 
 
 def _said(file: Path) -> dict[str, Any] | None:
-    """The record of a file of Hudi's timeline; None if it has none, or is being written now."""
+    """The product's record in a file of Hudi's timeline.
+
+    None if the file has no such record, or is not completely written yet.
+    """
     try:
         record = json.loads(file.read_text())["extraMetadata"].get("tributary.commit")
     except (FileNotFoundError, json.JSONDecodeError):
@@ -82,7 +85,7 @@ def _said(file: Path) -> dict[str, Any] | None:
 
 @pytest.fixture
 def site(database: Database, tmp_path: Path) -> Iterator[Site]:
-    """Tables that take a moment to rewrite, followed by runs."""
+    """A project with onboarded tables, which are so large that each commit takes a moment."""
     for table in TABLES:
         database.execute(
             f"CREATE TABLE {table} (id int PRIMARY KEY, v int, note text)",
@@ -142,7 +145,7 @@ def test_of_two_hosts_one_sleeps_and_one_loses_power_and_no_commit_is_doubled(
 
 @contextlib.contextmanager
 def writers(site: Site) -> Iterator[None]:
-    """Changes of all tables for as long as a block runs, a few rows at a time."""
+    """Change a few rows of all tables again and again, while a block runs."""
 
     def write(number: int, stop: threading.Event) -> None:
         for turn in itertools.count():
@@ -156,9 +159,9 @@ def writers(site: Site) -> Iterator[None]:
 
 
 def suspended_amid_a_commit(machine: Host, site: Site) -> str:
-    """Suspend a machine that certainly writes a data file under its lease; returns the table.
+    """Suspend a machine while it writes a data file and holds the table's lease; returns the table.
 
-    The commit's last check, after which nothing would refuse it, is still to come.
+    The last check of the commit, which can still refuse the commit, has not run yet.
     """
 
     def amid(table: str) -> bool:
@@ -178,7 +181,7 @@ def suspended_amid_a_commit(machine: Host, site: Site) -> str:
 
 
 def taken_over_by(heir: str, table: str, site: Site) -> None:
-    """Wait until a host takes a lease, which it must not before the other one's term is over."""
+    """Wait until a host takes over a lease; asserts that the former lease had expired by then."""
     holder, until, _ = site.lease(table)
     assert holder != heir
 
@@ -191,7 +194,7 @@ def taken_over_by(heir: str, table: str, site: Site) -> None:
 
 
 def assert_each_change_is_in_one_commit(site: Site, table: str) -> None:
-    """Each commit of a run begins where the one before it ended."""
+    """Assert that each commit starts at the offsets at which the commit before it ended."""
     commits = site.commits(table)
     assert len(commits) > 1
     for earlier, later in itertools.pairwise(commits):

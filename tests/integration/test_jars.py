@@ -1,4 +1,4 @@
-"""Fetching with the real Ivy, from a repository on this disk."""
+"""Fetching jars with the real Ivy, from a Maven repository on the local disk."""
 
 from __future__ import annotations
 

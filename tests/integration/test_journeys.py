@@ -68,7 +68,7 @@ def test_a_table_travels_while_it_is_written_to(shop: Shop) -> None:
 
 
 def shows_the_log_that_is_kept(shop: Shop, found: Status) -> None:
-    """The metrics of the slot or of the binlog are those of `status`, moments later."""
+    """Assert that the metrics of the retained log agree with an earlier answer of `status`."""
     reader = FactReader(shop.services, 60.0)
     scrapes = Scrapes(shop.services.config, reader, cache_s=0.0, bound_s=60.0)
     seen = Scraped(as_text(scrapes.collect()).decode())

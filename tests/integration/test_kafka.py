@@ -48,7 +48,7 @@ def name(kafka: KafkaAdmin) -> Iterator[str]:
 
 
 def create(config: KafkaConfig, name: str, partitions: int = 1, **settings: str) -> None:
-    """Make a topic as somebody else would."""
+    """Create a topic without the product's settings, as somebody else would."""
     client = ck_admin.AdminClient(config.librdkafka_config())
     dotted = {key.replace("_", "."): value for key, value in settings.items()}
     new = ck_admin.NewTopic(name, num_partitions=partitions, replication_factor=1, config=dotted)
@@ -73,7 +73,7 @@ def send(client: ck.Producer, topic: str, *values: str) -> None:
 def test_the_known_records_of_many_partitions_are_read_at_once(
     config: KafkaConfig, kafka: KafkaAdmin, name: str
 ) -> None:
-    """Records of one millisecond, which no answer about offsets tells apart."""
+    """All records have the same timestamp, so a search by timestamp cannot distinguish them."""
     partitions, sent_ms = 100, 1_767_225_600_000
     create(config, name, partitions)
     writer = producer(config)
@@ -105,7 +105,7 @@ def test_a_topic_is_created_once_with_our_policy(kafka: KafkaAdmin, name: str) -
 def test_a_topic_of_ours_keeps_every_record_while_somebody_compacts_it(
     config: KafkaConfig, kafka: KafkaAdmin, name: str
 ) -> None:
-    """Beside a topic without the lag, which shows that the cleaner has come by."""
+    """A second topic, without the product's settings, shows that the log cleaner has run."""
     plain = f"{name}-plain"
     kafka.ensure_topic(name)
     create(config, plain)
@@ -237,7 +237,7 @@ def test_an_open_transaction_holds_the_stable_offset_but_not_the_high_watermark(
 
 
 def test_the_first_offset_since_a_time(config: KafkaConfig, kafka: KafkaAdmin, name: str) -> None:
-    """By it a run sees which tables lack changes that are older than their freshness targets."""
+    """By this offset, a run sees whether unapplied changes are older than a freshness target."""
     empty, now = f"{name}-empty", datetime.now(timezone.utc)
 
     def since(minutes: float) -> dict[int, int]:
@@ -304,7 +304,7 @@ def test_a_range_ends_where_it_says(config: KafkaConfig, kafka: KafkaAdmin, name
 def test_a_range_is_read_to_its_end_although_the_partition_ends_before_for_a_moment(
     config: KafkaConfig, kafka: KafkaAdmin, name: str
 ) -> None:
-    """As a partition does under a new leader that does not know all of its end yet."""
+    """A new leader may show too early an end of its partition for a moment; the read waits."""
     kafka.ensure_topic(name)
     writer = producer(config)
     send(writer, name, "0")
@@ -323,7 +323,7 @@ def test_a_range_is_read_to_its_end_although_the_partition_ends_before_for_a_mom
 def test_one_consumer_reads_the_ends_of_many_topics(
     config: KafkaConfig, kafka: KafkaAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each record is in a transaction of its own, whose end takes an offset."""
+    """Each record is in its own Kafka transaction, whose end marker takes an offset, too."""
     names = [f"kafka-ahead-{uuid.uuid4()}" for _ in range(20)]
     consumers, assigned, made = 0, 0, ck.Consumer
 

@@ -1,4 +1,4 @@
-"""One ``security:`` section opens a secured broker to both kinds of client."""
+"""One ``security:`` section gives both kinds of client, librdkafka and Java, access to a broker."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ READY_LIMIT_S = 90
 
 
 def quoted(text: str) -> str:
-    """A value of a JAAS line, escaped by this test's own hand."""
+    """A value quoted for a JAAS line, without the product's code."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    """A Java properties file whose values may hold anything."""
+    """Write a Java properties file; its values may contain any characters."""
     lines = (
         f"{key}={value.encode('unicode_escape').decode('ascii')}"
         for key, value in properties.items()
@@ -51,7 +51,7 @@ def write_properties(path: Path, properties: Mapping[str, str]) -> None:
 
 @contextlib.contextmanager
 def broker(folder: Path, protocol: str, more: Mapping[str, str]) -> Iterator[int]:
-    """A broker that lets in only who knows the password; yields its port."""
+    """A broker that accepts only clients with the password; yields the broker's port."""
     software = fetch_software(())
     ports = choose(("client", "controller"))
     kafka = Kafka(
@@ -103,7 +103,7 @@ def wait_until_started(process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def list_with_java(config: KafkaConfig, folder: Path, software: Software) -> str:
-    """Topics as Kafka's own Java client lists them under our settings."""
+    """The output of Kafka's own Java tool that lists topics, with the product's settings."""
     settings = folder / "client.properties"
     limits = {"request.timeout.ms": "15000", "default.api.timeout.ms": "20000"}
     write_properties(settings, {**config.java_config(), **limits})
@@ -130,13 +130,13 @@ def kafka_config(port: int, security: Security) -> KafkaConfig:
 
 
 def rule(topic: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
-    """A rule on a topic for the user of these tests."""
+    """An ACL rule on a topic, for the user of these tests."""
     kind, exactly = ResourceType.TOPIC, ResourcePatternType.LITERAL
     return AclBinding(kind, topic, exactly, "User:tributary", "*", operation, permission)
 
 
 def check(port: int, security: Security, folder: Path) -> None:
-    """Both clients get in with the password, and stay out without it."""
+    """Assert that both clients have access with the right password, and none with a wrong one."""
     config = kafka_config(port, security)
     client = AdminClient({**config.librdkafka_config()})
     client.create_topics([NewTopic("seen", 1, 1)])["seen"].result(30)

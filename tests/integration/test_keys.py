@@ -1,4 +1,4 @@
-"""Keys whose values are awkward, on real sources: each row is one row in the lake, always."""
+"""Keys with difficult values, on real sources: each row is always exactly one row in the lake."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYED = ("macs", "moments", "halves", "folded")
 
 @pytest.mark.parametrize("database", [POSTGRES], indirect=True)
 def test_awkward_keys_by_copy_and_by_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the source has one key for several values: 0.0 and -0.0, texts of any case."""
+    """Some keys treat several values as one: 0.0 and -0.0, or texts that differ only in case."""
     shop.database.execute(
         "CREATE COLLATION anycase (provider = icu, locale = 'und-u-ks-level2',"
         " deterministic = false)",
@@ -83,7 +83,7 @@ def test_awkward_keys_by_copy_and_by_stream(shop: Shop, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("database", kinds(of=(MYSQL, MARIADB)), indirect=True)
 def test_two_texts_that_a_collation_takes_for_one_key(shop: Shop) -> None:
-    """The server has one row whichever is written; the log has its bytes before and after."""
+    """For the server, both texts are the key of one row; the log has the bytes of either text."""
     shop.database.execute(
         "CREATE TABLE folded (k varchar(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
         " PRIMARY KEY, v text)",

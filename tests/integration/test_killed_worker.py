@@ -1,4 +1,4 @@
-"""A worker of Kafka Connect without Kafka transactions is killed at any moment."""
+"""A Kafka Connect worker without exactly-once support is killed at any moment."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ pytestmark = [
 ]
 
 MANY = 100
-"""Rows of each transaction: so many that events are on their way whenever a position is stored."""
+"""Rows of each transaction: enough that events are in flight whenever a position is stored."""
 MOVED = "something other than the connector moved it"
 
 
 def ahead(shop: Shop, names: CaptureNames) -> int | None:
-    """How far the slot is after Connect's stored position, in bytes; None if none is stored.
+    """The bytes of log from Connect's stored position to the slot's; None without a stored one.
 
-    As everywhere, the stored position is read after that of the slot.
+    The slot's position is read first, as in the product.
     """
     log = shop.services.source(names.source).capture(names).log_health()
     assert isinstance(log, SlotHealth)
@@ -61,7 +61,7 @@ def problem(shop: Shop) -> str:
 
 @contextmanager
 def source_away(shop: Shop) -> Iterator[None]:
-    """The connector's next task fails: its login is refused for a while."""
+    """Let the server refuse the connector's login for a block; the connector's next task fails."""
     shop.database.stack.psql(f"ALTER ROLE {CAPTURE} NOLOGIN")
     try:
         yield
@@ -82,9 +82,9 @@ class Plain:
     """A shop whose connector runs on a worker without exactly-once support.
 
     Args:
-        person: Who works on it.
-        worker: The worker.
-        names: The capture.
+        person: The person who works on the shop.
+        worker: The worker without exactly-once support.
+        names: The names of the capture.
     """
 
     person: Person
@@ -92,7 +92,10 @@ class Plain:
     names: CaptureNames
 
     def killed_amid_writes(self, wait_s: float) -> None:
-        """Kill the worker so long after looks at which the slot was never ahead."""
+        """Kill the worker during writes, ``wait_s`` seconds after a series of looks.
+
+        Asserts that the slot was not ahead of Connect's stored position at any look.
+        """
         shop = self.person.shop
         with shop.writing("UPDATE busy SET v = v + 1", pause_s=0.01):
             wait_until(lambda: ahead(shop, self.names) is not None, "a stored position")
@@ -105,7 +108,7 @@ class Plain:
             self.worker.kill()
 
     def older(self) -> Mapping[str, Any]:
-        """Return an offset of the present task, once it has stored a later one."""
+        """Return an older offset of the present task, after the task has stored a later offset."""
         shop = self.person.shop
         began = position(shop, self.names)
         wait_until(lambda: position(shop, self.names) > began, "the task has stored a position")
@@ -119,7 +122,10 @@ class Plain:
         return offset
 
     def look(self, *, is_ahead: bool) -> None:
-        """Once the connector has failed, nothing is lost, wherever the slot is."""
+        """Wait until the connector has failed, and assert that a run reports no lost changes.
+
+        Asserts also whether the slot is ahead of the stored position.
+        """
         shop = self.person.shop
         wait_failed(shop, self.names)
         distance = ahead(shop, self.names)
@@ -130,7 +136,7 @@ class Plain:
         assert self.person.state("orders") is State.INCREMENTAL
 
     def go_on(self, *tables: str) -> None:
-        """Nothing is lost or doubled once the connector goes on."""
+        """Restart the connector, and assert that source and lake are equal afterwards."""
         shop = self.person.shop
         self.person.done("retry", tables[0])
         shop.database.execute("UPDATE orders SET v = v + 1 WHERE id = 1")

@@ -1,4 +1,4 @@
-"""Secrets that are planted wherever the configuration takes one turn up nowhere else."""
+"""Secrets are planted in every place of the configuration that takes one; none may leak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of changes that came and went while a run did not look at a table: remembered for it."""
+"""Losses that ended before a run looked at the table; the state store keeps a record of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS = 100
 
 @dataclass
 class Capture:
-    """Tables of one capture, whose connector passes over deletes for a while."""
+    """Tables of one capture, whose connector can be set to skip deletes for a while."""
 
     shop: Bootstrapping
 
@@ -50,7 +50,7 @@ class Capture:
         return run_tables(self.shop.context(), [self.shop.record(name) for name in names])
 
     def lose(self, *names: str, seen_by: tuple[str, ...]) -> None:
-        """Lose a delete of each table; a run of some tables looks before that is mended."""
+        """Lose deletes of each table; tables in ``seen_by`` run before the connector is mended."""
         self.skip("d")
         for name in names:
             self.shop.database.execute(f"DELETE FROM {name} WHERE id % 10 = 1")

@@ -1,4 +1,4 @@
-"""A state store that has lost all tables, or those since its backup, is told by each command."""
+"""Each command reports a state store that has lost all tables, or the tables since its backup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEW = "No table is on the plan."
 
 
 def moved(source: Path, to: Path) -> None:
-    """Move a state store to another folder, as its files."""
+    """Move the files of a state store to another folder."""
     to.mkdir(exist_ok=True)
     for file in source.glob("state.db*"):
         file.rename(to / file.name)
@@ -69,7 +69,7 @@ SHARDS = {
 
 
 def problems(project: Project) -> dict[str, str]:
-    """The problem that ``status`` has of each capture, by tier."""
+    """The problem that ``status`` reports of each capture, by tier."""
     captures = project.run("status", "--output", "json").expect(3).json["captures"]
     return {one["tier"]: one["problem"] for one in captures}
 

@@ -1,4 +1,4 @@
-"""What Prometheus sees of a table from its first copy on, beside what `status` says."""
+"""The metrics of a table from its first copy on, compared with the answers of `status`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ SETTINGS = {
     "readers": {"billing": {"lag": "1d"}},
     "checks": {"fresh": {"kind": "freshness", "max_age": "23h", "cron": "0 0 * * *"}},
 }
-"""Settings of the table: each gives it further series."""
+"""Settings of the table; each setting adds series to the metrics."""
 
 
 class Scraped:
-    """One scrape, asked by a metric's name and by the labels that matter."""
+    """The result of one scrape; values are found by a metric's name and some labels."""
 
     def __init__(self, text: str) -> None:
         self._samples = [
@@ -48,7 +48,7 @@ class Scraped:
         ]
 
     def get(self, name: str, **labels: str) -> float | None:
-        """The value of the one series; None if there is none."""
+        """The value of the one series with this name and these labels; None if there is none."""
         found = [
             one.value
             for one in self._samples
@@ -59,7 +59,7 @@ class Scraped:
 
 
 def scrape(port: int) -> Scraped | None:
-    """What a server of metrics answers; None while nothing listens."""
+    """Scrape the metrics at a port; None if no server listens there."""
     try:
         with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=15) as answer:
             return Scraped(answer.read().decode())
@@ -69,7 +69,7 @@ def scrape(port: int) -> Scraped | None:
 
 @contextmanager
 def started(project: Project, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A command for a block; it does not outlive that."""
+    """Start a command for a block; the command is killed at the end of the block."""
     process = project.start(*arguments, log=log)
     try:
         yield process
@@ -105,7 +105,7 @@ def test_metrics_say_what_status_says_and_what_goes_away(
 
 
 def follows_a_table(project: Project, port: int) -> None:
-    """The listener inside a run: the values of an update, and those of `status`."""
+    """A continuous run serves metrics; they show an update, and agree with `status`."""
     labels = {"source": project.database.name, "table": str(project.table("orders"))}
 
     def updated() -> bool:
@@ -149,7 +149,7 @@ def follows_a_table(project: Project, port: int) -> None:
 
 
 def shows_the_newest_commit(project: Project, found: Scraped) -> None:
-    """The figures of the commit are those of the state store; the round and the beat are new."""
+    """The metrics of the newest commit equal the state store's; round and heartbeat are recent."""
     with opened(project) as services:
         (record,) = services.store.tables()
     assert record.last_commit is not None
@@ -167,7 +167,7 @@ def shows_the_newest_commit(project: Project, found: Scraped) -> None:
 
 
 def shows_the_capture(found: Scraped, capture: dict[str, Any]) -> None:
-    """The connector runs, and its slot holds back what `status` says."""
+    """The metrics show a running connector, and a slot that retains as much log as in `status`."""
     assert capture["connector"] == "running"
     assert found.get("connector_up") == found.get("connector_state", state="running") == 1
     assert found.get("connector_tasks", state="running") == 1
@@ -186,7 +186,7 @@ def shows_the_capture(found: Scraped, capture: dict[str, Any]) -> None:
 
 
 def announces_an_hour_and_leaves_a_record_out(project: Project, port: int) -> None:
-    """The hour that ended last is complete; then a record that is no event comes."""
+    """The metrics show the last complete hour, and then a quarantined record that is no event."""
 
     def announced() -> bool:
         return value(port, "table_period_end_timestamp_seconds") is not None
@@ -207,7 +207,7 @@ def announces_an_hour_and_leaves_a_record_out(project: Project, port: int) -> No
 
 
 def shows_a_check_a_reader_and_a_lease(project: Project, port: int) -> None:
-    """What commands have left: a result of a check, and what a reader has read."""
+    """The metrics show a check's result, a lease while it is held, and a reader's progress."""
     project.run("checks", "run", "--all").expect(0)
     with opened(project) as services:
         (record,) = services.store.tables()
@@ -237,7 +237,7 @@ def shows_a_check_a_reader_and_a_lease(project: Project, port: int) -> None:
 
 
 def shows_the_kind_of_an_error(project: Project, port: int) -> None:
-    """A table that was onboarded with a key cannot become one that only appends."""
+    """The metrics show the kind of a table's error: here, an upsert table with ``mode: append``."""
     project.execute("UPDATE orders SET v = 9 WHERE id = 9")
     project.configure({ORDERS: {"mode": "append"}})
     wait_until(lambda: project.run("run").code == 3, "a run that fails", 180)
@@ -284,7 +284,7 @@ def writes_a_file(project: Project) -> None:
 
 
 def shows_a_connector_that_goes_away(project: Project, port: int) -> None:
-    """A task that is stopped, and then a connector that is deleted."""
+    """The metrics show a connector whose task is stopped, and then a connector that is deleted."""
     connect = ConnectClient(load(project.file).connect)
     (name,) = (one for one in connect.names() if project.database.name in one)
 

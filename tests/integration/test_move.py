@@ -1,4 +1,4 @@
-"""Tables that move to another tier under writes, and what is left of the tier that they leave."""
+"""Tables that move to another tier during writes, and what remains of their former tier."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = 2000
 
 
 def writes(first: int) -> list[str]:
-    """What writers do again and again; ``first`` is the lowest key that they insert."""
+    """The statements that writers repeat; ``first`` is the lowest key that they insert."""
     return [
         "UPDATE orders SET v = v + 1 WHERE id % 397 = {turn} % 397",
         "DELETE FROM orders WHERE id = 1 + {turn} % 500",
@@ -41,13 +41,13 @@ def assign(person: Person, **tiers: str) -> None:
 
 
 def captured(shop: Shop, tier_of: str) -> set[str]:
-    """The tables of the capture that the settings give a table."""
+    """The names of all tables in the capture that the settings choose for table ``tier_of``."""
     names = shop.services.capture(shop.table(tier_of))
     return {table.name for table in members(shop.services, names)}
 
 
 def interrupted(person: Person, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    """The command that moves the table ``orders`` ends at a point."""
+    """Run the command that moves the table ``orders``, and interrupt it at a crash point."""
 
     def end(point: str) -> None:
         if point == at:
@@ -114,7 +114,7 @@ def test_a_table_moves_to_another_tier_and_back_while_it_is_written_to(person: P
 def test_a_move_that_is_called_off_or_turned_leaves_no_capture_behind(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command ended after the table had joined the capture of the tier that it was to have."""
+    """The command is interrupted after the table has joined the capture of its new tier."""
     shop = person.shop
     shop.create("orders", ROWS)
     orders = shop.database.label("orders")
@@ -139,7 +139,7 @@ def test_a_move_that_is_called_off_or_turned_leaves_no_capture_behind(
 def test_the_capture_of_a_move_that_was_cut_off_is_watched(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs of the table go on, and everything that looks at captures names the table."""
+    """Runs of the table go on, and commands that report captures name the table that moves."""
     shop = person.shop
     shop.create("orders", ROWS)
     orders = shop.database.label("orders")
@@ -204,7 +204,7 @@ def test_a_tier_that_comes_back_begins_without_the_loss_of_its_former_slot(
 @pytest.mark.breadth
 @pytest.mark.parametrize("database", [POSTGRES], indirect=True)
 def test_a_table_whose_capture_is_dead_moves_to_one_that_works(person: Person) -> None:
-    """Runs have marked it, or have not yet; readers see the former commits until the copy."""
+    """A run has marked one of two tables before the move; until the copy, readers see old data."""
     shop = person.shop
     for name in ("marked", "unmarked"):
         shop.create(name, ROWS)

@@ -1,4 +1,4 @@
-"""What is true of MySQL and MariaDB only; tests/integration/test_journeys.py has the rest."""
+"""Tests for MySQL and MariaDB only; test_journeys.py has the tests for all kinds of source."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.integration.rigs.shop import shop as shop
 
 @pytest.mark.breadth
 def test_a_table_swapped_in_under_the_name_of_another_asks_for_a_copy(shop: Shop) -> None:
-    """What sends no events is told by the statements in the log; OPTIMIZE is told nowhere."""
+    """RENAME TABLE sends no events, so runs read the log's statements; OPTIMIZE needs no copy."""
     shop.create("t", 20)
     succeeded(shop.onboard("t"))
     shop.database.execute(
@@ -56,7 +56,7 @@ def test_a_table_swapped_in_under_the_name_of_another_asks_for_a_copy(shop: Shop
 
 @pytest.mark.breadth
 def test_a_table_of_another_engine_or_key_for_a_while_asks_for_a_copy(shop: Shop) -> None:
-    """Nothing shows in the catalog afterwards, and nor do events tell what it did to the rows."""
+    """Neither the catalog nor the events show afterwards what such a time has done to the rows."""
     names = ("emptied", "keyed", "coded")
     for name in names:
         shop.create(name, 3)
@@ -189,9 +189,9 @@ def starts(shop: Shop) -> int:
 
 @pytest.mark.breadth
 def test_a_cascade_is_in_the_binlog_or_the_table_is_refused(shop: Shop) -> None:
-    """MySQL's server cascades itself since 9.6, and logs it; MariaDB's engine does it unseen.
+    """Since MySQL 9.6, the server itself cascades and logs it; MariaDB's engine does not log it.
 
-    Also by a foreign key that came and went between two looks.
+    A foreign key that is created and dropped between two looks is found, too.
     """
     shop.database.execute(
         "CREATE TABLE parent (id int PRIMARY KEY)",
@@ -226,7 +226,7 @@ def test_a_cascade_is_in_the_binlog_or_the_table_is_refused(shop: Shop) -> None:
 
 
 def remedy_of_child(shop: Shop) -> str:
-    """What `check` says to do about the table."""
+    """The remedy that `check` gives for the table ``child``; empty if there is none."""
     name = f"table {shop.table('child')}"
     return "".join(line.remedy for line in check(shop.services) if line.name == name)
 
@@ -235,7 +235,7 @@ def remedy_of_child(shop: Shop) -> str:
 def test_rights_are_proven_before_a_connector_starts_and_what_it_never_saw_takes_a_tier(
     shop: Shop,
 ) -> None:
-    """A connector knows the definitions that its login sees as it first starts, and no others."""
+    """A connector knows only those table definitions that its login can see at its first start."""
     shop.create("early", 3)
     shop.create("late", 3)
     name, login = shop.database.name, f"{CAPTURE}@'{HOST}'"
@@ -267,7 +267,7 @@ def test_rights_are_proven_before_a_connector_starts_and_what_it_never_saw_takes
 
 @pytest.mark.breadth
 def test_a_table_made_past_the_binlog_goes_on_in_a_tier_of_its_own(person: Person) -> None:
-    """Its connector never learns the definition, and cannot pass the first change of it."""
+    """The first connector never learns the table's definition, and fails at the first change."""
     shop, database = person.shop, mysql_of(person.shop.database)
     label, name = database.label("t"), database.name
     shop.create("t", 3)
@@ -310,7 +310,7 @@ def test_a_table_made_past_the_binlog_goes_on_in_a_tier_of_its_own(person: Perso
 def test_a_transaction_with_a_tag_in_its_gtid_stops_its_table_until_it_is_copied_again(
     person: Person,
 ) -> None:
-    """Tables that are written without tags go on, as does the connector."""
+    """The connector goes on, and so do tables without such transactions."""
     shop, database = person.shop, mysql_of(person.shop.database)
     tagged, other = database.label("tagged"), database.label("other")
     shop.create("tagged", 5)
@@ -409,7 +409,7 @@ def test_what_is_computed_from_an_altered_column_is_copied_again(shop: Shop) -> 
 
 @pytest.mark.breadth
 def test_a_connector_that_lags_behind_two_migrations_loses_neither(shop: Shop) -> None:
-    """Events of three definitions arrive at once, when the catalog shows the last one only."""
+    """Events with three table definitions arrive together, and the catalog shows only the last."""
     shop.create("t", 20)
     succeeded(shop.onboard("t"))
     connect, name = shop.services.connect, shop.services.capture(shop.table("t")).connector

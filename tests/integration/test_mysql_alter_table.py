@@ -1,6 +1,6 @@
-"""What `schema check` says of statements of MySQL and MariaDB, and what the next run makes of them.
+"""Statements of MySQL and MariaDB: the verdict of `schema check`, and the result of the next run.
 
-All tables go through the same copy and run.
+All tables go through the same copy and the same run.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def test_the_answer_before_is_what_the_run_does_then(shop: Shop) -> None:
 
 
 def facts(changes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """What changed, and what it asks for; servers print defaults in more than one way."""
+    """Each change and its verdict, without default values, which servers print differently."""
     return [
         (re.sub(r"^(the default of column '\w+') .*", r"\1", one["what"]), one["verdict"])
         for one in changes

@@ -1,4 +1,4 @@
-"""The connectors of MySQL and MariaDB as the handoff relies on them, on real servers."""
+"""The behaviour of the MySQL and MariaDB connectors on which the handoff relies."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_heartbeats_count_without_a_gap_over_a_restart(captured: MysqlCaptured) 
 
 
 def test_what_mariadb_logged_before_it_was_rolled_back_arrives(captured: MysqlCaptured) -> None:
-    """Where a temporary table came or went, its log has the rows, and ROLLBACK behind them."""
+    """If a transaction creates or drops a temporary table, MariaDB logs its rows and ROLLBACK."""
     between = {
         1: "INSERT INTO scratch VALUES (1)",
         2: "CREATE TEMPORARY TABLE other (n int)",
@@ -240,7 +240,7 @@ COMPRESSED = {
 def test_compressed_columns_stop_the_connector_wherever_they_are(
     database: MysqlDatabase, statement: str
 ) -> None:
-    """Here in a table that nobody captures."""
+    """A compressed column stops the connector even in a table that is not captured."""
     database.query("CREATE TABLE packed (id int PRIMARY KEY, t text COMPRESSED)")
     database.query("CREATE TABLE item (id int PRIMARY KEY)")
     with mysql_capturing(database, "item") as captured:
@@ -262,7 +262,10 @@ def test_compressed_columns_stop_the_connector_wherever_they_are(
 def test_transactions_with_a_tag_in_their_gtid_are_sent_again_with_keep_alive(
     captured: MysqlCaptured,
 ) -> None:
-    """Behind later ones: why their events are refused. A restarted connector sends each once."""
+    """Such transactions come again after later transactions, so the product refuses their events.
+
+    Without keep-alive, a restarted connector sends each such transaction once.
+    """
     connect, name = captured.connect, captured.names.connector
 
     def insert(number: int, given: str = "AUTOMATIC") -> None:
@@ -317,14 +320,20 @@ def test_a_purged_binlog_stops_the_connector(captured: MysqlCaptured) -> None:
 
 
 def purged(database: MysqlDatabase) -> bool:
-    """Purge all binlogs but the last; MariaDB keeps one while a replica still has it open."""
+    """Purge all binlogs except the last; returns whether only this one is left.
+
+    MariaDB keeps a binlog while a replica still has it open.
+    """
     last = database.root("SHOW BINARY LOGS")[-1][0]
     database.root(f"PURGE BINARY LOGS TO '{last}'")
     return len(database.root("SHOW BINARY LOGS")) == 1
 
 
 def test_without_a_stored_position_it_starts_anew_and_tells_so(captured: MysqlCaptured) -> None:
-    """A silent gap for rows and heartbeats: only the definitions, read anew, show it."""
+    """Changes are lost, but neither rows nor heartbeats show the gap.
+
+    Only the topic of definitions shows it, because the connector reads all definitions again.
+    """
     name = captured.names.connector
     captured.database.query("INSERT INTO item VALUES (1, 'a')")
     captured.wait_until_captured(captured.position())
@@ -371,7 +380,7 @@ def test_the_topic_of_definitions_explains_changes(captured: MysqlCaptured) -> N
 
 
 def test_a_statement_is_told_with_the_table_that_its_record_lacks(captured: MysqlCaptured) -> None:
-    """The record of DROP INDEX has the session's database, which no other record has."""
+    """A record of DROP INDEX lacks the table, and has the session's database instead."""
     database = captured.database
     here, there = database.name, f"{database.name}_too"
     parts = "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (9))"

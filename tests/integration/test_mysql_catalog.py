@@ -1,4 +1,4 @@
-"""What the catalogs of MySQL and MariaDB tell, rows by key, and the rights that it takes."""
+"""Reads of the catalogs of MySQL and MariaDB, of rows by key, and the rights that they need."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_facts_agree_on_primary_and_replica_and_tell_what_happened(lab: Lab) -> 
 
 @pytest.mark.breadth
 def test_many_tables_are_told_like_each_by_itself(lab: Lab) -> None:
-    """More than one statement takes, and names that the server encodes in its own way."""
+    """There are more tables than one statement reads, and names that the server encodes."""
     names = [*(f"t{number}" for number in range(101)), "a-b", "\u0436", "\u0436-\u00e9"]
     lab.make(
         "t0",
@@ -250,7 +250,7 @@ def test_grants_are_enough_and_what_is_wrong_with_the_binlog_is_named(lab: Lab) 
 
 
 def test_foreign_keys_are_seen_with_no_more_than_the_documented_rights(lab: Lab) -> None:
-    """The standard's table of them is empty, without a word, for a login that only reads."""
+    """The standard's view of foreign keys is empty, without an error, for a read-only login."""
     lab.database.query("CREATE TABLE parent (id int PRIMARY KEY)")
     rules = {
         "gone": ("CASCADE", "NO ACTION"),
@@ -295,7 +295,7 @@ def test_foreign_keys_are_seen_with_no_more_than_the_documented_rights(lab: Lab)
 def test_a_login_that_may_not_read_a_whole_table_is_told_before_anything_is_made(
     lab: Lab,
 ) -> None:
-    """The catalog hides from a login what it may not see: tables, and single columns."""
+    """The catalog hides tables and columns on which a login has no rights."""
     name = lab.database.name
     kept = lab.connections.config.model_copy(update={"databases": [name]})
     made = lab.make("of all", "CREATE TABLE `of all` (id int PRIMARY KEY, v int)")
@@ -371,7 +371,7 @@ def test_a_login_that_lacks_a_right_goes_on_once_it_is_granted(lab: Lab) -> None
 
 @contextmanager
 def started_with(database: MysqlDatabase, option: str) -> Iterator[None]:
-    """The primary runs with a line more in its option file."""
+    """Restart the primary with one more line in its option file, for a block."""
     server = database.stack.server(database.kind)
     options = database.stack.folder / database.kind / "primary.cnf"
     kept = options.read_text("utf-8")
@@ -433,7 +433,7 @@ def test_changes_that_reach_the_primary_by_replication_only_are_refused(lab: Lab
 
 @pytest.mark.breadth
 def test_a_filter_of_the_log_is_a_fact_of_the_tables_that_it_leaves_out(lab: Lab) -> None:
-    """Without events such a table is idle, and a run looks only at the facts of idle tables."""
+    """A table that the binlog leaves out has no events, so a run looks only at its fingerprint."""
     database, table = lab.database, lab.make("told", "CREATE TABLE told (id int PRIMARY KEY)")
 
     def looked() -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Text whose bytes the connector does not read as the server does."""
+"""Text in character sets whose bytes the connector decodes differently than the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits that a server loses in a crash of its machine, and GTIDs that it then uses again."""
+"""Commits that a server loses when its machine crashes, and GTIDs that the server uses again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.breadth
 
 @pytest.fixture(params=[MARIADB, MYSQL])
 def database(request: pytest.FixtureRequest) -> Iterator[MysqlDatabase]:
-    """A database on servers of the test's own, whose disks it sets back."""
+    """A database on servers of this test alone, because the test resets the servers' disks."""
     with mysql_stack_of(request.config, [request.param]) as stack:
         yield new_mysql_database(stack, had(stack, request.param))
 
@@ -37,9 +37,9 @@ def database(request: pytest.FixtureRequest) -> Iterator[MysqlDatabase]:
 def test_commits_that_a_crash_lost_and_whose_gtids_are_used_again_stop_the_tables(
     shop: Shop, tmp_path: Path, seen_by_a_run: bool
 ) -> None:
-    """A killed process loses nothing. So the disk is set back, as a crash of its machine does.
+    """The servers' data is set back to an earlier state, since a killed process loses nothing.
 
-    Without a run, only the connector's heartbeats show what the server had committed.
+    If no run has looked before, only the connector's heartbeats show the lost commits.
     """
     database = shop.database
     assert isinstance(database, MysqlDatabase)
@@ -84,7 +84,7 @@ def test_commits_that_a_crash_lost_and_whose_gtids_are_used_again_stop_the_table
 
 
 def wait_for_heartbeats(shop: Shop) -> None:
-    """Wait until heartbeats from after this moment are in Kafka, and write no marker for that."""
+    """Wait until heartbeats from after this moment are in Kafka, without writing a marker."""
     services, capture = shop.services, shop.services.capture(shop.table("orders"))
 
     def beats() -> int:
@@ -102,11 +102,11 @@ def count(shop: Shop, condition: str) -> int:
 
 
 class Disk:
-    """The data of a primary and its replica as a crash at this moment would leave it.
+    """A copy of the data of a primary and its replica, as a crash at this moment would leave it.
 
     Args:
         database: A database on the primary.
-        folder: Holds the data.
+        folder: Folder for the copy.
     """
 
     def __init__(self, database: MysqlDatabase, folder: Path) -> None:
@@ -130,7 +130,7 @@ class Disk:
                 process.resume()
 
     def set_back(self) -> None:
-        """Kill both servers, put this data in place of theirs, and start them."""
+        """Kill both servers, replace their data with this copy, and start them."""
         for name, (data, copy) in self._servers.items():
             self._stack.server(name).kill()
             shutil.rmtree(data)

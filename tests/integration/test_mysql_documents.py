@@ -1,4 +1,4 @@
-"""Documents and geometries of MySQL and MariaDB on every way to the lake, shown and hidden."""
+"""JSON documents and geometries of MySQL and MariaDB by copy and by stream, plain and hidden."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ def hashed(value: bytes) -> str:
 
 @pytest.mark.parametrize("database", [MYSQL], indirect=True)
 def test_rows_from_before_a_document_that_must_be_there_stay_what_they_are(shop: Shop) -> None:
-    """Nothing is stored of it: the server shows null, and the connector sends an empty object."""
+    """Rows older than a NOT NULL document column stay ``null``.
+
+    No value is stored for them: the server shows null, and the connector sends an empty object.
+    """
     shop.create("orders", 3)
     shop.database.execute("ALTER TABLE orders ADD COLUMN doc json NOT NULL")
     succeeded(shop.onboard("orders"))

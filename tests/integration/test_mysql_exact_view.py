@@ -1,4 +1,4 @@
-"""Sessions that open while a replica stands still have one view, of a position that is known."""
+"""Sessions that open while a replica's applier is stopped share one view at a known position."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def opened(
 
 
 def seen(database: MysqlDatabase, view: View, go_on: threading.Event, query: str) -> list[Any]:
-    """What a session of the view sees, long after it opened."""
+    """The rows that a session of the view reads long after it has opened."""
     with database.connect(SNAPSHOT, replica=True) as connection, connection.cursor() as cursor:
         for statement in session_init(view, database.kind).split("; "):
             cursor.execute(statement)
@@ -83,7 +83,7 @@ def seen(database: MysqlDatabase, view: View, go_on: threading.Event, query: str
 
 @contextmanager
 def writing(database: MysqlDatabase) -> Iterator[None]:
-    """Transactions that each change two rows alike."""
+    """Run transactions, while a block runs, each of which changes two rows in the same way."""
     stop = threading.Event()
 
     def write() -> None:
@@ -251,7 +251,7 @@ def test_another_channel_that_is_stopped_stays_so(lab: Lab, source: MysqlSource)
 def test_a_statement_that_waits_for_the_sessions_ends_them(
     lab: Lab, source: MysqlSource, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    """Else the replica's replication stands still for as long as the copy reads."""
+    """If the sessions did not end, replication would stand still for as long as the copy reads."""
     monkeypatch.setattr("cdc.sources.mysql.lock_watch.WATCH_S", 0.5)
     database = lab.database
     lab.make(

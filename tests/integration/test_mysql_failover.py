@@ -1,4 +1,4 @@
-"""A server that moves is the same one; another one that takes over is recognised, and copied."""
+"""A server with a new address is known as the same; a promoted replica is noticed, then copied."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.integration.rigs.shop import shop as shop
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> Iterator[MysqlDatabase]:
-    """A database on servers of the test's own: what is promoted follows nobody any more."""
+    """A database on servers of this test alone: a promoted replica cannot be used by others."""
     with mysql_stack_of(request.config, [request.param]) as stack:
         yield new_mysql_database(stack, had(stack, request.param))
 
@@ -63,7 +63,7 @@ def test_a_replica_that_was_promoted_is_another_server(shop: Shop) -> None:
 
 @pytest.mark.parametrize("database", kinds(of=(MARIADB, MYSQL)), indirect=True)
 def test_a_server_that_moved_is_the_same_server(shop: Shop) -> None:
-    """Its address is another one, as in a new machine or container on the same disk."""
+    """The server gets another address, as on a new machine or in a container with the same disk."""
     database = shop.database
     assert isinstance(database, MysqlDatabase)
     shop.create("orders", 500)
@@ -105,7 +105,7 @@ def identity(shop: Shop) -> str | None:
 
 
 def move(database: MysqlDatabase) -> None:
-    """Start the primary at another port, while its own is taken."""
+    """Start the primary at another port, because its own port is taken."""
     stack, known = database.stack, server_uid(database)
     address = (HOST, stack.addresses().ports[database.kind])
     stack.server(database.kind).kill()
@@ -120,5 +120,5 @@ def move(database: MysqlDatabase) -> None:
 
 
 def server_uid(database: MysqlDatabase) -> object:
-    """MariaDB's id of a server, which it makes of the machine's address and the port."""
+    """MariaDB's id of a server, which is derived from the machine's address and the port."""
     return database.root("SHOW GLOBAL VARIABLES LIKE 'server_uid'")

@@ -1,4 +1,4 @@
-"""Statements that the connector understands otherwise than the server stop their tables by name."""
+"""Statements that connector and server understand differently stop the tables that they change."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_table_stops_whose_definition_the_connector_has_otherwise(shop: Shop) 
 def test_true_of_a_boolean_that_a_statement_declares_is_read_by_key(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until MODIFY names the type that the server has: the connector then sends the number."""
+    """Runs read the number by key. After MODIFY with the real type, events have the number."""
     shop.database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, flag tinyint(1))",
         "INSERT INTO orders VALUES (1, 2), (2, -1), (3, 0), (4, NULL)",
@@ -180,7 +180,7 @@ def test_a_boolean_of_an_append_table_is_refused_or_stops_it_at_the_first_true(
 
 
 def test_a_run_that_another_one_has_overtaken_reads_the_statements_again(shop: Shop) -> None:
-    """The statement leaves the catalog as it is, so only what the connector reports shows it."""
+    """The statement does not change the catalog, so only the connector's record shows it."""
     statement = {
         MARIADB: "ALTER TABLE orders ADD COLUMN IF NOT EXISTS b varchar(9) AFTER id",
         MYSQL: "CREATE TABLE IF NOT EXISTS orders LIKE model",
@@ -210,7 +210,7 @@ def test_a_run_that_another_one_has_overtaken_reads_the_statements_again(shop: S
 
 
 def test_statements_whose_topic_was_recreated_ask_for_a_copy(shop: Shop) -> None:
-    """Only its statement shows that another table has the name now, with rows of its own."""
+    """Only the lost RENAME statement shows that the name now belongs to a table with other rows."""
     shop.create("orders", 3)
     shop.create("other", 5)
     mysql_of(shop.database).catch_up()
@@ -231,7 +231,7 @@ def test_statements_whose_topic_was_recreated_ask_for_a_copy(shop: Shop) -> None
 
 
 def test_evidence_from_before_a_resync_finds_no_loss_in_the_new_generation(shop: Shop) -> None:
-    """The new copy rests on a later position than the one that Connect had stored then."""
+    """The new copy starts at a later position than Connect's stored position in the evidence."""
     shop.database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
     mysql_of(shop.database).catch_up()
     succeeded(shop.onboard("orders"))
@@ -251,7 +251,7 @@ def test_evidence_from_before_a_resync_finds_no_loss_in_the_new_generation(shop:
 def test_a_healthy_table_of_each_type_is_known_as_the_server_has_it(
     database: MysqlDatabase,
 ) -> None:
-    """As the connector reads the definition when it starts, and as statements tell it later."""
+    """The connector has the right definition, read at its start or learned from statements."""
     cases = (*CASES, *OWN[database.kind])
     columns = ", ".join(f"c_{n} {definition}" for n, (definition, _) in enumerate(cases))
     aliases = {
@@ -346,7 +346,7 @@ def test_a_definition_that_the_connector_misunderstands_is_found_and_can_be_taug
         source = captured.source()
 
         def insert(number: int) -> dict[str, bool]:
-            """A row of each table; which of them arrives as it is."""
+            """Insert a row into each table; returns, by table, whether the event has its values."""
             same = {}
             for name in cases:
                 columns = [one.name for one in source.table(captured.table(name)).columns]

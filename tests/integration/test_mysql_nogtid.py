@@ -36,12 +36,12 @@ class PlainDatabase(MysqlDatabase):
     """A database on servers whose GTIDs can be switched off and on."""
 
     def place(self) -> tuple[str, int]:
-        """The end of the primary's binlog."""
+        """The end of the primary's binlog, as file name and position."""
         file, at, *_ = self.root("SHOW BINARY LOG STATUS")[0]
         return str(file), int(at)
 
     def catch_up(self) -> None:
-        """Wait until the replica has executed what the primary has, in any mode."""
+        """Wait until the replica has executed all transactions of the primary, in any GTID mode."""
         file, at = self.place()
         reached = self.root(f"SELECT SOURCE_POS_WAIT('{file}', {at}, 60)", replica=True)[0][0]
         assert (-1 if reached is None else reached) >= 0, "the replica does not follow"
@@ -50,7 +50,7 @@ class PlainDatabase(MysqlDatabase):
         return str(self.root("SELECT @@global.gtid_mode")[0][0])
 
     def switch(self, mode: str) -> None:
-        """Take both servers to a mode, in the steps that MySQL prescribes."""
+        """Switch both servers to a GTID mode, in the steps that MySQL prescribes."""
         now, wanted = _MODES.index(self.mode()), _MODES.index(mode)
         if now == wanted:
             return
@@ -79,7 +79,7 @@ class PlainDatabase(MysqlDatabase):
 
 @pytest.fixture(scope="module", autouse=True)
 def gtids_again(mysql_stack: LocalStack) -> Iterator[None]:
-    """Leave the servers as they were, which may be those of a stack that stays."""
+    """Switch GTIDs on again after the tests, because other tests may use the same servers."""
     yield
     PlainDatabase(mysql_stack, "mysql", MYSQL).switch("ON")
 
@@ -230,7 +230,7 @@ def test_gtids_that_come_or_go_ask_for_copies(shop: Shop) -> None:
 
 
 def test_a_statement_that_is_logged_is_looked_for_until_the_catalog_shows_it(shop: Shop) -> None:
-    """A server that waits for a replica's word has logged a statement long before it commits it."""
+    """A server that waits for a replica's answer logs a statement long before it commits it."""
     shop.create("t", 3)
     database, table = plain(shop), shop.table("t")
     source = shop.services.source(database.name)
@@ -264,7 +264,7 @@ def test_a_statement_that_is_logged_is_looked_for_until_the_catalog_shows_it(sho
 def test_rows_that_a_restarted_connector_read_by_a_later_definition_ask_for_a_copy(
     shop: Shop,
 ) -> None:
-    """The connector's stored position lags behind its schema history, as after a killed worker."""
+    """The connector's stored position is older than its schema history, as after a kill."""
     database, table = shop.database, shop.table("t")
     database.execute(
         "CREATE TABLE t (id int PRIMARY KEY, a int, b int)", "INSERT INTO t VALUES (1, 1, -1)"
@@ -293,7 +293,7 @@ def test_rows_that_a_restarted_connector_read_by_a_later_definition_ask_for_a_co
 
 
 def test_xa_transactions_are_refused_even_of_one_phase(shop: Shop) -> None:
-    """The last test here: the server counts them until it is restarted."""
+    """This must be the last test, since the server counts XA transactions until its restart."""
     shop.create("orders", 3)
     succeeded(shop.onboard("orders"))
     with shop.database.connect() as connection, connection.cursor() as cursor:

@@ -104,7 +104,7 @@ KEYS: dict[str, tuple[str, str, list[str]]] = {
     "time": ("id time(6)", "id", ["'-838:59:59'", "'-00:00:00.000001'", "'0:0:0'", "'99:0:0'"]),
     "bit": ("id bit(12)", "id", ["0", "1", "2047", "4095"]),
 }
-"""By kind of key: the columns, the key, and the rows."""
+"""By kind of key: the SQL of the columns, the key's columns, and the SQL values of the rows."""
 
 
 @pytest.mark.breadth
@@ -231,7 +231,7 @@ def failure(lab: Lab, spark: SparkSession, table: SourceTable, view: View) -> So
 
 
 def a_view(lab: Lab) -> View:
-    """Behind a marker that the replica has."""
+    """A view that is opened after the replica shows a new marker."""
     written = primary.write_marker(lab.connections)
     reached = replica.wait_for_position(
         lab.connections, written.position, timeout_s=30, progress=NullProgress()
@@ -275,7 +275,7 @@ def test_a_replica_that_stands_still_is_named(lab: Lab) -> None:
 
 @pytest.mark.breadth
 def test_a_replica_that_differs_in_silence_is_refused(lab: Lab) -> None:
-    """What it executed by itself, what it leaves out, and what it could not apply."""
+    """The replica has own transactions, ignores tables, or has failed to apply a transaction."""
     preparation.prepare(lab.connections)
     server = lab.database
     word = "SLAVE" if lab.kind == MARIADB else "REPLICA"
@@ -332,7 +332,7 @@ def test_a_replica_that_differs_in_silence_is_refused(lab: Lab) -> None:
 
 
 def ignoring(kind: str, tables: str) -> str:
-    """The statement by which a replica leaves out changes of these tables only."""
+    """The statement that makes a replica ignore the changes of these tables."""
     if kind == MARIADB:
         return f"SET GLOBAL replicate_ignore_table = '{tables}'"
     return f"CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE = ({tables})"
@@ -346,7 +346,7 @@ def reach(lab: Lab) -> None:
 
 
 def errant(lab: Lab) -> tuple[str, tuple[str, ...]]:
-    """The GTID of a transaction of the replica alone, and the statements that execute it."""
+    """The GTID of a transaction that only the replica has, and the statements that execute it."""
     if lab.kind == MARIADB:
         # In another domain, so that the primary's next transaction still has the next number.
         number = int(lab.database.root("SELECT @@server_id", replica=True)[0][0])
@@ -357,7 +357,7 @@ def errant(lab: Lab) -> tuple[str, tuple[str, ...]]:
 
 
 def empty(kind: str, gtid: str) -> tuple[str, ...]:
-    """The statements that execute a transaction without rows as that GTID, in one session."""
+    """The statements that execute, in one session, a transaction without rows under this GTID."""
     if kind == MARIADB:
         domain, number, sequence = gtid.split("-")
         return (

@@ -1,4 +1,4 @@
-"""Statements after which the connector's key or table is another one than the server's."""
+"""Statements after which the connector has another key or table definition than the server."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_a_connector_that_stopped_at_what_it_cannot_read_is_made_anew(
 
 @on_mariadb
 def test_a_clause_in_an_executed_comment_stops_no_connector(database: MysqlDatabase) -> None:
-    """The connector cannot read such clauses, and reads nothing of such a comment."""
+    """The connector cannot parse some clauses, but it skips executed comments that have them."""
     database.query(f"CREATE TABLE orders {PLAIN}")
     database.query(f"CREATE TABLE parts {PLAIN} PARTITION BY HASH (id) PARTITIONS 2")
     with mysql_capturing(database, "orders") as captured:
@@ -235,7 +235,7 @@ def in_session(shop: Shop, *statements: str) -> None:
 def test_a_definition_that_the_connector_skips_at_its_next_start_stops_its_tables(
     shop: Shop,
 ) -> None:
-    """Both servers of a pair write in one GTID domain, and the passive one changes tables."""
+    """Two servers write in one GTID domain, and the passive server changes table definitions."""
     database, table = mysql_of(shop.database), shop.table("t")
     database.execute(
         "CREATE TABLE t (id int PRIMARY KEY, n int)",

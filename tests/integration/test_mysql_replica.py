@@ -1,4 +1,4 @@
-"""A replica that somebody writes to, or that differs otherwise, while a copy reads it."""
+"""A replica that differs from the primary, for example by its own writes, while a copy reads it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.integration.test_mysql_reader import empty
 @pytest.mark.breadth
 @pytest.mark.parametrize("database", kinds(MARIADB, of=(MARIADB, MYSQL)), indirect=True)
 def test_rows_that_only_the_replica_has_are_never_published(shop: Shop) -> None:
-    """They are written after the fence, before the first session of the copy reads."""
+    """The rows are written after the fence, before the copy's first session reads."""
     server = mysql_of(shop.database)
     shop.create("orders", 100)
     written: list[str] = []
@@ -64,7 +64,7 @@ def test_rows_that_only_the_replica_has_are_never_published(shop: Shop) -> None:
 
 
 def on_replica_alone(server: MysqlDatabase, *statements: str) -> list[str]:
-    """Run statements on the replica as an application would; returns their GTIDs."""
+    """Run statements on the replica, as an application might; returns their GTIDs."""
     found: list[str] = []
     for statement in statements:
         if server.kind == MYSQL:

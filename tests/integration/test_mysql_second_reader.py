@@ -1,4 +1,4 @@
-"""Two connectors that read the binlog of one primary with the same number end each other."""
+"""Two connectors that read one primary's binlog with the same server id end each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``check`` and ``discover`` on MySQL and MariaDB: what is there, and what is not as it must be."""
+"""``check`` and ``discover`` on MySQL and MariaDB: the tables that they find and their faults."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_server_that_is_set_up_well_has_no_fault(
 def test_a_setting_that_loses_changes_is_named(
     services: Services, database: MysqlDatabase, setting: str, wrong: str, right: str
 ) -> None:
-    """Also once it is right, while sessions may be older: they go on with what they began with."""
+    """`check` names the setting even after its correction, while older sessions may exist."""
     of_sessions = setting != "binlog_expire_logs_seconds"
     try:
         database.root(f"SET GLOBAL {setting} = {wrong if wrong.isdigit() else repr(wrong)}")
@@ -154,7 +154,7 @@ def test_a_setting_that_loses_changes_is_named(
 def test_what_refuses_each_table_is_named_before_there_is_one(
     services: Services, database: MysqlDatabase
 ) -> None:
-    """XA for both kinds; the order of commits is a setting of MySQL, failed ALTERs of MariaDB."""
+    """All tables are refused if the server has executed XA transactions, or for one setting."""
     setting, right, wrong = ("binlog_order_commits", "ON", "OFF")
     if database.kind == MARIADB:
         setting, right, wrong = ("binlog_alter_two_phase", "OFF", "ON")
@@ -324,7 +324,7 @@ def test_discover_lists_the_tables_of_the_databases_that_are_named(
 def test_a_server_that_writes_no_binlog_is_told(
     services: Services, database: MysqlDatabase, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """As after a restart with another option file."""
+    """The binlog is off, as after a restart with another option file."""
     folder, stack = tmp_path_factory.mktemp("unlogged"), database.stack
     server = MysqlServer(
         Instance("unlogged", folder / "data", port=choose(["unlogged"])["unlogged"], server_id=77),

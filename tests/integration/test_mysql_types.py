@@ -62,7 +62,7 @@ def spark(config: Config) -> Iterator[SparkSession]:
 def test_each_type_has_one_value_in_copy_and_stream(
     database: MysqlDatabase, config: Config, spark: SparkSession
 ) -> None:
-    """Of a table that the server describes to the connector, and of one that a statement does."""
+    """The connector has read one table's definition from the server, one from a statement."""
     cases = (*CASES, *OWN[database.kind], *SAID)
     definitions = ", ".join(f"c_{n} {definition}" for n, (definition, _) in enumerate(cases))
     table = f"CREATE TABLE {{}} (id int PRIMARY KEY, {definitions}) CHARACTER SET utf8mb4"
@@ -125,7 +125,16 @@ def assert_equal_cells(
     *,
     told: bool,
 ) -> None:
-    """One row of the three ways; ``told`` if a statement declared its columns."""
+    """Assert that stream, copy and lookup give equal cells for one row.
+
+    Args:
+        cases: The columns, with their values and the expected cells.
+        turn: The number of the value in each case.
+        streamed: The row from the stream.
+        copied: The row from the copy.
+        looked: The row from a lookup by key.
+        told: Whether the connector has the columns from a statement.
+    """
     asked = set(streamed[UNAVAILABLE] or ())
     assert set(streamed[UNCLEAR] or ()) == asked
     for number, (definition, cells) in enumerate(cases):
@@ -147,7 +156,7 @@ def assert_equal_cells(
 def test_text_of_each_character_set_is_the_servers_or_is_read_by_key(
     database: MysqlDatabase,
 ) -> None:
-    """All bytes that a character can have; those of three or four bytes only in part."""
+    """All characters of one or two bytes are tested, and a part of those of three or four bytes."""
     there = {name for name, *_ in database.query("SHOW CHARACTER SET")}
     sets = [name for name in DOUBTFUL if name in there]
     texts = {name: characters(database, name) for name in sets}
@@ -178,7 +187,7 @@ def test_text_of_each_character_set_is_the_servers_or_is_read_by_key(
 
 
 def characters(database: MysqlDatabase, charset: str) -> list[bytes]:
-    """Texts of a character set: each of its characters on a line of its own, with empty lines."""
+    """Texts with the characters of a character set, one character per line, with empty lines."""
     ((longest,),) = database.query(
         "SELECT MAXLEN FROM information_schema.CHARACTER_SETS"
         f" WHERE CHARACTER_SET_NAME = '{charset}'"
@@ -212,7 +221,7 @@ def characters(database: MysqlDatabase, charset: str) -> list[bytes]:
 
 
 def test_documents_have_one_text_in_spark_and_in_python(spark: SparkSession) -> None:
-    """Numbers of all sizes, as the server and as the connector print them."""
+    """The documents have numbers of all sizes; server and connector print them differently."""
     seeded = random.Random(7)
     numbers = [1e10, 1e-7, 5e-324, 1e30, 9.999999999999999e29, 1234567890123456.5, 2.0**89]
     numbers += [seeded.uniform(-1, 1) * 10 ** seeded.randrange(-300, 308) for _ in range(2000)]
@@ -233,7 +242,7 @@ def test_documents_have_one_text_in_spark_and_in_python(spark: SparkSession) -> 
 
 
 def wait_until_captured(database: MysqlDatabase, topic: str) -> None:
-    """Write until a row has come: from then on the connector reads the binlog."""
+    """Write rows until one arrives in Kafka, which shows that the connector reads the binlog."""
     stop = threading.Event()
 
     def write() -> None:
@@ -250,7 +259,7 @@ def wait_until_captured(database: MysqlDatabase, topic: str) -> None:
 
 
 def table_schema(database: MysqlDatabase, table: str) -> TableSchema:
-    """The lake's columns by the server's own words."""
+    """The lake's schema of a table, derived from the server's ``information_schema``."""
     found = database.query(
         "SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME FROM information_schema.COLUMNS"
         f" WHERE TABLE_SCHEMA = '{database.name}' AND TABLE_NAME = '{table}'"
@@ -314,7 +323,7 @@ def as_copied(
 def looked_up(
     config: Config, database: MysqlDatabase, schema: TableSchema, count: int
 ) -> list[Any]:
-    """The rows as they are asked for by key."""
+    """The rows as a lookup by key reads them from the source."""
     source, table = of_source(config, database, schema)
     names = [column.name for column in schema.columns]
     return source.fetch_by_key(table, schema, [(number,) for number in range(count)], names)
@@ -331,7 +340,7 @@ def of_source(
 
 
 def shown(frame: DataFrame, schema: TableSchema, *more: str) -> list[Any]:
-    """The rows; instants come to Python in its local zone, so they are made UTC."""
+    """The rows of a frame; times with a zone, which Spark returns in local time, are made UTC."""
     rows = [
         row.asDict() for row in frame.select(*(c.name for c in schema.columns), *more).collect()
     ]

@@ -60,8 +60,11 @@ SAME = {
     "of_day": ("date", "DATE(at)"),
     "joined": ("varchar(99)", "CONCAT(txt, YEAR(at))"),
 }
-"""By column, its type and expression: which differ by the time zone on both servers, by it or by
-the date on MySQL only, by the date on both, and on neither.
+"""Virtual columns whose values are the same in every time zone and on every date.
+
+Each of the four dictionaries has type and expression by column. The values of `ON_BOTH` depend on
+the time zone on both servers, those of `ON_MYSQL` on time zone or date on MySQL only, and those of
+`BY_CLOCK` on the date on both servers.
 """
 
 

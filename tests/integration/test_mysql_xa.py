@@ -1,4 +1,4 @@
-"""XA transactions: their rows are in the log before anyone knows whether they commit."""
+"""XA transactions, whose rows are in the binlog before it is decided whether they commit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def audit(lab: Lab) -> list[str]:
 
 
 def branch(database: MysqlDatabase, name: str, row: int, *ending: str) -> None:
-    """A branch of an XA transaction, in a session that is gone then."""
+    """Run a branch of an XA transaction that inserts a row, in a session that is closed then."""
     with database.connect() as connection, connection.cursor() as cursor:
         for statement in (
             f"XA START {name}",
@@ -39,7 +39,7 @@ def branch(database: MysqlDatabase, name: str, row: int, *ending: str) -> None:
 
 
 def onboard_again(database: MysqlDatabase) -> None:
-    """Restart the primary, whose counters begin at zero then."""
+    """Restart the primary, so that its counters of XA statements begin at zero."""
     database.stack.server(database.kind).restart()
     database.catch_up()
 
@@ -83,7 +83,7 @@ def test_a_table_of_a_server_with_xa_transactions_is_refused(lab: Lab) -> None:
 
 
 def test_a_branch_is_ended_by_the_statement_that_names_it(lab: Lab) -> None:
-    """Identifiers are any bytes, as transaction managers make them."""
+    """The identifiers of branches have arbitrary bytes, as transaction managers create them."""
     database = lab.database
     preparation.prepare(lab.connections)
     lab.make("item", "CREATE TABLE item (id int PRIMARY KEY)")
@@ -101,7 +101,7 @@ def test_a_branch_is_ended_by_the_statement_that_names_it(lab: Lab) -> None:
 
 
 def end_branches(lab: Lab) -> int:
-    """Run the statement of each problem until no branch is prepared; returns how many were."""
+    """Run the statements in the problems until no branch is prepared; returns their number."""
     for turn in itertools.count():
         named = re.search(r"(XA COMMIT .+) or XA ROLLBACK", " ".join(audit(lab)))
         if named is None:
@@ -111,7 +111,7 @@ def end_branches(lab: Lab) -> int:
 
 
 def texts(turn: int, worker: int) -> list[tuple[str]]:
-    """Rows of 60 words each, hardly any of which were written before."""
+    """60 rows of 60 words each; most words are new to the full-text index."""
     return [
         (" ".join(f"w{(turn * 7 + row * 13 + word * 31 + worker) % 99991}" for word in range(60)),)
         for row in range(60)

@@ -1,4 +1,4 @@
-"""Dates that no calendar has: NULL in the lake; refused in a key, and loud when they come later."""
+"""Zero dates, which no calendar has: NULL in the lake; in a key, they refuse or stop the table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("short", "exact", "moment", "day")
 
 
 def run_leniently(shop: Shop, *statements: str) -> None:
-    """In a session that takes any date."""
+    """Run statements in a session whose SQL mode accepts any date."""
     with shop.database.connect() as connection, connection.cursor() as cursor:
         for statement in ("SET SESSION sql_mode = 'ALLOW_INVALID_DATES'", *statements):
             cursor.execute(statement)
@@ -75,7 +75,7 @@ def test_a_zero_date_in_a_key_is_refused_or_stops_the_table(shop: Shop) -> None:
 
 
 def test_a_zero_moment_is_null_by_copy_insert_and_update(shop: Shop) -> None:
-    """Also one with digits after the second, which events of MariaDB have as 1970."""
+    """This includes zero times with fractional seconds, which MariaDB's events show as 1970."""
     zero = ", ".join(["'0000-00-00 00:00:00'"] * 3 + ["'0000-00-00'"])
     real = ", ".join(["'2024-01-01 10:00:00'"] * 3 + ["'1970-01-01'"])
     to_zero = ", ".join(f"{n} = {v}" for n, v in zip(NAMES, zero.split(", "), strict=True))
@@ -103,7 +103,7 @@ def test_a_zero_moment_is_null_by_copy_insert_and_update(shop: Shop) -> None:
 
 
 def zeros(shop: Shop) -> list[int]:
-    """The rows that are NULL in all columns; the others are so in none."""
+    """The keys of rows with NULL in all columns; asserts that other rows have no NULL."""
     rows = {row.id: [*row][1:] for row in shop.lake("moments").select("id", *NAMES).collect()}
     nulls = {key: [value is None for value in values] for key, values in rows.items()}
     assert all(all(one) or not any(one) for one in nulls.values()), rows

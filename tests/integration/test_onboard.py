@@ -1,4 +1,4 @@
-"""Onboarding on the real stack: what it makes, what it refuses, and what it leaves alone."""
+"""Onboarding on the real stack: what it creates, what it refuses, and what it does not touch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_second_table_leaves_the_first_ones_connector_alone(shop: Shop) -> Non
 def test_one_process_at_a_time_changes_what_tables_share(
     cold: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the last table could leave, and take the slot along, while another one arrives."""
+    """Else the last table could leave, and drop the slot, while another table joins the capture."""
     monkeypatch.setattr(capture_module, "_LEASE_WAIT_S", 0.0)
     for name in ("orders", "lines"):
         cold.create(name, 1)
@@ -99,7 +99,7 @@ def test_a_slot_made_anew_behind_the_connector_stops_its_tables(shop: Shop) -> N
 def test_a_slot_that_a_connector_without_its_position_made_anew_stops_its_tables(
     shop: Shop,
 ) -> None:
-    """As if another Connect cluster took over after the slot was dropped."""
+    """This happens if another Connect cluster takes over after the slot was dropped."""
     followed_for_a_while(shop)
     made_anew(shop)
     assert_noticed_and_copied(shop)
@@ -107,7 +107,10 @@ def test_a_slot_that_a_connector_without_its_position_made_anew_stops_its_tables
 
 @pytest.mark.breadth
 def test_a_new_slot_is_noticed_whose_predecessors_counts_were_reset(shop: Shop) -> None:
-    """The new slot decodes more than the former one since the reset: only the time shows it."""
+    """The new slot has decoded more than the former slot since its reset, so counts show no change.
+
+    Only the time of the reset, which the new slot lacks, shows that the slot is new.
+    """
     followed_for_a_while(shop)
     slot = shop.services.capture(shop.table("orders")).slot
     shop.database.stack.psql(f"SELECT pg_stat_reset_replication_slot('{slot}')")
@@ -119,7 +122,7 @@ def test_a_new_slot_is_noticed_whose_predecessors_counts_were_reset(shop: Shop) 
 
 
 def followed_for_a_while(shop: Shop) -> None:
-    """Let runs follow 'orders' for 100 transactions, and look at its capture behind them."""
+    """Let runs apply 100 transactions of 'orders', and look at its capture afterwards."""
     shop.create("orders", 100)
     succeeded(shop.onboard("orders"))
     shop.database.execute(*(f"UPDATE orders SET v = 1 WHERE id = {n}" for n in range(1, 101)))
@@ -129,7 +132,10 @@ def followed_for_a_while(shop: Shop) -> None:
 
 
 def made_anew(shop: Shop) -> None:
-    """Let the connector of 'orders', without its position, make its slot anew behind a change."""
+    """Drop the slot of 'orders', and let its connector create it again after a change.
+
+    The connector has no stored position, so it starts at the new slot, and the change is lost.
+    """
     capture = shop.services.capture(shop.table("orders"))
     kept, connect = shop.services.source(shop.database.name).capture(capture), shop.services.connect
     config = connect.connector(capture.connector)
@@ -144,7 +150,7 @@ def made_anew(shop: Shop) -> None:
 
 
 def assert_noticed_and_copied(shop: Shop) -> None:
-    """Expect that the next run stops 'orders', and that a copy repairs it."""
+    """Assert that the next run stops 'orders', and that a new copy repairs the table."""
     (result,) = shop.run()
     assert result.state is State.NEEDS_BOOTSTRAP, shop.verify("orders")
     assert "was recreated" in (shop.record("orders").reason or "")
@@ -163,7 +169,10 @@ def test_row_security_cannot_hide_rows_from_the_copy(shop: Shop) -> None:
 
 
 def test_a_lost_slot_is_not_made_anew_under_tables_that_follow_it(shop: Shop) -> None:
-    """Also when its connector is gone, position and all: nobody could tell the gap afterwards."""
+    """Onboarding another table must not create a new slot, even if the connector is gone, too.
+
+    With a new slot, nothing would show afterwards that changes are missing.
+    """
     shop.create("orders", 10)
     shop.create("more", 10)
     succeeded(shop.onboard("orders"))
@@ -185,7 +194,10 @@ def test_a_lost_slot_is_not_made_anew_under_tables_that_follow_it(shop: Shop) ->
 
 
 def test_a_slot_is_made_anew_whose_publication_was_dropped(cold: Shop) -> None:
-    """The server looks the publication up as of each change: no later one is read past its end."""
+    """PostgreSQL looks the publication up as of each change.
+
+    So the slot cannot be read past the first change after the publication was dropped.
+    """
     cold.create("orders", 10)
     succeeded(cold.onboard("orders", with_bootstrap=False))
     capture = cold.services.capture(cold.table("orders"))
@@ -198,7 +210,10 @@ def test_a_slot_is_made_anew_whose_publication_was_dropped(cold: Shop) -> None:
 
 @pytest.mark.breadth
 def test_a_slot_lost_while_a_table_is_copied_is_made_anew_for_another_attempt(shop: Shop) -> None:
-    """No offset of the former slot may survive it: what changed between the two is in no slot."""
+    """Attempts that began with the former slot are given up.
+
+    Changes between the end of the old slot and the start of the new one are in neither.
+    """
     for name in ("orders", "lines", "logs"):
         shop.create(name, 300)
     succeeded(shop.onboard("orders", "lines", "logs", with_bootstrap=False))
@@ -262,7 +277,7 @@ def test_a_generation_that_is_built_does_not_outlive_its_slot(shop: Shop) -> Non
 def test_a_first_onboarding_that_fails_leaves_no_slot_behind(
     cold: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would keep the log until the disk is full, and no command would show it."""
+    """A slot that is left would retain log until the disk is full, and no command would show it."""
     cold.create("orders", 10)
     cold.create("lines", 10)
     capture = cold.services.capture(cold.table("orders"))
@@ -314,7 +329,7 @@ def test_what_a_failed_onboarding_could_not_remove_is_told(
 
 @pytest.mark.parametrize("how", ["stop", "pause"])
 def test_a_connector_that_was_left_standing_is_resumed(cold: Shop, how: str) -> None:
-    """A process that was killed between new settings and their start leaves it so."""
+    """A process that is killed while it changes settings can leave a stopped connector."""
     cold.create("orders", 10)
     cold.create("lines", 10)
     succeeded(cold.onboard("orders", with_bootstrap=False))
@@ -335,7 +350,7 @@ def _silent(*_: object, **__: object) -> None:
 
 
 def overridden(shop: Shop, **settings: str) -> None:
-    """Go on with these raw settings of the connector."""
+    """Reconfigure the shop with raw settings for the connector; ``__`` stands for a dot."""
     connect = shop.config().connect.model_dump(mode="json", exclude_unset=True)
     raw = {name.replace("__", "."): value for name, value in settings.items()}
     shop.reconfigure(connect={**connect, "connector": raw})
@@ -387,7 +402,7 @@ def test_a_connector_that_lost_changes_is_corrected_once_no_table_goes_on_from_t
 
 
 def copying(shop: Shop, name: str) -> Attempt:
-    """Leave a table as a bootstrap does that was killed after it had recorded O."""
+    """Put a table into the state that a bootstrap leaves when it is killed after recording O."""
     record, now = shop.record(name), datetime.now(timezone.utc)
     attempt = Attempt(
         id=uuid4(),

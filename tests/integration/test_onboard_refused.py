@@ -1,4 +1,4 @@
-"""Tables that onboarding refuses, and that a dry run and discover refuse in the same words."""
+"""Tables that onboarding refuses; a dry run and `discover` must refuse them in the same words."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:
 
 
 def test_discover_dry_run_and_onboarding_judge_alike(cold: Shop) -> None:
-    """Each table that cannot be taken is known before anything is made, and stops no other."""
+    """Each table that must be refused is found before anything is created, and stops no other."""
     cold.create("orders", 10)
     stranger = f"stranger_{cold.database.name}"
     cold.database.execute(
@@ -138,7 +138,7 @@ def test_discover_dry_run_and_onboarding_judge_alike(cold: Shop) -> None:
 
 
 def assert_named_tables_fail(cold: Shop) -> None:
-    """Who is named is not left out, and who was taken fails as before."""
+    """A refused table fails if it is named; an onboarded one fails even by a wildcard."""
     (named,) = onboard(cold.services, [cold.table("history")], with_bootstrap=False)
     assert named.failed
     cold.database.execute("ALTER TABLE orders REPLICA IDENTITY NOTHING")

@@ -1,4 +1,4 @@
-"""Two installations with one ``lake.url``: neither replaces or removes what the other one made."""
+"""Two installations with one ``lake.url`` do not replace or remove each other's tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def another(shop: Shop) -> dict[str, Any]:
-    """The settings of an installation that has only the database and the lake in common."""
+    """The settings of a second installation, which shares only the database and the lake."""
     document = shop.database.document(shop.folder)
     (source,) = document["sources"]
     own = dict.fromkeys(("slot", "publication", "topic_prefix"), f"their_{source}_{{tier}}")

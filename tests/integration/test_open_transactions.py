@@ -35,7 +35,7 @@ def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Sh
 
 
 def open_transaction(shop: Shop, topic: str) -> None:
-    """Leave another producer's transaction with one record in a topic, which nobody ends."""
+    """Write one record to a topic in a Kafka transaction that is left open."""
     settings = shop.services.config.kafka.librdkafka_config()
     longest = {"transaction.timeout.ms": 900_000}
     writer = ck.Producer({**settings, **longest, "transactional.id": str(uuid.uuid4())})
@@ -46,7 +46,7 @@ def open_transaction(shop: Shop, topic: str) -> None:
 
 
 def abort_as_told(shop: Shop, remedy: str) -> None:
-    """End the transaction by the command of Kafka that the remedy names."""
+    """Abort the open transaction with the Kafka command that the remedy names."""
     told = re.search("`kafka-transactions.sh ([^`]* abort [^`]*)`", remedy)
     assert told is not None, remedy
     brokers = shop.services.config.kafka.bootstrap_servers

@@ -1,4 +1,4 @@
-"""Partitions that join a followed table of PostgreSQL, and whose changes no log has."""
+"""Partitions that join a followed PostgreSQL table, although the log has none of their changes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ REFUSED = {
 
 @pytest.mark.breadth
 def test_a_partition_that_joins_and_has_no_log_stops_its_table_by_name(shop: Shop) -> None:
-    """An UNLOGGED one, a FOREIGN one (of a log: a unique index allows none), and one without key.
+    """The partition is UNLOGGED, FOREIGN, or has no key.
 
-    The server refuses the application's changes of the last one by a rule of its own.
+    The FOREIGN one joins an append table, since a unique index allows no foreign partitions. For
+    the one without a key, the server itself refuses the application's changes.
     """
     database = shop.database
     assert isinstance(database, Database)

@@ -1,4 +1,4 @@
-"""pgbench's tables move to the lake while pgbench writes to them, more than in test_commands.py."""
+"""pgbench's tables are replicated while pgbench writes to them, faster than in test_commands.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts that only the catalog of PostgreSQL 18 has, on a server of the wheel's own."""
+"""Facts that only the catalog of PostgreSQL 18 has, read from a server out of a Python wheel."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def test_a_column_whose_not_null_is_not_validated_may_have_nulls(session: Session) -> None:
-    """The server marks the column as NOT NULL, and the connector takes it for that."""
+    """The catalog marks the column as NOT NULL, and the connector believes it."""
 
     def nullable() -> tuple[dict[str, bool], dict[str, bool]]:
         table, fingerprint = read_described(session, TableId("shop", "public", "t"), "none")
@@ -117,7 +117,7 @@ def test_a_copy_may_take_longer_than_the_transaction_timeout_of_its_role(
 
 
 def test_an_infinite_interval_is_named_by_its_column(session: Session) -> None:
-    """The connector sends an interval of 0 for it, so runs read each interval of 0 by key."""
+    """The connector sends 0 instead of an infinite interval, so runs read each 0 by key."""
     session.execute("CREATE DOMAIN span AS interval")
     session.execute("CREATE TABLE spans (id int PRIMARY KEY, spent interval, owed span)")
     session.execute("INSERT INTO spans VALUES (1, '0', '1 day'), (2, NULL, '-infinity')")
@@ -137,7 +137,7 @@ def test_an_infinite_interval_is_named_by_its_column(session: Session) -> None:
 
 
 def test_generated_columns_that_the_publication_has_are_not_withheld(session: Session) -> None:
-    """A column list has them by name; otherwise, the publication has the stored ones or none."""
+    """A column list can name stored generated columns; else, a setting includes all or none."""
     session.execute(
         "CREATE TABLE t (id int PRIMARY KEY, s int GENERATED ALWAYS AS (id * 2) STORED,"
         " v int GENERATED ALWAYS AS (id * 3) VIRTUAL, z int)"

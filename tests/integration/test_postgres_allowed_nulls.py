@@ -1,7 +1,7 @@
-"""NULLs and keys that the connector of PostgreSQL does not expect.
+"""NULLs and keys that the PostgreSQL connector does not expect.
 
-It reads definitions from the catalog, not from the log. A transaction that waits for a standby is
-in the log before the catalog shows it.
+The connector reads table definitions from the catalog, not from the log. If a transaction waits
+for a standby, the log has the transaction before the catalog shows its effects.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NULLS = ", ".join("NULL" for _ in REQUIRED)
 def while_it_waits(
     database: Database, execute: Callable[..., None], captured: Callable[[], None], statement: str
 ) -> None:
-    """Run a transaction that the connector reads while no other session sees it."""
+    """Run a transaction that the connector reads before any other session sees it."""
     hangs = database.commits_hang()
     with ThreadPoolExecutor(1) as pool, hangs as release:
         hanging = pool.submit(
@@ -80,7 +80,7 @@ def test_nulls_of_the_transaction_that_allows_them_stay_null(orders: Orders) -> 
 
 @pytest.mark.breadth
 def test_nulls_that_a_domain_allows_from_now_on_stay_null(orders: Orders) -> None:
-    """ALTER DOMAIN does not make the server describe the table again."""
+    """ALTER DOMAIN does not make the server send the table's definition to the connector."""
     domain = f"{orders.name}_d"
     orders.execute(
         # A column of a domain that already refuses NULL would be stored in each row.
@@ -136,7 +136,7 @@ def test_a_key_that_a_transaction_replaced_is_the_key_of_events_after_the_copy(
 
 
 def test_a_copy_after_a_truncate_leaves_the_connector_alone(shop: Bootstrapping) -> None:
-    """The event of a TRUNCATE has no key. It is no sign of a former definition."""
+    """The event of a TRUNCATE has no key, but it does not show that the definition is outdated."""
     shop.database.execute("CREATE TABLE emptied (id int PRIMARY KEY, v int)")
     shop.add("emptied")
     shop.database.execute("INSERT INTO emptied VALUES (1, 1)", "TRUNCATE emptied")

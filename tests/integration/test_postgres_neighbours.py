@@ -1,4 +1,4 @@
-"""What others on a PostgreSQL server keep: their sessions of a pooler, their subscribers."""
+"""Other users of a PostgreSQL server are not disturbed: a pooler's sessions and subscribers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_nothing_stays_in_a_session_that_a_pooler_gives_to_another_client(
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
 
     def threshold(source: PostgresSource) -> str:
-        """After how many executions Spark's driver gives a statement a name at the server."""
+        """The number of executions after which Spark's driver prepares a named statement."""
         table = source.table(table_id(database, "t"))
         schema = source.schema(table, TableSettings())
         query = source.snapshot_query(table, schema, [KeyRange(None, None)], view=None)
@@ -44,7 +44,7 @@ def test_nothing_stays_in_a_session_that_a_pooler_gives_to_another_client(
         with Connections(database.name, pooled).open("admin") as session:
 
             def left() -> list[tuple[str, str]]:
-                """What the next client of the server's session would find."""
+                """The changed settings that the next client of this server session would find."""
                 return psycopg.Connection.execute(session, changed).fetchall()
 
             assert left() == []

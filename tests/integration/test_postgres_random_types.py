@@ -1,6 +1,7 @@
-"""Random cells of every type: the snapshot's, the stream's and the server's own text agree.
+"""Random cells of every type: the snapshot, the stream and the server's own text must agree.
 
-2,000 cells by default; ``TRIBUTARY_TYPE_CELLS=200000`` asks for as many.
+By default, the test draws 2,000 cells. The environment variable ``TRIBUTARY_TYPE_CELLS`` sets
+another number.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ CELLS = int(os.environ.get("TRIBUTARY_TYPE_CELLS", "2000"))
 
 @dataclass(frozen=True)
 class Kind:
-    """A type, values of it, and what the lake holds of one by the server's own text.
+    """A type, its random values, and the lake's value for each of them.
 
     Args:
-        name: The type.
-        values: What is sent to the server, with a cast to the type.
-        expected: From the server's text of a value to the lake's value.
+        name: The name of the type.
+        values: Generates values, which are sent to the server with a cast to the type.
+        expected: Converts the server's text of a value to the lake's value.
     """
 
     name: str
@@ -79,14 +80,17 @@ def ranges(bounds: st.SearchStrategy[Any]) -> st.SearchStrategy[str]:
 
 
 def arrays(items: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    """Without those of NULLs only: the connector sends two dimensions as such, so they stop."""
+    """Random lists of items, but no non-empty list with NULLs only.
+
+    The connector sends arrays of two dimensions as lists of NULLs, so such lists stop a table.
+    """
     return st.lists(st.none() | items, max_size=5).filter(
         lambda drawn_: not drawn_ or any(item is not None for item in drawn_)
     )
 
 
 def elements(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    """The items of ``array_to_json(c::text[])``, converted one by one."""
+    """A function that parses ``array_to_json(c::text[])`` and converts each item."""
     return lambda text: [None if item is None else convert(item) for item in json.loads(text)]
 
 
@@ -133,7 +137,7 @@ def instant(text: str) -> str:
 
 
 def iso_interval(text: str) -> str:
-    """``PnYnMnDTnHnMnS`` of an interval that the server printed with intervalstyle iso_8601."""
+    """The form ``PnYnMnDTnHnMnS`` of an interval that the server printed in style iso_8601."""
     parts = dict.fromkeys(("Y", "M", "D", "H", "m", "S"), "0")
     days, _, clock = text.removeprefix("P").partition("T")
     for place, piece in ((days, "YMD"), (clock, "HmS")):
@@ -256,7 +260,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def drawn(kind: Kind, count: int) -> list[Any]:
-    """So many values that Hypothesis draws, NULL among them."""
+    """``count`` values of a type that Hypothesis draws, including NULL."""
     found: list[Any] = []
 
     @settings(
@@ -276,7 +280,7 @@ def drawn(kind: Kind, count: int) -> list[Any]:
 
 
 def insert(database: Database, columns: list[list[Any]]) -> None:
-    """One row per place of the columns, numbered from 0."""
+    """Insert a row for each position in the lists of values; its number, from 0, is the key."""
     cast = sql.SQL(", ").join(sql.SQL("%s::" + kind.name) for kind in KINDS)
     statement = sql.SQL("INSERT INTO t VALUES (%s, {})").format(cast)
     with database.connect() as connection, connection.cursor() as cursor:
@@ -286,7 +290,7 @@ def insert(database: Database, columns: list[list[Any]]) -> None:
 
 
 def texts(database: Database) -> dict[int, tuple[str | None, ...]]:
-    """Every cell in the words of the type's output function, by row."""
+    """The text of every cell as the type's output function prints it, by row."""
     shown = sql.SQL(", ").join(
         sql.SQL(
             "array_to_json({0}::text[])::text"

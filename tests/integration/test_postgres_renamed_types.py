@@ -1,4 +1,4 @@
-"""Columns whose type has a name that another type had when the connector started."""
+"""Columns of a type whose name belonged to another type when the connector started."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.integration.rigs.running import spark as spark
 
 
 class Case(NamedTuple):
-    """A name ``N`` that gets another meaning.
+    """A type name ``N`` that another type gets while the connector runs.
 
     Args:
         before: Statements before the connector starts.
-        after: Statements while it runs, before table ``T`` gets its column.
-        value: The column's value in SQL.
-        arrives: The value as the event must have it.
+        after: Statements while the connector runs, before table ``T`` gets its column.
+        value: A value of the column, in SQL.
+        arrives: The value that the event must have.
         type: The column's type.
     """
 
@@ -182,7 +182,7 @@ def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Bo
 
 
 def errors(shop: Bootstrapping) -> dict[str, str]:
-    """The errors of one run, by table."""
+    """Run all tables once; returns the errors by table."""
     return {one.table.name: one.error.error for one in shop.run() if one.error is not None}
 
 

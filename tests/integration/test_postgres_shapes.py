@@ -1,4 +1,4 @@
-"""Shapes of tables: each is captured whole or refused, and the application's statements go on."""
+"""Kinds of tables: each is captured whole or refused, and the application keeps working."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ APPEND, BY_ID = TableSettings(mode="append"), TableSettings(key_columns=("id",))
 
 @dataclass(frozen=True)
 class Shape:
-    """One shape of a table.
+    """One kind of table.
 
     Args:
-        name: Its name, and the table's.
-        create: How it is made; ``T`` stands for the table.
-        refused: What is said of it; empty when it is taken.
-        breaks: Whether PostgreSQL refuses statements of the application once it is published.
-        settings: Those of the table.
+        name: The name of the kind; the table is named after it.
+        create: Statements that create the table; ``T`` stands for its name.
+        refused: The expected reason of the refusal; empty if the table is accepted.
+        breaks: Whether PostgreSQL refuses the application's statements after publication.
+        settings: The settings of the table.
         then: Statements of the application.
     """
 
@@ -188,7 +188,10 @@ def test_what_is_captured_breaks_no_statement_of_the_application(
 def test_the_server_refuses_changes_of_what_lost_its_identity(
     database: Database, source: PostgresSource
 ) -> None:
-    """It does so for every published table, whoever published it; here statements lead to it."""
+    """PostgreSQL refuses updates of any published table that has no replica identity.
+
+    Here, statements remove the identity of tables that are published already.
+    """
     lost = {
         "no_key": "ALTER TABLE no_key DROP CONSTRAINT no_key_pkey",
         "nothing": "ALTER TABLE nothing REPLICA IDENTITY NOTHING",
@@ -211,7 +214,7 @@ def test_the_server_refuses_changes_of_what_lost_its_identity(
 
 
 def test_what_timescaledb_keeps_is_named(database: Database, source: PostgresSource) -> None:
-    """Its catalog and one of its chunks, made by hand: the extension is not on every machine."""
+    """TimescaleDB's catalog and a chunk are imitated, since not every machine has the extension."""
     internal, catalog = "_timescaledb_internal", "_timescaledb_catalog"
     database.execute(
         f"CREATE SCHEMA {catalog}",
@@ -233,10 +236,10 @@ def test_what_timescaledb_keeps_is_named(database: Database, source: PostgresSou
 
 
 def test_what_the_log_has_no_rows_of_is_named(database: Database, source: PostgresSource) -> None:
-    """Another access method, and a table of Citus.
+    """`check` names a table with another access method, and a table of Citus.
 
-    No extension is on every machine, so the handler is that of heap, and the catalog of Citus is
-    made by hand.
+    Both are imitated, since not every machine has the extensions: the access method uses heap's
+    handler, and the test creates the catalog of Citus.
     """
     database.stack.psql(
         "CREATE ACCESS METHOD packed TYPE TABLE HANDLER heap_tableam_handler;"
@@ -291,7 +294,7 @@ def test_what_the_log_has_no_rows_of_is_named(database: Database, source: Postgr
 
 
 def _lost(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """The changes after which the table is copied again; its new partition is empty."""
+    """The facts whose changes require a new copy, if all new partitions are empty."""
     catalogs = (Catalog.read(one.facts) for one in (before, now))
     empty = [leaf["oid"] for leaf in now.facts["leaves"].values()]
     lost = lost_events(*catalogs, empty=empty, truncated=(), statements=())

@@ -1,4 +1,4 @@
-"""Catalog and capture against a real primary and its streaming replica."""
+"""Reads of the catalog, and captures, on a real primary and its streaming replica."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_another_identity_for_a_while_is_told_from_upkeep_of_indexes(
 
 
 def test_a_look_waits_for_no_lock_on_a_table(database: Database, source: PostgresSource) -> None:
-    """VACUUM FULL and REINDEX hold theirs for hours, and other tables are looked at together."""
+    """VACUUM FULL and REINDEX lock a table for hours; a waiting look would hold up other tables."""
     database.execute(
         "CREATE TABLE parts (id int PRIMARY KEY, v int DEFAULT 1) PARTITION BY RANGE (id)",
         "CREATE TABLE low PARTITION OF parts FOR VALUES FROM (0) TO (9) PARTITION BY LIST (id)",
@@ -312,7 +312,7 @@ def test_a_temporary_child_is_its_sessions_own(database: Database, source: Postg
 def test_each_transaction_sets_what_values_and_defaults_are_read_by(
     database: Database, source: PostgresSource
 ) -> None:
-    """A pooler may give each transaction another session, without what was set before."""
+    """A pooler may give each transaction another server session, without the earlier settings."""
     database.execute(
         "CREATE TABLE t (id int PRIMARY KEY, f float8, i interval DEFAULT '1 day 02:00')",
         "INSERT INTO t VALUES (1, 0.1::float8 + 0.2::float8, '1 day 02:00')",

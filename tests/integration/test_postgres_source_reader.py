@@ -1,4 +1,4 @@
-"""What Spark reads from the source: under a view and in ranges."""
+"""Spark's reads from the source: in a view, and by ranges."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_chunks_are_even_disjoint_and_complete_for_every_kind_of_key(
 def test_a_text_key_that_a_replica_sorts_otherwise_is_not_cut(
     database: Database, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The servers of the tests have the same libraries, so the replica's version is made up."""
+    """The test servers have the same libraries, so the test fakes the replica's version."""
     database.execute(
         'CREATE TABLE sorted (code text COLLATE "und-x-icu", n int, PRIMARY KEY (code, n))',
         "INSERT INTO sorted SELECT 'k' || g, g FROM generate_series(1, 5000) g",
@@ -172,7 +172,7 @@ def test_a_text_key_that_a_replica_sorts_otherwise_is_not_cut(
 def test_a_text_key_older_than_its_library_is_not_cut(
     database: Database, source: PostgresSource, with_replica: bool
 ) -> None:
-    """As after an upgrade of the system without REINDEX; `check` names the collation."""
+    """The index is older than the collation library, as after a system upgrade without REINDEX."""
     database.execute(
         "CREATE COLLATION old (provider = icu, locale = 'und', version = '0.1')",
         "CREATE TABLE sorted (code text COLLATE old PRIMARY KEY)",
@@ -257,7 +257,7 @@ def test_spark_reads_the_view_in_parallel_whatever_happened_since(
 def test_rows_of_an_open_transaction_stay_visible_on_a_replica_that_is_copied(
     database: Database, source: PostgresSource, spark: SparkSession
 ) -> None:
-    """A session that imports a standby's snapshot can mark such rows as rolled back, for good."""
+    """A session that imports a standby's snapshot can wrongly mark such rows as rolled back."""
     database.execute(
         "CREATE TABLE t (id int PRIMARY KEY, v text)",
         "INSERT INTO t SELECT g, 'old' FROM generate_series(1, 5) g",

@@ -176,9 +176,9 @@ SETTINGS = {
 
 
 def set_otherwise(database: Database) -> None:
-    """Let every new session print values otherwise than the connector reads them.
+    """Let every new session print values in formats that the connector cannot read.
 
-    What a role has in one database goes before what the database or the role has.
+    The settings are of a role in one database, which precede those of the database or the role.
     """
     for role in ADMIN, CAPTURE, SNAPSHOT:
         for name, value in SETTINGS.items():
@@ -200,7 +200,7 @@ def create_types(database: Database) -> None:
 
 
 def rows_of_types() -> Iterator[tuple[list[str], list[str]]]:
-    """Rows as (columns, values): the n-th value of each type that has so many."""
+    """Rows as pairs of columns and values; the n-th row has the n-th value of each type."""
     for place in range(max(len(values) for _, values in TYPES)):
         given = [
             (f"c{number}", values[place])

@@ -1,4 +1,4 @@
-"""Older transactions, fence, view and privileges against a real primary and its replica."""
+"""Older transactions, the fence, views and privileges on a real primary and its replica."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_wait_for_older_transactions_counts_prepared_ones(
 
 
 class Notes(NullTask, NullProgress):
-    """Keeps what a wait says."""
+    """Progress that keeps the notes of a wait."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -212,7 +212,7 @@ def test_a_replica_that_became_another_server_ends_a_view_of_many_snapshots(
 def test_a_snapshot_without_its_open_transactions_is_not_shared(
     database: Database, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test of a snapshot harms no row either: not even a marker that is being written."""
+    """Testing a snapshot must not damage rows either, such as a marker that is being written."""
     database.execute("ANALYZE tributary.marker")
     monkeypatch.setattr(exact_view, "_VIEWS", 2)
     open_id = uuid4()
@@ -322,7 +322,7 @@ def vacuum_until_lost(database: Database, source: PostgresSource, view: View) ->
 def test_a_recovery_conflict_ends_the_view_with_settings_and_lag(
     database: Database, source: PostgresSource
 ) -> None:
-    """Vacuum removes rows that the view still sees; replay of that cancels the exporter."""
+    """Vacuum removes rows that the view still sees; its replay cancels the view's session."""
     database.execute(
         "CREATE TABLE t (id int PRIMARY KEY) WITH (autovacuum_enabled = off)",
         "INSERT INTO t SELECT generate_series(1, 1000)",
@@ -340,7 +340,7 @@ def test_a_recovery_conflict_ends_the_view_with_settings_and_lag(
 def test_a_rewrite_under_the_view_is_found_although_the_view_reads_on(
     database: Database, source: PostgresSource
 ) -> None:
-    """The view then reads no rows, without an error: only the fingerprint tells."""
+    """After the rewrite, the view reads no rows and no error; only the fingerprint shows it."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
     table = table_id(database, "t")
     with view_of(source) as (_, view):
@@ -359,7 +359,7 @@ def test_a_rewrite_under_the_view_is_found_although_the_view_reads_on(
 
 
 def test_every_role_works_with_the_printed_grants_only(database: Database) -> None:
-    """Roles without any attribute but LOGIN, tables of another owner, then the statements."""
+    """The roles have only LOGIN and the printed grants, and the tables have another owner."""
     roles = {key: f"{database.name}_{key}" for key in ("admin", "capture", "snapshot", "marker")}
     owner = f"{database.name}_owner"
     psql = database.stack.psql

@@ -1,4 +1,4 @@
-"""A client certificate reaches every client that reads PostgreSQL, with its key in PEM."""
+"""Every client that reads PostgreSQL gets the client certificate, whose key is in PEM format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @contextmanager
 def tls(database: Database, folder: Path) -> Iterator[None]:
-    """The primary asks for certificates while the block runs, and believes the authority's."""
+    """Let the primary require client certificates of the test's authority, while a block runs."""
     run = database.stack.psql
     for name in ("server.key", "server.pem", "ca.pem"):
         text = base64.b64encode((folder / name).read_bytes()).decode()

@@ -14,7 +14,7 @@ PUBLICATION = "pub_test"
 def test_a_table_is_found_in_the_publication_whatever_its_name_is(
     database: Database,
 ) -> None:
-    """By the publication's owner, who needs no right on the table to take it out."""
+    """The publication's owner finds and removes a renamed table without any right on the table."""
     database.execute(*(f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in ("a", "b", "c")))
     a, b, c = (table_id(database, name) for name in ("a", "b", "c"))
     capture = capture_of(open_source(database), PUBLICATION)

@@ -1,4 +1,4 @@
-"""A reader without Spark follows a table of a real source, also over a resync."""
+"""A reader without Spark follows a table of a real source, even across a resync."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def as_rows(found: Any) -> dict[int, Row]:
 
 
 class Copy:
-    """A copy of the table that holds nothing but what `changes` returned."""
+    """A copy of the table, made only from the results of `changes`."""
 
     def __init__(self, shop: Shop) -> None:
         self._shop = shop
@@ -50,7 +50,7 @@ class Copy:
         self.rows: dict[int, Row] = {}
 
     def follow(self, **options: bool) -> list[bool]:
-        """Follow the table to its end; per call, whether it returned the whole table."""
+        """Follow the table to its end; returns, for each call, whether it gave the whole table."""
         whole = []
         more = True
         while more:
@@ -67,7 +67,7 @@ class Copy:
 
 
 def progress_of(shop: Shop) -> list[str]:
-    """How far the reader is, as `status` and metrics show it."""
+    """The progress of each reader, as `status` and the metrics show it."""
     found = status(shop.services, [shop.table("orders")]).readers
     return [f"{one.state.name} {one.progress.value}" for one in found]
 

@@ -1,6 +1,6 @@
 """Query engines read the tables by name and show each cell as the source has it.
 
-What they show otherwise is on the page docs/readers_engines.md.
+The page docs/readers_engines.md lists the cells that engines show differently.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TYPES_PART = "Types of the lake"
 CHANGES_PART = "Changes"
 PARTITIONS_PART = "Partitions"
 ODD = ("a b", "ä€", "a/b", "a=b", "100%", "a:b", "x'y\"z", "#?&")
-"""Values of a partition column; the folders of most have encoded names."""
+"""Values of a partition column; most of them are encoded in the names of their folders."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def spark(
 
 @pytest.fixture(scope="module")
 def trino(stack: LocalStack, metastore: str) -> list[Trino]:
-    """Both of its catalogs, which are to show the same."""
+    """Engines for both catalogs of Trino, which must show the same."""
     port = stack.addresses().ports["trino"]
     title = f"Trino {version_of('trino', 'trino-server')}"
     return [Trino(HOST, port, catalog, title) for catalog in (CATALOG, REDIRECTING_CATALOG)]
@@ -80,7 +80,7 @@ def hive(
 def presto(
     spark: SparkSession, metastore: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[Presto]]:
-    """Both of its catalogs."""
+    """Engines for both catalogs of Presto."""
     folder = tmp_path_factory.mktemp("presto") / "server"
     with query_servers.presto_server(folder, metastore) as server:
         connections = Jdbc(
@@ -155,7 +155,7 @@ def test_each_engine_shows_what_the_page_says(readers: Readers, database: Databa
 def test_queries_of_trino_go_on_while_resyncs_move_the_names(
     database: Database, spark: SparkSession, metastore: str, trino: list[Trino], tmp_path: Path
 ) -> None:
-    """A scan ends on the generation that it began on; each later query sees one whole table."""
+    """A scan stays on the generation that it began with; each later query reads one generation."""
     names = ("whole", "parts")
     shop = NamedShop(database, spark, tmp_path)
     # No former generation stays for its number, only for the readers.
@@ -200,13 +200,13 @@ MOVES = 2
 SCANNED_ROWS = 4800
 SCANNED_FILES = 24
 WIDE = "rpad(t, 30000, t)"
-"""Makes an answer so large that Trino cannot read all of a table before a client fetches it."""
+"""SQL for a wide text: with it, Trino cannot finish a scan before the client fetches rows."""
 SCANNED = "SELECT sum(processed_input_rows) FROM system.runtime.tasks WHERE query_id = '{}'"
 VALUES = "(id, part, day, n, f, d, v) VALUES ({}, {}, '2024-02-29', 1, 1, 1, 'new')"
 
 
 def create_typed(database: Database) -> None:
-    """A table with a column of each type, and rows with each value that the tests know."""
+    """Create a table with a column of each type, and rows with all test values of the types."""
     if database.kind == POSTGRES:
         create_types(database)
         columns = ", ".join(f"c{number} {kind}" for number, (kind, _) in enumerate(TYPES))
@@ -248,7 +248,7 @@ def create_others(database: Database) -> None:
 
 
 def change_rows(readers: Readers) -> None:
-    """Updates, deletes, and rows that move to other partitions."""
+    """Update, delete and move rows to other partitions, and compare after each change."""
     readers.shop.database.execute(
         *(f"DELETE FROM {name} WHERE id = 3" for name in ("typed", "parts")),
         "UPDATE typed SET c2 = NULL WHERE id = 2",
@@ -271,7 +271,10 @@ def change_rows(readers: Readers) -> None:
 
 
 def change_columns(readers: Readers) -> None:
-    """Columns that are new, wider and dropped, while most partitions keep their former files."""
+    """Add, widen and drop columns, and compare after each change.
+
+    Most partitions keep the files from before the change.
+    """
     database = readers.shop.database
     database.execute(
         *(f"ALTER TABLE {name} ADD w varchar(10)" for name in ("typed", "parts")),

@@ -1,4 +1,4 @@
-"""What a refused table is told to do makes it fit: the statements are run as they are printed."""
+"""The remedies for refused tables work: the tests run the statements exactly as printed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NO_SETTINGS = TableSettings()
 
 @dataclass(frozen=True)
 class Refused:
-    """A table that cannot travel, and the choice that is taken of what it is told to do.
+    """A table that is refused, and one of the choices in its remedy.
 
     Args:
         shape: The table, with the settings under which it is refused.
-        choice: Finds the choice in the remedy; its groups together are a statement.
-        filled: What a person writes where the remedy leaves something open.
-        first: What the choice asks for in words.
-        settings: Those that the choice names.
+        choice: Pattern that finds the choice in the remedy; its groups together are a statement.
+        filled: Values for the placeholders in the statement.
+        first: Statements for what the choice demands in words; they run first.
+        settings: The table's settings after the choice was followed.
     """
 
     shape: Shape
@@ -152,7 +152,7 @@ CASES = [
 
 
 def fits_after_what_it_is_told(source: Source, database: OwnDatabase, case: Refused) -> None:
-    """Create the table, see it refused, do what its choice says, and see it taken."""
+    """Create a table; assert that it is refused, and accepted after the choice was followed."""
     shape, table = case.shape, replace(database.table(case.shape.name), source=source.name)
     database.execute(*shape.sql(shape.create))
     refused = judge(source.table(table), shape.settings)
@@ -187,7 +187,7 @@ INSTEAD = [
         "T_of",
     ),
 ]
-"""Tables, the one of them that is refused, what is said to onboard instead, and which that is."""
+"""For each case: the tables, the refused table, the printed remedy, and the table to onboard."""
 
 
 def test_a_table_fits_that_is_to_be_onboarded_instead_of_another(database: Database) -> None:

@@ -1,4 +1,4 @@
-"""The schema registry through its Confluent-compatible API, on a real one."""
+"""Reads from a real schema registry through its Confluent-compatible API."""
 
 from __future__ import annotations
 

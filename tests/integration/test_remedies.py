@@ -1,4 +1,4 @@
-"""What errors tell a person to do helps: it is taken out of their texts, and done."""
+"""The remedies of errors work: the tests take the commands out of the texts and run them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STATES: dict[str, tuple[str, list[list[str]]]] = {
     "broken": ("bootstrap", [["retry"], ["resume"], ["verify"], ["quarantine", "replay"]]),
     "gone": ("onboard", [["path"], ["resync"], ["schema", "diff"]]),
 }
-"""Tables, each in a state of its own: the command that helps, and those that are refused."""
+"""By table, each in another state: the command that helps, and the commands that are refused."""
 
 
 @pytest.mark.breadth
@@ -144,7 +144,7 @@ LOST: dict[str, tuple[Callable[[Shop, str], None], list[list[str]]]] = {
 def test_a_lake_that_lost_a_part_of_a_table_is_made_anew_as_each_command_says(
     person: Person, what: str
 ) -> None:
-    """No run has looked at the table yet, so its state says nothing of it."""
+    """No run has looked at the table since the loss, so the table's state does not show it."""
     shop = person.shop
     lose, told_by = LOST[what]
     (table,) = created(shop, "orders")

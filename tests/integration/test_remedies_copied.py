@@ -1,4 +1,4 @@
-"""What is said of tables that have a copy helps, as in test_remedies.py: rarer states of them."""
+"""The remedies for copied tables work, as in test_remedies.py: here, for rarer states."""
 
 from __future__ import annotations
 

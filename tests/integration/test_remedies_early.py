@@ -1,4 +1,4 @@
-"""What is said before a table is copied helps, as in test_remedies.py: by checks, of the plan."""
+"""The remedies of `check` and of the plan, before a table's copy, work (see test_remedies.py)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [
 
 
 def seen(person: Person) -> dict[str, Check]:
-    """What `check` has to say, by the names of its lines."""
+    """The lines of `check` that are not ``ok``, by their names."""
     return {line.name: line for line in check(person.shop.services) if line.status != "ok"}
 
 
@@ -89,7 +89,7 @@ def test_a_topic_that_was_deleted_is_made_anew_as_it_says(early: Person) -> None
 
 
 def kafka_topics(person: Person, **settings: Any) -> None:
-    """Configure the topics that the product creates."""
+    """Write settings for the topics that the product creates into the configuration."""
     kafka = person.shop.config().kafka.model_dump(mode="json", exclude_unset=True)
     person.configure(kafka={**kafka, "topic": {**kafka.get("topic", {}), **settings}})
 
@@ -157,7 +157,7 @@ def test_a_slot_that_something_else_reads_goes_after_its_reader_as_it_says(early
     start = f'START_REPLICATION SLOT "{names.slot}" LOGICAL 0/0 {options}'
 
     def reads() -> bool:
-        """The connector's own connection may last for a moment."""
+        """Whether the slot can be read; the connector's session may still hold it for a moment."""
         return reader.pgconn.exec_(start.encode()).status == pq.ExecStatus.COPY_BOTH
 
     with closing(reader):

@@ -1,4 +1,4 @@
-"""What is said of servers with a binlog before a table is copied helps, as in test_remedies.py."""
+"""The remedies for servers with a binlog, before a table's copy, work, as in test_remedies.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def hidden(person: Person) -> list[Check]:
-    """What `check` says of tables that a login cannot see, in this database."""
+    """The lines of `check` on tables of this database that a login cannot see."""
     name = person.shop.database.name
     lines = check(person.shop.services)
     return [one for one in lines if "cannot see" in one.detail and f"`{name}`" in one.remedy]

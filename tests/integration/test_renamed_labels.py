@@ -1,4 +1,4 @@
-"""Labels of enums that are added, used and renamed before a run or a copy looks at the catalog."""
+"""Enum labels that are added, used and renamed before a run or a copy looks at the catalog."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def create(shop: Bootstrapping, name: str) -> None:
 
 
 def add(shop: Bootstrapping, name: str) -> None:
-    """A label with a slip of the pen, and a row that has it."""
+    """Add a misspelled label to an enum, and set it in a row."""
     value = "{pendign}" if name in TYPES else "pendign"
     shop.database.execute(
         f"ALTER TYPE {name}_st ADD VALUE 'pendign'",

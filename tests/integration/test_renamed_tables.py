@@ -1,4 +1,4 @@
-"""Tables that were renamed on the source, and what of them stays in the publication."""
+"""Tables that are renamed on the source, and how they leave the publication."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def published(shop: Shop, names: CaptureNames) -> set[str]:
 
 
 def free(shop: Shop, table: str) -> None:
-    """What the application could do before the table was onboarded."""
+    """Run statements on the table that PostgreSQL refuses while the table is published."""
     shop.database.execute(
         f"ALTER TABLE {table} DROP CONSTRAINT orders_pkey",
         f"DELETE FROM {table} WHERE id = 1",
@@ -116,7 +116,7 @@ def test_a_table_that_no_record_has_is_named_with_the_statement_that_removes_it(
 
 
 def _statement(person: Person) -> str:
-    """The statement that ``check`` prints, by which a table leaves the publication."""
+    """The statement in ``check``'s output that removes a table from the publication."""
     told = [one for one in person.run("check").remedies if "run on the source:" in one]
     (statement,) = {one.partition("run on the source: ")[2] for one in told}
     return statement

@@ -1,4 +1,4 @@
-"""A column that is renamed at the source, on the real stack, where the settings let it follow."""
+"""Columns that are renamed on the source, with a setting that makes the lake follow the rename."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RENAMED = {"content": "body"}
 
 
 def batches(orders: Orders, size: int | None) -> dict[str, Any]:
-    """A context whose batches hold that many offsets."""
+    """Settings for a run context whose batches hold ``size`` offsets, or all if None."""
     if size is None:
         return {}
     config = orders.replication.config
@@ -39,7 +39,7 @@ def column(orders: Orders, name: str) -> LakeColumn:
 @pytest.mark.breadth
 @pytest.mark.parametrize("size", [None, 2])
 def test_a_renamed_column_keeps_every_value(orders: Orders, size: int | None) -> None:
-    """Events of both names in one batch, or parted; large values that none of them carries."""
+    """Events with both names are in one batch or in several; some lack unchanged large values."""
     orders.execute(*(f"INSERT INTO T VALUES ({n}, 'a', {BIG}, {n})" for n in range(1, 8)))
     assert orders.run().error is None, "an entry may wait for its rename"
     before = dict(orders.lake("id", "body"))

@@ -1,4 +1,4 @@
-"""Next generations on the real stack: built beside what serves, swapped in one step."""
+"""New generations on the real stack: built beside the serving one, and swapped in one step."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Table:
         return resync_table(context, self.shop.connect, self.shop.record(self.name), limits=LIMITS)
 
     def follow(self) -> None:
-        """A run of the serving generation, as another process does it."""
+        """Run the table, as another process would, while the next generation is built."""
         self.shop.settle()
         record = self.shop.record(self.name)
         assert [result.error for result in run_tables(self.shop.context(), [record])] == [None]

@@ -1,4 +1,4 @@
-"""Incremental runs on the real stack: what each change on the source becomes in the lake."""
+"""Incremental runs on the real stack: how the lake shows each kind of change on the source."""
 
 from __future__ import annotations
 

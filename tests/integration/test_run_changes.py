@@ -1,4 +1,4 @@
-"""The awkward changes, one by one: what the source commits is what the lake holds."""
+"""Difficult changes, one by one: the lake must have exactly what the source has committed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_what_was_rolled_back_never_arrives(orders: Orders) -> None:
 
 
 def test_transactions_that_commit_in_another_order_than_they_wrote(orders: Orders) -> None:
-    """Their rows lie interleaved in the log: positions of rows go up and down in the topic."""
+    """The transactions' rows are interleaved in the log, so log positions in the topic go back."""
     orders.execute("INSERT INTO T SELECT n, 'old', null, n FROM generate_series(1, 6) n")
     with ExitStack() as stack:
         one, two, three = (
@@ -180,7 +180,7 @@ def test_tables_without_a_primary_key_follow_the_columns_that_are_named(
 def test_named_columns_that_change_beside_a_primary_key(
     shared: Replication, delete_mode: str
 ) -> None:
-    """The connector's key is the primary key, which stays: it sends one event for such a change."""
+    """The connector's key is the primary key, which does not change, so it sends one event only."""
     name = f"beside_{delete_mode}"
     shared.configure(**{f"public__{name}": {"key_columns": ["code"], "delete_mode": delete_mode}})
     shared.database.execute(
@@ -219,7 +219,7 @@ def test_named_columns_that_change_beside_a_primary_key(
 def test_an_empty_partition_that_had_rows_before_it_was_attached_again_asks_for_a_copy(
     shared: Replication,
 ) -> None:
-    """The events of its rows are in the topic, but no event says that they were deleted."""
+    """The topic has the events of the partition's rows, but none that says they are gone."""
     shared.database.execute(
         "CREATE TABLE weeks (id int PRIMARY KEY) PARTITION BY RANGE (id)",
         "CREATE TABLE weeks_a PARTITION OF weeks FOR VALUES FROM (0) TO (10)",
@@ -233,7 +233,10 @@ def test_an_empty_partition_that_had_rows_before_it_was_attached_again_asks_for_
     )
 
     def empty() -> bool:
-        """VACUUM keeps the row while an older transaction, also of the replica, may see it."""
+        """Vacuum the partition; returns whether it is empty.
+
+        VACUUM keeps the row while an older transaction, on primary or replica, may see it.
+        """
         shared.database.execute("VACUUM weeks_b")
         return shared.database.rows("SELECT pg_relation_size('weeks_b')") == [(0,)]
 
@@ -255,7 +258,7 @@ LARGE = {
     "g": ("numeric", "(SELECT string_agg('7', '')::numeric FROM generate_series(1, 20000))"),
     "h": ("xml", f"('<a>' || {BIG} || '</a>')::xml"),
 }
-"""Columns by name: a type, and a value that is stored out of line."""
+"""By column name: the type, and SQL for a value that PostgreSQL stores out of line."""
 
 
 @pytest.mark.breadth
@@ -333,7 +336,7 @@ def test_an_inserted_value_that_equals_the_stand_in_survives(orders: Orders) -> 
 
 @pytest.mark.breadth
 def test_another_captures_stand_in_is_a_value_like_any(orders: Orders) -> None:
-    """Whoever keeps events in a table keeps the stand-ins of the capture that sent them."""
+    """A table that stores events can contain placeholders of another capture as ordinary values."""
     replication = orders.replication
     source = replication.capture.source
     shown = names(source, replication.config.source(source), "other").placeholder
@@ -346,7 +349,7 @@ def test_another_captures_stand_in_is_a_value_like_any(orders: Orders) -> None:
 
 @pytest.mark.breadth
 def test_a_null_in_a_column_with_a_default_stays_null(shared: Replication) -> None:
-    """The converter sends the default for it, so the row is asked of the source."""
+    """The converter sends the default instead of NULL, so the run reads the row from the source."""
     columns = ("id", "n", "t", "b", "d", "f", "day", "kept")
     shared.database.execute(
         "CREATE TABLE defaults (id int PRIMARY KEY, n int DEFAULT 7, t text DEFAULT 'it''s',"
@@ -378,7 +381,7 @@ def test_a_null_in_a_column_with_a_default_stays_null(shared: Replication) -> No
 
 
 def test_the_connectors_own_converter_decides_what_a_default_means(shared: Replication) -> None:
-    """An edit of `connect.converter` changes no connector that exists."""
+    """An edit of the setting `connect.converter` does not change existing connectors."""
     shared.database.execute("CREATE TABLE edited (id int PRIMARY KEY, t text DEFAULT 'new')")
     shared.add("edited")
     shared.database.execute("INSERT INTO edited VALUES (1, 'a'), (2, 'b')")
@@ -393,7 +396,7 @@ def test_the_connectors_own_converter_decides_what_a_default_means(shared: Repli
 def test_a_delete_whose_key_another_identity_left_out_stops_the_table(
     orders: Orders, shared: Replication
 ) -> None:
-    """The index that was the identity is gone, so the catalog does not show that there was one."""
+    """The index of the former replica identity is dropped, so the catalog no longer shows it."""
     other = f"{orders.name}_other"
     orders.execute(f"CREATE TABLE {other} (id int PRIMARY KEY, q int NOT NULL, v int NOT NULL)")
     shared.add(other)

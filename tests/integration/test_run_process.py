@@ -1,4 +1,4 @@
-"""``tributary run`` as a person starts it: what it prints, and the exit code that it ends with."""
+"""``tributary run`` as a person starts it: its output and its exit code."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.integration.rigs.servers import alter_topic
 pytestmark = pytest.mark.breadth
 
 _END_S = 90.0
-"""After SIGTERM: 20 s for what is under way, 20 s for Spark, and a machine that is busy."""
+"""Seconds from SIGTERM to the exit: 20 for running work, 20 for Spark, and a reserve."""
 
 
 @pytest.fixture
 def project(database: Database, tmp_path: Path) -> Project:
-    """One table that runs follow."""
+    """A project with one table that is onboarded."""
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, v int)")
     database.load("orders", ((n, 0) for n in range(1, 51)))
     project = Project.create(tmp_path, database)
@@ -37,7 +37,7 @@ def project(database: Database, tmp_path: Path) -> Project:
 
 @contextmanager
 def continuously(project: Project, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """``run --continuous`` for a block; it does not outlive that."""
+    """Start ``run --continuous`` for a block; it is killed at the end of the block."""
     process = project.start("run", "--continuous", "--interval", "1", log=log)
     try:
         yield process
@@ -54,7 +54,7 @@ def terminated(process: subprocess.Popen[bytes]) -> int:
 
 
 def words(log: Path) -> str:
-    """What was printed, whatever the width of the terminal."""
+    """The output in a log file, without line breaks."""
     return " ".join(log.read_text().split())
 
 
@@ -96,7 +96,7 @@ def test_runs_say_what_keeps_changes_from_coming_and_end_with_3(
 def test_runs_end_with_3_when_a_task_of_spark_never_ends(
     project: Project, database: Database, tmp_path: Path
 ) -> None:
-    """Its file is one that nobody comes to write, so reading it waits without end."""
+    """The table's data file is replaced by a named pipe without a writer, so reads never end."""
     document = yaml.safe_load((project.folder / "tributary.yaml").read_text())
     document["spark"]["task_timeout_s"] = 5
     (project.folder / "tributary.yaml").write_text(yaml.safe_dump(document))

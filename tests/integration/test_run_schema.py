@@ -1,4 +1,4 @@
-"""Incremental runs on the real stack: what a change of the table itself does."""
+"""Incremental runs on the real stack: the effects of changes to a table's definition."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_a_nullable_column_is_added_in_place(orders: Orders) -> None:
 
 
 def test_a_batch_waits_for_a_catalog_that_shows_its_transactions(orders: Orders) -> None:
-    """A commit is in the log before it is visible; here it waits for a standby that is away.
+    """A commit is in the log before it is visible: here the commit waits for a missing standby.
 
-    Where the statement rewrites an index, the connector itself waits for the commit's locks.
+    If the statement rewrote an index, the connector itself would wait for the commit's locks.
     """
     statement = "ALTER TABLE T ADD COLUMN extra int; UPDATE T SET extra = id * 2"
     orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
@@ -115,7 +115,7 @@ def test_schema_changes_that_need_a_copy_stop_the_table(
 
 
 def test_old_rows_get_the_default_of_a_new_column(orders: Orders) -> None:
-    """Rows that the lake had, those of events from before, and those from after."""
+    """The rows are in the lake already, or in events from before or after the new columns."""
     orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2), (3, 'c', null, 3)")
     orders.run()
     orders.execute(
@@ -146,7 +146,7 @@ def test_old_rows_get_the_default_of_a_new_column(orders: Orders) -> None:
 
 
 def small_batches(orders: Orders) -> dict[str, Any]:
-    """A context whose batches hold two offsets, so that old and new events are parted."""
+    """Settings for batches of two offsets, so that old and new events are in different batches."""
     config = orders.replication.config
     defaults = config.defaults.model_copy(update={"max_events_per_run": 2})
     return {"config": config.model_copy(update={"defaults": defaults})}
@@ -188,7 +188,7 @@ def test_a_column_that_came_and_went_is_held_against_its_own_name_only(orders: O
 def test_a_new_column_that_had_another_name_at_first_needs_a_copy(
     orders: Orders, default: str
 ) -> None:
-    """The catalog shows its last name only, and events have its values under the first one."""
+    """The catalog shows only the last name, but events have the values under the first name."""
     orders.execute("INSERT INTO T VALUES (1, 'a', null, 1)")
     orders.run()
     orders.execute(
@@ -364,7 +364,7 @@ def test_a_label_that_was_added_and_renamed_later_is_noticed(orders: Orders) -> 
 
 
 def test_another_key_by_the_settings_needs_a_copy(shared: Replication) -> None:
-    """The catalog stays as it is, so only the settings tell."""
+    """The key changes in the settings only, not in the source's catalog."""
     shared.database.execute(
         "CREATE TABLE rekeyed (id int PRIMARY KEY, code text NOT NULL UNIQUE, n int)",
         "ALTER TABLE rekeyed REPLICA IDENTITY FULL",

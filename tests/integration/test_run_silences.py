@@ -1,4 +1,4 @@
-"""What a run says of a connector through which no changes come: failed, paused, silent or gone."""
+"""The messages of runs about connectors that send no changes: failed, paused, silent or deleted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ SILENCE = "runs, and its last heartbeat"
 
 
 class Told:
-    """What runs of the shop's tables say when they end with 3; nothing when they end with 0."""
+    """Runs the shop's tables; a call returns the messages on silences, or an empty text.
+
+    Asserts that the exit code of the run is 3 with messages, and 0 without.
+    """
 
     def __init__(self, shop: Shop) -> None:
         self.services = shop.services
@@ -44,7 +47,7 @@ class Told:
         return "".join(f"{one.message}. {one.remedy}" for one in self.runs.silences)
 
     def wait_for(self, part: str, what: str, timeout_s: float = 60) -> str:
-        """Run until a text is in what runs say; return all that the last run said."""
+        """Run until the messages contain a text; returns all messages of the last run."""
         said: list[str] = []
 
         def tells() -> bool:
@@ -55,7 +58,7 @@ class Told:
         return said[-1]
 
     def wait_for_restart(self) -> None:
-        """Wait until runs alone have restarted the connector; each next try is due at once."""
+        """Run until the runs have restarted the connector; each new try is made due at once."""
         topic = self.capture.heartbeat_topic
         beats = self.services.kafka.stable_offsets(topic)
 
@@ -127,7 +130,7 @@ def assert_silence_is_shown(services: Services, connector: str) -> None:
 
 
 def away(services: Services) -> list[str]:
-    """The messages of silences while Connect does not answer."""
+    """The messages on silent connectors while Kafka Connect does not answer."""
     nowhere = services.config.connect.model_copy(update={"url": "http://127.0.0.1:9"})
     context = replace(services.run_context, connect=ConnectClient(nowhere))
     with stamina.set_testing(True, attempts=1):
@@ -137,7 +140,10 @@ def away(services: Services) -> list[str]:
 def assert_changes_without_heartbeats_are_no_silence(
     shop: Shop, database: Database, told: Told
 ) -> None:
-    """As while one long transaction is sent: changes come, and no heartbeat among them."""
+    """Assert that a connector which sends changes but no heartbeats is not called silent.
+
+    This happens while the connector sends one long transaction.
+    """
     database.stack.psql(
         f'ALTER PUBLICATION "{told.capture.publication}" DROP TABLE tributary.heartbeat',
         database=database.name,

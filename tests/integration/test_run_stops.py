@@ -1,4 +1,4 @@
-"""Incremental runs on the real stack: what stops a table, and what does not."""
+"""Incremental runs on the real stack: conditions that stop a table, and some that do not."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def test_a_partition_that_comes_or_goes_with_its_rows_needs_a_bootstrap(
 def test_a_partition_that_came_and_went_between_two_looks_leaves_its_rows(
     orders: Orders, shared: Replication
 ) -> None:
-    """What nothing tells: its rows came as events, and its end is in no catalog and no event."""
+    """A known gap: the rows arrive as events, but neither catalog nor events show their removal."""
     name = f"{orders.name}_parts"
     shared.database.execute(
         f"CREATE TABLE {name} (id int PRIMARY KEY) PARTITION BY LIST (id)",
@@ -464,7 +464,7 @@ def test_a_table_that_is_paused_meanwhile_stays_paused(orders: Orders, shared: R
 
 
 def test_a_source_that_cannot_be_opened_stops_no_run(orders: Orders, shared: Replication) -> None:
-    """Of an idle table: the lake holds all there is to read."""
+    """The table is idle: the lake already has all changes, so the run needs no source."""
 
     class Unopened(dict[str, Any]):
         def __getitem__(self, name: str) -> Any:
@@ -479,7 +479,7 @@ def test_a_source_that_cannot_be_opened_stops_no_run(orders: Orders, shared: Rep
 def test_settings_that_clash_for_one_table_stop_that_table(
     orders: Orders, shared: Replication
 ) -> None:
-    """Each pattern is sound alone; only the table that both mean has neither."""
+    """Each of two patterns of tables is valid alone; for a table that matches both, they clash."""
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
     shared.settle()
     before = dict(shared.tables)

@@ -1,4 +1,4 @@
-"""A lake on S3: the commands from the first to the last, and what refuses or does not answer."""
+"""A lake on S3: all commands on a table, and stores that refuse requests or do not answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tributary_reader import changes, open_table
 
 ORDERS = "public.orders"
 BOUND_S = 120.0
-"""The longest time that a store that refuses or does not answer may hold `check`."""
+"""Limit for `check`, in seconds, if the store refuses requests or does not answer."""
 
 
 @pytest.fixture
@@ -81,7 +81,10 @@ def test_a_table_lives_on_s3_from_its_first_command_to_its_last(project: Project
 
 
 def assert_few_requests(asked: list[str]) -> None:
-    """A run with one commit opens the table three times, besides Hudi; see docs/deploy.md."""
+    """Assert the number of S3 requests of a run with one commit, as in docs/deploy.md.
+
+    The product opens the table three times, in addition to Hudi.
+    """
     assert len([one for one in asked if one.startswith("PUT") and one.endswith(".commit")]) == 1
     kinds = [one.split()[0] for one in asked if one.endswith("/.hoodie/hoodie.properties")]
     text = " ".join(kinds)

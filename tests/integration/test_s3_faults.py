@@ -1,4 +1,4 @@
-"""A lake on S3 that throttles, or takes rights away or goes amid a commit; and one behind TLS."""
+"""Lakes on an S3 store that throttles, revokes rights or fails amid a commit, or that uses TLS."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.integration.rigs.s3_gate import AWAY, BUSY, FORBIDDEN, Gate, Refusal,
 
 ORDERS = "public.orders"
 BOUND_S = 600.0
-"""The longest time that a store which refuses may hold a run: S3A repeats each request for 30
-to 45 s, and a commit that fails makes several."""
+"""Limit for a run, in seconds, if the store refuses requests: S3A repeats each for 30 to 45 s, and
+a failing commit makes several requests."""
 pytestmark = pytest.mark.breadth
 
 
@@ -45,7 +45,7 @@ def set_hadoop(project: Project, settings: dict[str, str], **spark_conf: str) ->
 
 @pytest.fixture
 def before(project: Project, s3: S3) -> Iterator[Gate]:
-    """The gate that the project's lake is behind."""
+    """A gate in front of the store, which the project's lake uses."""
     with gate(s3.store.port) as opened:
         set_hadoop(project, {"fs.s3a.endpoint": opened.endpoint})
         yield opened

@@ -1,4 +1,4 @@
-"""A second installation with the same names, on the same database or on a part of its servers."""
+"""Two installations with the same names that share the database or only some of the servers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ pytestmark = [
 
 @contextmanager
 def another_reader(shop: Shop, names: CaptureNames) -> Iterator[str]:
-    """A connector of another installation, which has the same slot and other topics."""
+    """A running connector of another installation, with the same slot and other topics."""
     connect = shop.services.connect
     there = replace(names, connector=f"{names.connector}_2", topic_prefix=f"{names.topic_prefix}_2")
     topics = [*there.own_topics, there.topic(shop.table("orders"))]
@@ -90,7 +90,7 @@ def test_the_slot_of_another_installation_is_left_as_it_says(early: Person) -> N
 
 
 def test_a_slot_of_another_database_of_the_server_is_left_as_it_says(early: Person) -> None:
-    """Nothing reads it for a moment, and its heartbeats are in the other database."""
+    """The slot has no reader at the moment, and its heartbeats are in the other database."""
     shop = early.shop
     (orders,) = created(shop, "orders")
     source = shop.database.document(shop.folder)["sources"][shop.database.name]
@@ -135,7 +135,7 @@ def test_an_idle_slot_of_another_tool_is_left_as_it_says(
 
 
 def test_the_publication_of_another_installation_is_left_as_it_says(early: Person) -> None:
-    """The last table that it offboards would drop the publication that the other one needs."""
+    """If it were shared, one installation would drop it with its last table, while both need it."""
     shop = early.shop
     (orders,) = created(shop, "orders")
     names = shop.services.capture(shop.table("orders"))
@@ -166,7 +166,7 @@ def test_the_publication_of_another_installation_is_left_as_it_says(early: Perso
 
 
 def slots(shop: Shop, name: str) -> list[tuple[object, ...]]:
-    """What the server has of a slot: another one of this name begins elsewhere."""
+    """The server's facts on a slot, by which a new slot with the same name can be distinguished."""
     return shop.database.rows(
         "SELECT plugin, database, restart_lsn, confirmed_flush_lsn"
         f" FROM pg_replication_slots WHERE slot_name = '{name}'"
@@ -231,7 +231,7 @@ def test_the_connector_of_another_environment_is_left_as_it_says(early: Person) 
 def test_the_connector_of_another_installation_is_left_until_it_is_taken_over(
     early: Person,
 ) -> None:
-    """Both have the same file, database and Kafka Connect, and each a state store of its own."""
+    """The two installations have the same configuration except for their state stores."""
     shop = early.shop
     (orders,) = created(shop, "orders")
     early.done("onboard", "--no-bootstrap", orders)
@@ -312,7 +312,10 @@ def test_topics_of_another_environment_are_left_as_it_says(early: Person) -> Non
 
 @contextmanager
 def beats_of_another_server(shop: Shop, names: CaptureNames) -> Iterator[None]:
-    """An environment of an earlier release, on another server, writes to the same topics."""
+    """Write heartbeats of another database server to the same topic, while a block runs.
+
+    Two environments of an earlier release could share topics like this.
+    """
     services, topic = shop.services, names.heartbeat_topic
     record = services.kafka.latest_record(topic)
     assert record is not None

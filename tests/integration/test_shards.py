@@ -1,4 +1,4 @@
-"""Many source tables feed one lake table, each at its own pace, while they are written to."""
+"""Many source tables feed one lake table, each at its own speed, during writes to all of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shop(database: OwnDatabase, spark: SparkSession, tmp_path: Path) -> Iterator
 
 @contextmanager
 def writers(shop: Shop, *shards: str) -> Iterator[list[list[int]]]:
-    """One writer per shard, which changes, deletes and inserts the same keys everywhere."""
+    """Start one writer per shard; all writers change, delete and insert the same keys."""
     with ExitStack() as all_of_them:
         yield [
             all_of_them.enter_context(
@@ -58,7 +58,7 @@ def writers(shop: Shop, *shards: str) -> Iterator[list[list[int]]]:
 
 
 def everything(shop: Shop) -> DataFrame:
-    """What readers of the shared table see."""
+    """All rows that readers of the shared lake table see."""
     path = published_path(shop.services, shop.table("orders_0"))
     assert shop.spark is not None
     return shop.spark.read.format("hudi").load(path)

@@ -1,4 +1,4 @@
-"""Captures of binlogs and of logs that send no changes: each is named, with its reason."""
+"""Captures that send no changes, for example of binlogs: a run names each, with its reason."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from tests.integration.rigs.shop import Shop, succeeded
 pytestmark = pytest.mark.breadth
 
 LARGE = 60_000
-"""Rows that a connector sends for several seconds."""
+"""A number of rows that a connector needs several seconds to send."""
 
 
 class Watched:
-    """Tables that are captured, and what a run says of their captures."""
+    """Captured tables, and the messages of a run on their captures."""
 
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
@@ -64,12 +64,12 @@ class Watched:
         )
 
     def let_restart(self) -> None:
-        """Let the next look restart a failed connector again."""
+        """Allow the next look to restart a failed connector at once."""
         with self.shop.services.store.transaction() as connection:
             connection.execute(sa.update(restart_rows).values(next_at=0, times=0))
 
     def silences(self) -> list[Silence]:
-        """At a look at which each failed connector may be restarted again."""
+        """The silences that a look finds, at which failed connectors may be restarted at once."""
         self.let_restart()
         return silences(self._context, self.shop.services.store.tables())
 
@@ -77,7 +77,7 @@ class Watched:
         return " | ".join(f"{one.message}. {one.remedy}" for one in self.silences())
 
     def until(self, says: str) -> str:
-        """What is said, as soon as it says so."""
+        """Wait until the messages contain the text ``says``; returns the messages."""
         said: list[str] = []
 
         def tells() -> bool:
@@ -169,9 +169,9 @@ DISTURBED = {
     MARIADB: ((LOCAL, "stalled"), (LOCAL, "lost"), (XA, "restarted")),
     MYSQL: ((XA, "stalled"), (XA, "restarted"), (LOCAL, "lost"), (LOCAL, "restarted")),
 }
-"""By kind, the transactions, and what happens to the connector while it reads each of them.
+"""By kind of source: the transactions, and what happens to the connector while it reads each.
 
-The restarted one had lost its connection before, and has begun to read again.
+Before a restart, the connector has also lost its connection and begun to read again.
 """
 
 
@@ -180,7 +180,7 @@ The restarted one had lost its connection before, and has begun to read again.
 def test_a_large_transaction_arrives_whole_although_the_connector_of_its_binlog_is_disturbed(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind a statement by which the connector's client takes the whole transaction for read."""
+    """A statement makes the connector's client believe that it has read the whole transaction."""
     monkeypatch.setattr("cdc.capture.signs_of_life.lost_after_s", lambda *_: 20.0)
     shop, kafka = watched.shop, watched.shop.services.kafka
     database, topic = mysql_of(shop.database), shop.record("orders").topic
@@ -232,7 +232,10 @@ def grew(kafka: KafkaAdmin, topic: str, before: int) -> bool:
 
 
 def read_on(watched: Watched, topic: str, held: int) -> bool:
-    """Whether more has come than the connector had in memory; it is restarted if it has to be."""
+    """Whether the topic has more records than the connector had in memory.
+
+    If the connector has failed, it is restarted first.
+    """
     shop = watched.shop
     names = shop.services.capture(shop.table("orders"))
     on_source = shop.services.source(names.source).capture(names)

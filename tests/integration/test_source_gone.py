@@ -1,4 +1,4 @@
-"""Servers that do not answer any more: what commands do without them, and what they name."""
+"""Source servers that no longer answer: what commands do without them, and what they report."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_tables_of_a_source_that_is_gone_leave_the_plan(cold: Shop) -> None:
 @pytest.mark.breadth
 @for_each_kind(POSTGRES)
 def test_data_of_a_source_that_is_gone_is_deleted_as_its_tables_leave(person: Person) -> None:
-    """At the command line: with the tables, or once they have left."""
+    """The command line deletes the data while a table is offboarded, or afterwards."""
     shop = person.shop
     names = ("orders", "parts")
     for name in names:
@@ -112,7 +112,7 @@ def test_a_failed_table_goes_on_while_connect_does_not_answer(cold: Shop) -> Non
 
 
 def fail(shop: Shop, name: str) -> None:
-    """Let the table's copy fail as it begins."""
+    """Let the table's copy fail at its start."""
     record, now = shop.record(name), datetime.now(timezone.utc)
     attempt = Attempt(
         id=uuid4(),

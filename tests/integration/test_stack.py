@@ -213,7 +213,7 @@ def test_two_stacks_side_by_side_and_down_leaves_no_process(
 
 
 def killed_under_guard(stack: LocalStack) -> None:
-    """Kill a process that guards the stack, and wait until the guard has cleaned up."""
+    """Start a process that guards the stack, kill it, and wait until its guard has cleaned up."""
     script = (
         "import os, pathlib, signal, sys; from stack.local import LocalStack;"
         "from tests.conftest import guarded;"

@@ -26,14 +26,14 @@ pytestmark = pytest.mark.breadth
 
 @pytest.fixture(scope="module")
 def mysql_stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:
-    """A stack with MariaDB and, where it is to be had, MySQL."""
+    """A stack with MariaDB, and with MySQL if it is available."""
     with mysql_stack_of(pytestconfig) as running:
         yield running
 
 
 @pytest.fixture(params=list(PRODUCTS))
 def kind(request: pytest.FixtureRequest, mysql_stack: LocalStack) -> str:
-    """Each kind that the stack has."""
+    """Each kind of server; tests are skipped for a kind that the stack does not have."""
     if request.param not in mysql_stack.versions():
         pytest.skip(f"no {PRODUCTS[request.param].title} on this machine; see the report's end")
     return str(request.param)

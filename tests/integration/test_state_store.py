@@ -1,4 +1,4 @@
-"""The state store and its leases on a database server, as sites with a Spark cluster have them."""
+"""The state store and its leases on a database server, as a site with a Spark cluster needs it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def mysql_stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:
     params=["postgresql", *(pytest.param(kind, marks=pytest.mark.breadth) for kind in PRODUCTS)]
 )
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """An empty database of each kind of server."""
+    """The URL of an empty database, for each kind of server in turn."""
     if request.param not in PRODUCTS:
         database: Database = request.getfixturevalue("database")
         yield database.dsn()
@@ -82,7 +82,7 @@ def store_url(stack: LocalStack, kind: str, database: str) -> str:
 
 @pytest.fixture(params=PRODUCTS)
 def in_a_doubled_hour(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A store on a server whose zone has just set its clock back: local times are ambiguous."""
+    """A store on a server whose time zone has just ended summer time: local times are ambiguous."""
     stack: LocalStack = request.getfixturevalue("mysql_stack")
     kind = had(stack, request.param)
     # Servers remember a zone for as long as they run, so each test has one of its own.
@@ -126,7 +126,7 @@ def record() -> TableRecord:
 
 @pytest.mark.breadth
 def test_two_processes_store_the_first_cost_of_a_table(url: str) -> None:
-    """A run of a table and one of its next generation hold different leases."""
+    """This can happen, since a run and a copy of the next generation hold different leases."""
     now = datetime.now(timezone.utc)
     ours, theirs = (TableCost(runs, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, now) for runs in (1, 2))
     entry = run_entry("r", record(), RunResult(TABLE, State.INCREMENTAL, started_at=now))
@@ -183,7 +183,7 @@ def test_records_and_leases_of_many_at_once(url: str) -> None:
 def test_the_histories_of_many_tables_stay_bounded_at_once(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A table and its next generation have two writers, which join the same entries."""
+    """A table and its next generation have two writers, which merge the same history entries."""
     monkeypatch.setattr(history_rows, "RUNS_WHOLE", 3)
     tables = [TableId("shop", "public", f"t{number}") for number in range(4)]
     began = datetime(2026, 1, 2, tzinfo=timezone.utc)
@@ -285,7 +285,7 @@ def test_a_killed_holder_blocks_no_longer_than_its_term(url: str) -> None:
 def test_a_machine_that_vanished_amid_a_transaction_locks_nothing_for_long(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody closed its connection, so the server does not know that it is gone."""
+    """The machine's connection was never closed, so the server does not know that it is gone."""
     monkeypatch.setattr(store_timeouts, "IDLE_LIMIT_S", 2)
     monkeypatch.setattr(store_timeouts, "ANSWER_LIMIT_S", 10)
     vanished, store = Store(url), Store(url)
@@ -320,7 +320,7 @@ def test_a_holder_that_was_stopped_finds_its_lease_lost(url: str) -> None:
 def test_a_server_that_does_not_answer_is_an_error_in_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever keeps it from that: the connection lives, so the system sees nothing amiss."""
+    """The connection stays open, so the operating system reports no error by itself."""
     monkeypatch.setattr(store_timeouts, "CONNECT_LIMIT_S", 2)
     monkeypatch.setattr(store_timeouts, "ANSWER_LIMIT_S", 2)
     with Proxy(url) as proxy:
@@ -350,7 +350,7 @@ def test_a_server_that_does_not_answer_is_an_error_in_time(
 
 
 def test_a_connection_to_a_server_that_takes_no_writes_is_dropped(url: str) -> None:
-    """After a failover by DNS, pooled connections are to the former primary, which answers."""
+    """After a failover by DNS, pooled connections still go to the former primary, which answers."""
     store = Store(url)
     kept = store.put(record())
     what = "CHARACTERISTICS AS TRANSACTION" if url.startswith("postgresql") else "TRANSACTION"

@@ -1,4 +1,4 @@
-"""A connector that a value of PostgreSQL has stopped, and what makes its capture anew."""
+"""A connector that a PostgreSQL value has stopped, and the steps that create its capture again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.rigs.shop import Shop, succeeded
 
 @pytest.mark.breadth
 def test_a_capture_that_a_value_stopped_is_made_anew(database: Database, tmp_path: Path) -> None:
-    """The event stays in the log, also after the value is corrected and its table has left."""
+    """The event stays in the log, even if the value is corrected and its table is offboarded."""
     shop = Shop(database, None, tmp_path)
     connect = shop.services.connect
     shop.create("t", 3)

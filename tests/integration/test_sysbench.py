@@ -1,4 +1,4 @@
-"""sysbench's tables move to the lake while sysbench writes to them."""
+"""sysbench's tables are replicated to the lake while sysbench writes to them."""
 
 from __future__ import annotations
 

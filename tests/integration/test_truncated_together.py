@@ -1,6 +1,6 @@
-"""One TRUNCATE of several tables of PostgreSQL is one record of the log, and an event per table.
+"""One TRUNCATE of several PostgreSQL tables: one record in the log, and one event per table.
 
-The connector's task ends between these events, or before a later position is stored.
+In the tests, the connector's task ends between these events, or before a later position is stored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def tasks(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[T
 
 
 def begin(tasks: Tasks, *, heartbeat_ms: int) -> None:
-    """Onboard the tables; from then on, each event is sent alone."""
+    """Onboard the tables, then let the connector send each event alone."""
     succeeded(tasks.shop.onboard(*TABLES))
     run_without_error(tasks.shop)
     tasks.configure({**SINGLE, "heartbeat.interval.ms": str(heartbeat_ms)})
@@ -44,7 +44,7 @@ def begin(tasks: Tasks, *, heartbeat_ms: int) -> None:
 
 
 def assert_stored(tasks: Tasks, events: int) -> None:
-    """The connector's stored offset gets behind that number of events of the TRUNCATE."""
+    """Wait until the connector's stored offset is after this number of events of the TRUNCATE."""
 
     def is_stored() -> bool:
         stored = tasks.offset()
@@ -54,7 +54,7 @@ def assert_stored(tasks: Tasks, events: int) -> None:
 
 
 def assert_truncated(tasks: Tasks) -> None:
-    """The lake has only the row that was inserted after the TRUNCATE."""
+    """Assert that the lake has only the row that was inserted after the TRUNCATE."""
     tasks.shop.database.execute(*(f"INSERT INTO {name} VALUES (1, 0, 'new')" for name in TABLES))
     tasks.shop.settle("t")
     run_without_error(tasks.shop)

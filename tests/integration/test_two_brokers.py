@@ -1,4 +1,4 @@
-"""A topic on two brokers: what an unclean election, and retention, make of what the lake reads."""
+"""A topic on two brokers: records that unclean elections or retention remove before a run."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ CONTROLLER, FIRST, SECOND = 1, 2, 3
 
 @dataclass
 class Cluster:
-    """A controller and two brokers, each a process of its own.
+    """A Kafka cluster of a controller and two brokers, each a separate process.
 
     Args:
         folder: Holds the folders of the nodes.
-        software: What they run.
+        software: The Kafka software that the nodes run.
     """
 
     folder: Path
@@ -76,7 +76,7 @@ class Cluster:
         )
 
     def start(self, *nodes: int) -> None:
-        """Start nodes, each with what it had on its disk."""
+        """Start nodes with the data on their disks."""
         logs = {node: self.folder / f"{node}.log" for node in nodes}
         for node, log in logs.items():
             command = self._kafka(node).command()
@@ -96,12 +96,12 @@ class Cluster:
         self.nodes.pop(node).wait()
 
     def stop_all(self) -> None:
-        """End all nodes, as a machine that loses its power does."""
+        """Kill all nodes at once, as a power failure does."""
         for node in list(self.nodes):
             self.kill(node)
 
     def move_disks(self, move: Callable[[Path], object]) -> None:
-        """Do something to the disk of each node, none of which runs."""
+        """Call ``move`` with the data folder of each node; no node may run meanwhile."""
         for node in self._ports:
             move(self._kafka(node).folder / "data")
 
@@ -160,7 +160,7 @@ def create(cluster: Cluster, topic: str, assignment: list[int], **settings: str)
 
 
 def produce(cluster: Cluster, topic: str, count: int, *, at_ms: int = 0) -> None:
-    """Records that one broker acknowledges; returns once readers see them."""
+    """Write records that one broker acknowledges; returns once consumers can read them."""
     kafka = KafkaAdmin(cluster.config)
     end = kafka.stable_offsets(topic)[0] + count
     producer = Producer({**cluster.config.librdkafka_config(), "acks": "1", "log_level": 0})
@@ -171,14 +171,14 @@ def produce(cluster: Cluster, topic: str, count: int, *, at_ms: int = 0) -> None
 
 
 def leader(cluster: Cluster, topic: str) -> tuple[int, list[int]]:
-    """Who leads, and who is in sync."""
+    """The id of the partition's leader, and the ids of its in-sync replicas."""
     admin = AdminClient({**cluster.config.librdkafka_config(), "log_level": 0})
     partition = admin.list_topics(topic, timeout=10).topics[topic].partitions[0]
     return partition.leader, sorted(partition.isrs)
 
 
 def reads(cluster: Cluster, topic: str) -> tuple[RunContext, TableRecord, Committed]:
-    """What a run that has just read all of a topic leaves behind."""
+    """The context, table record and commit of a run that has just read all of a topic."""
     unused = cast("Any", None)
     kafka = KafkaAdmin(cluster.config)
     context = RunContext(
@@ -261,7 +261,7 @@ def test_an_unclean_election_that_is_written_over_stops_the_table(cluster: Clust
 def test_a_cluster_that_was_restored_and_elects_as_before_stops_the_table(
     cluster: Cluster,
 ) -> None:
-    """All disks go back to a snapshot, so the same epochs come again, and then other records."""
+    """All disks are reset to a snapshot, so the same leader epochs recur with other records."""
     topic, saved = f"{TOPIC}.restored", cluster.folder / "saved"
     create(cluster, topic, [FIRST])
     produce(cluster, topic, 5)
@@ -300,7 +300,7 @@ def test_a_cluster_that_was_restored_and_elects_as_before_stops_the_table(
 def test_records_with_the_times_of_an_uneven_clock_are_still_those_that_were_read(
     cluster: Cluster,
 ) -> None:
-    """An earlier record has a later time, and the last record that was read expires."""
+    """An earlier record has a later timestamp, and the last record that the run read expires."""
     topic = f"{TOPIC}.uneven"
     create(cluster, topic, [SECOND], segment_ms="3000")
     now = int(time.time() * 1000)
@@ -324,7 +324,7 @@ def test_records_with_the_times_of_an_uneven_clock_are_still_those_that_were_rea
 def test_a_log_that_was_restored_to_amid_a_millisecond_is_not_the_one_that_was_read(
     cluster: Cluster,
 ) -> None:
-    """A connector sends many records in a millisecond, and the earlier ones are still there."""
+    """Many records have the same timestamp, and the restored log still has the earlier ones."""
     topic = f"{TOPIC}.burst"
     create(cluster, topic, [SECOND])
     now = int(time.time() * 1000)
@@ -338,7 +338,7 @@ def test_a_log_that_was_restored_to_amid_a_millisecond_is_not_the_one_that_was_r
 
 @pytest.mark.timeout(120)
 def test_segments_that_expired_unread_stop_the_table(cluster: Cluster) -> None:
-    """By the brokers' own retention."""
+    """The brokers' own retention deletes log segments that no run has read yet."""
     topic = f"{TOPIC}.expiring"
     create(cluster, topic, [SECOND], segment_ms="1000", retention_ms="2000")
     produce(cluster, topic, 3)

@@ -1,7 +1,7 @@
-"""The page in a real browser: its looks, its keys, its speed, and what it must not show.
+"""The page of ``ui`` in a real browser: appearance, keyboard, speed, and what it must not show.
 
-The state store is real and has 3,000 tables; what Kafka, Connect and the source would say is stood
-in for, since no test can have so many topics. `test_commands.py` shows it beside real servers.
+The state store is real and has 3,000 tables. The answers of Kafka, Connect and the source are
+faked, since a test cannot have so many topics. `test_commands.py` tests the page with real servers.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def viewing(browser: Browser, size: str, scheme: str, **more: bool) -> Iterator[Page]:
-    """A page of a browser; it must stay without an error, and ask no other server."""
+    """A page in the browser; asserts that it has no errors and asks no other server."""
     width, height = SIZES[size]
     context: BrowserContext = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, **more
@@ -94,7 +94,7 @@ def viewing(browser: Browser, size: str, scheme: str, **more: bool) -> Iterator[
 
 
 def complaints(page: Page) -> list[str]:
-    """What axe finds against WCAG 2, levels A and AA, contrast included."""
+    """The violations of WCAG 2, levels A and AA, that the tool axe finds, contrast included."""
     wanted = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
     found = Axe().run(page, options=wanted).response["violations"]
     return [f"{one['id']}: {node['html'][:150]}" for one in found for node in one["nodes"][:3]]

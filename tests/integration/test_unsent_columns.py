@@ -44,7 +44,7 @@ def test_a_column_that_no_event_has_hides_that_values_are_in_wrong_columns(
             return judge(captured.source.table(captured.table("t")), TableSettings())
 
         def update(*places: int) -> list[tuple[object, ...]]:
-            """The columns of the newest events, after one with a new label and one without."""
+            """Update a row with a new enum label and one without; returns columns of events."""
             label = f"x{places[-1]}"
             database.execute(
                 f"ALTER TYPE st ADD VALUE '{label}'",

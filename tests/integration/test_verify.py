@@ -1,4 +1,4 @@
-"""verify on the real stack: equal under writers, and every planted fault is found."""
+"""`verify` on the real stack: tables are equal during writes, and every planted fault is found."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_key_that_is_twice_in_the_lake_is_reported(shop: Shop, spark: SparkSes
 
 
 def planted(shop: Shop) -> None:
-    """Two thousand rows in the lake, of which the stream lacks three changes of the source."""
+    """Copy 2,000 rows, then make an insert, a delete and an update that the stream never gets."""
     shop.database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, day date, at timestamptz, t text)",
         "INSERT INTO orders SELECT n, DATE '2026-01-01' + n / 100,"

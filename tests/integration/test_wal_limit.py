@@ -1,4 +1,4 @@
-"""A slot that holds back too much log: who says so, and what is left after it was given up."""
+"""A slot that retains too much log: who reports it, and what is left after it is dropped."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def slots(project: Project) -> list[str]:
 def test_a_slot_that_holds_back_too_much_log_is_named_and_then_given_up(
     database: Database, tmp_path: Path
 ) -> None:
-    """The process is killed at each step; the same command again ends with no slot and no doubt."""
+    """The command that drops the slot is killed at each step, and completes when it runs again."""
     database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, v int)",
         "CREATE TABLE parts (id int PRIMARY KEY, v int)",

@@ -1,4 +1,4 @@
-"""Spark on YARN: the commands as a person types them, on a gateway with Hadoop's configuration."""
+"""Spark on YARN: the commands as a person types them, on a host with Hadoop's configuration."""
 
 from __future__ import annotations
 
@@ -74,5 +74,5 @@ def test_a_resource_manager_that_is_away_is_named(
 
 
 def words(ran: Ran) -> str:
-    """What a command printed, whatever the width of the terminal."""
+    """The output of a command, without line breaks."""
     return " ".join((ran.stdout + ran.stderr).split())

@@ -40,7 +40,7 @@ _SOURCE = [
 
 
 def sent_at(offset: int) -> datetime:
-    """Kafka's timestamp of the record at an offset."""
+    """The Kafka timestamp that a test record at an offset has."""
     return datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=offset)
 
 
@@ -145,7 +145,7 @@ class Topic:
         return self.event("u", row)
 
     def delete(self, **key: Any) -> int:
-        """A delete under REPLICA IDENTITY DEFAULT: only the key is known before it."""
+        """Add a delete under REPLICA IDENTITY DEFAULT: the row before it has only the key."""
         offset = self.event("d", None, key)
         self.tombstone()
         return offset
@@ -161,13 +161,13 @@ class Topic:
 
 @dataclass
 class Binlog(Topic):
-    """The same, as the connectors of MySQL and MariaDB write it.
+    """Records of one partition, as the connectors of MySQL and MariaDB write them.
 
     Args:
-        gtid: Of the transaction that the next events belong to.
-        pos: Where their statement is in the binlog.
-        row: Number of the next event's row in that statement.
-        order: Number of the last event in its transaction, all of which are the table's.
+        gtid: The GTID of the transaction to which the next events belong.
+        pos: The position of the next events' statement in the binlog.
+        row: The number of the next event's row in its statement.
+        order: The number of the last event within its transaction.
     """
 
     gtid: str | None = "0-1-1"
@@ -208,5 +208,5 @@ class Binlog(Topic):
         return super().encode(schema_id, {**value, "source": source, "transaction": block})
 
     def begin(self, gtid: str | None, pos: int) -> None:
-        """The next events are of that transaction, or of it once more."""
+        """Let the next events belong to this transaction, beginning at its first row."""
         self.gtid, self.pos, self.row, self.order = gtid, pos, 0, 0

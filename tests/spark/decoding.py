@@ -1,4 +1,4 @@
-"""Decodes the records of a topic as a run does."""
+"""Helpers that decode the records of a topic as a run does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = TableId("shop", "public", "orders")
 
 
 def at(*parts: int) -> datetime:
-    """A time as Spark's collect gives it: without a zone, in that of the session."""
+    """A time as Spark's ``collect`` returns it: without a zone, in the session's zone (UTC)."""
     return datetime(*parts)  # noqa: DTZ001 - the session's zone is UTC
 
 

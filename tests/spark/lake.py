@@ -23,7 +23,7 @@ SEVERAL_COMMITS = SnapshotSize(rows=10, bytes=1000, commits=3)
 
 
 def schema(key: str, **columns: str) -> TableSchema:
-    """A schema of lake types by column; ``key`` names its columns, separated by commas."""
+    """A schema with the lake type of each column; ``key`` has the key's columns, with commas."""
     listed = tuple(Column(name, kind, kind) for name, kind in columns.items())
     return TableSchema(TABLE, listed, tuple(key.split(",")))
 
@@ -34,7 +34,7 @@ CLUSTERED = {
     "hoodie.clustering.inline.max.commits": "1",
     "hoodie.clustering.plan.strategy.single.group.clustering.enabled": "true",
 }
-"""Each upkeep merges files, even if there is but one."""
+"""Hudi settings with which each upkeep clusters files, even if there is only one file."""
 
 Event = tuple[str, int, tuple[Any, ...]]
 
@@ -65,13 +65,13 @@ def insert(
     size: SnapshotSize = ONE_COMMIT,
     kind: Literal["chunk", "run"] = "chunk",
 ) -> None:
-    """Write snapshot rows, as a part of a copy or, with ``run``, as all rows for readers."""
+    """Write snapshot rows: as a chunk of a copy, or with kind ``run`` as the complete table."""
     snapshot = rows(spark, table, [("r", -1, row) for row in values])
     table.bulk_insert(snapshot, record(kind, chunk_ids=(0,)), accept, size)
 
 
 insert_all = partial(insert, kind="run")
-"""Write all rows of a table; readers without Spark refuse a part of a copy."""
+"""Like `insert`, but with the complete rows of a table; readers without Spark refuse chunks."""
 
 
 def change(spark: SparkSession, table: LakeTable, end: int, *events: Event) -> None:
@@ -82,7 +82,7 @@ def change(spark: SparkSession, table: LakeTable, end: int, *events: Event) -> N
 def clean_before_listing(
     monkeypatch: pytest.MonkeyPatch, table: LakeTable, listing: int = 1
 ) -> None:
-    """Do the table's upkeep when the reader without Spark begins its n-th listing of files."""
+    """Let the table's upkeep happen when the reader without Spark begins its n-th file listing."""
     listed = LocalStorage.below
     left = iter(range(listing - 1, -1, -1))
 
@@ -95,11 +95,11 @@ def clean_before_listing(
 
 
 def content(table: LakeTable) -> list[tuple[Any, ...]]:
-    """All rows' source values, sorted."""
+    """The source's columns of all rows in the table, sorted."""
     names = [column.name for column in table.layout.schema.columns]
     return sorted((tuple(row) for row in table.read().select(*names).collect()), key=repr)
 
 
 def offsets(table: LakeTable) -> list[dict[int, int]]:
-    """Offsets of all commits that carry some."""
+    """The offsets in all commits that have offsets."""
     return [dict(one.record.offsets) for one in table.timeline().commits() if one.record.offsets]

@@ -1,4 +1,4 @@
-"""A configuration for a Spark session of this machine; nothing else in it is real."""
+"""A configuration for a local Spark session; its databases and servers do not exist."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SECRETS = {
     "fs.s3a.bucket.elsewhere.session.token": "canary-of-spark-conf",
     "fs.elsewhere.custom": "canary-of-a-plain-name",
 }
-"""What Hadoop is told by these names, and no one else."""
+"""Settings of Hadoop with secret values, which no other program may see."""
 
 
 def local_config(folder: Path) -> Config:
-    """Two threads, and scratch space in ``folder``."""
+    """A configuration for a Spark session with two threads and temporary files in ``folder``."""
     return Config.model_validate(
         {
             "sources": {

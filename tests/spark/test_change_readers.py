@@ -1,4 +1,4 @@
-"""What Hudi's own readers of changes return for our tables, as docs/readers_python.md says."""
+"""Hudi's own readers of changes return for the product's tables what the docs say."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def newest(table: LakeTable) -> str:
 
 
 def since(spark: SparkSession, table: LakeTable, instant: str) -> dict[int, Any]:
-    """What Hudi's incremental query returns for the commits after an instant, by key."""
+    """The names that Hudi's incremental query returns for the commits after an instant, by key."""
     found = (
         spark.read.format("hudi")
         .option("hoodie.datasource.query.type", "incremental")
@@ -109,13 +109,13 @@ def test_an_incremental_query_from_before_a_cleaning_still_shows_the_newest_rows
 def streamed(
     spark: SparkSession, table: LakeTable, checkpoint: Path, frame: DataFrame | None = None
 ) -> list[tuple[Any, ...]]:
-    """The source's columns of what a stream returns since its checkpoint, sorted.
+    """The rows that a stream returns since its checkpoint, with the source's columns, sorted.
 
     Args:
         spark: The session.
         table: The table.
         checkpoint: Folder of the stream's checkpoint.
-        frame: A stream that was planned before; None plans one now.
+        frame: A streaming frame that exists already; None creates one now.
     """
     stream = frame if frame is not None else spark.readStream.format("hudi").load(table.path)
     names = [name for name in stream.columns if not name.startswith("_")]
@@ -259,6 +259,6 @@ def test_hudis_cdc_mode_is_right_but_not_with_the_merge_handle_of_our_tables(
 
 
 def named(image: str | None) -> str | None:
-    """The name in an image of a row; None without an image."""
+    """The value of ``name`` in a row's JSON image; None without an image."""
     row = None if image is None else json.loads(image)
     return None if row is None else str(row["name"])

@@ -49,7 +49,7 @@ def changes(spark: SparkSession, topic: Topic, *, slices: int = 1) -> DataFrame:
 def folded(
     spark: SparkSession, topic: Topic, *, slices: int = 1, **options: Any
 ) -> dict[int, tuple[Any, ...]]:
-    """Per key: operation, the values, the names that are missing, whether the row was moved."""
+    """Fold a topic's events; by key: operation, values, names of missing columns, whether moved."""
     batch = changes(spark, topic, slices=slices)
     frame = fold(batch, SCHEMA, unavailable=summarize(batch).unavailable, **options)
     found = {}
@@ -154,7 +154,7 @@ def test_a_table_without_the_column_leaves_it_missing(spark: SparkSession, topic
 
 
 def unclear(spark: SparkSession) -> DataFrame:
-    """A batch with large values that updates left alone, and qty of 7 that may replace a NULL."""
+    """A batch with unsent large values, and with ``qty`` 7, the default that may stand for NULL."""
     topic = Topic()
     kinds = {"id": "int", "note": STRING, "body": STRING, "qty": "int"}
     topic.register(1, kinds, defaults={"qty": 7})
@@ -218,7 +218,7 @@ def test_a_soft_delete_keeps_the_last_values(spark: SparkSession, topic: Topic) 
 def test_a_deleted_row_that_got_its_key_in_the_batch_lacks_its_unchanged_value(
     spark: SparkSession, topic: Topic
 ) -> None:
-    """The lake's row of the former key, which is kept, too, has it."""
+    """The value is in the lake's row of the former key, which a soft delete keeps."""
     topic.delete(id=1)
     topic.insert(**row(2, "n", PLACEHOLDER, 5))
     topic.delete(id=2)
@@ -341,7 +341,7 @@ def test_an_empty_batch(spark: SparkSession, topic: Topic) -> None:
 
 
 def _apply(lake: dict[int, Mapping[str, Any]], op: str, after: Mapping[str, Any]) -> None:
-    """The reference: one event at a time against a whole table."""
+    """Apply one event to a whole table: the simple implementation to compare with."""
     if op == "d":
         lake.pop(after["id"], None)
         return

@@ -1,4 +1,4 @@
-"""A session starts from the archive of classes, and from the jars if the archive is no good."""
+"""A Spark session loads classes from the archive, or from the jars if the archive is unusable."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _WORDS_OF_JVM = re.compile(r"\[cds|\[warning|OpenJDK|archive", re.IGNORECASE)
 
 @pytest.fixture(scope="module")
 def archive() -> Path:
-    """The archive of this environment, which is made if there is none."""
+    """The class archive of this environment; it is created if it does not exist."""
     return warm_up(NullProgress()).archive
 
 
 def start(archive: Path, folder: Path) -> str:
-    """The log of loaded classes of a session that starts from an archive and is quiet."""
+    """Start a Spark session from an archive; returns the JVM's log of loaded classes."""
     log = folder / "classes.log"
     done = subprocess.run(
         [sys.executable, "-c", _SESSION, archive, folder, log],

@@ -1,4 +1,4 @@
-"""What a run's guard learns of what its commit writes, from Hudi's own figures."""
+"""The figures of a commit's writes that a run's guard gets, taken from Hudi's own statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.spark.lake import ONE_COMMIT, ORDERS, Event, insert_all, lake, record
 
 
 class Seen:
-    """A guard that keeps the figures of each commit."""
+    """A guard that remembers the figures of each commit."""
 
     def __init__(self) -> None:
         self.writes: list[Written] = []

@@ -1,4 +1,4 @@
-"""All checks of a table's rows in one pass: what each counts, and what does not fit a table."""
+"""All data checks of a table in one pass: what each counts, and checks that a table cannot have."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def found(rows: DataFrame, **checks: dict[str, Any]) -> dict[str, Finding]:
 
 @dataclass
 class Counted:
-    """Counts the aggregates over rows."""
+    """Counts the aggregations over rows that Spark executes."""
 
     rows: DataFrame
     passes: int = 0

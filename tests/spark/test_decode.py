@@ -173,7 +173,7 @@ def test_a_default_that_may_stand_for_a_null_is_never_a_value(spark: SparkSessio
 
 
 def test_a_value_that_the_connector_may_send_for_a_null_is_never_one(spark: SparkSession) -> None:
-    """The connector takes the columns for NOT NULL, and the source allows NULL in all but one."""
+    """The connector believes that no column allows NULL; on the source, all but one allow it."""
     kinds = {"id": "int", "n": "int", "d": DATE, "t": STRING, "f": "double", "kept": "int"}
     topic = Topic()
     topic.register(1, kinds, required=tuple(kinds))
@@ -318,7 +318,7 @@ def test_a_number_that_it_does_not_hold_is_shown_unless_it_is_hidden(
 
 
 def test_a_column_is_found_under_a_name_of_before(spark: SparkSession) -> None:
-    """Also a large value that did not change, in events of either name."""
+    """This holds for an unchanged large value, too, in events with the old and the new name."""
     topic = Topic()
     topic.register(1, {"id": "int", "body": STRING})
     topic.insert(id=1, body="old")

@@ -1,4 +1,4 @@
-"""Values that PostgreSQL's connector sends for others, and arrays of a copy that are cut short."""
+"""Values that the PostgreSQL connector sends in place of others, and truncated arrays in copies."""
 
 from __future__ import annotations
 

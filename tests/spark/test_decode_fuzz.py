@@ -1,4 +1,4 @@
-"""Ten thousand damaged messages: each is read as Avro says it must be, or it is a problem."""
+"""Ten thousand damaged messages: each is decoded as Avro specifies, or it is a problem."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ Mutation = Callable[[random.Random, bytes, bytes], bytes]
 
 
 def _at(rng: random.Random, message: bytes) -> int:
-    """A place in the message, half of the time in its first part."""
+    """A random index in the message; in half of the cases, within the first 40 bytes."""
     return rng.randrange(len(message) if rng.random() < 0.5 else min(len(message), 40))
 
 
@@ -192,11 +192,11 @@ MUTATIONS: tuple[Mutation, ...] = (
 
 
 class PermanentError(Exception):
-    """A message that is not one whole event of its schema."""
+    """A message is not exactly one complete event of its schema."""
 
 
 class Reader:
-    """What a message says by Avro's specification, read without any code of the product."""
+    """Decodes messages by Avro's specification, without any code of the product."""
 
     def __init__(self, topic: Topic) -> None:
         self._writers = {
@@ -222,7 +222,7 @@ class Reader:
         return event
 
     def row(self, message: bytes) -> tuple[str, dict[str, Any]]:
-        """Operation and lake row."""
+        """The operation of a message, and the row that the lake should get."""
         event = self.event(message)
         after = event["after"] or {}
         row = {name: after.get(name) for name in FIELDS}
@@ -232,7 +232,7 @@ class Reader:
 
 
 def lake(name: str, value: Any) -> Any:
-    """The value in the lake of a value on the wire."""
+    """The lake's value for a value in a message."""
     if value is None or value in (PLACEHOLDER, PLACEHOLDER.encode(), [PLACEHOLDER]):
         return None
     if name == "price":
@@ -258,11 +258,11 @@ def shown(row: Row) -> dict[str, Any]:
 
 
 def lenience_of_java(expected: Any, row: dict[str, Any]) -> bool:
-    """Whether a difference is one that lies in Avro's Java decoder.
+    """Whether a difference comes from the lenience of Avro's Java decoder.
 
-    There are three, in bytes that no encoder writes: it cuts a number of more than 32 bits where
-    the schema says int, takes every byte but 1 for false, and steps backwards over a negative
-    length of a field that is not read.
+    In bytes that no encoder writes, this decoder differs in three ways. It cuts a number of more
+    than 32 bits where the schema says int. It takes every byte except 1 for false. If a field is
+    not read and has a negative length, it steps backwards.
     """
     if isinstance(expected, str):
         return "Expected -" in expected or "list index out of range" in expected
@@ -274,7 +274,7 @@ def lenience_of_java(expected: Any, row: dict[str, Any]) -> bool:
 
 
 def cut(number: int) -> int:
-    """What is left of a number when only 32 bits of its zig-zag form are kept."""
+    """A number after its zig-zag form is cut to 32 bits."""
     zigzag = ((number << 1) ^ (number >> 63)) & 0xFFFFFFFF
     return (zigzag >> 1) ^ -(zigzag & 1)
 

@@ -1,4 +1,4 @@
-"""Integers and booleans of columns that MySQL's or MariaDB's connector knows from a statement."""
+"""Integers and booleans in columns whose type MySQL's connector has learned from a statement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.spark.decoding import TABLE, rows
 
 
 def known_as(kind: str, source_type: str) -> Any:
-    """A field whose schema has the name by which the connector knows the column's type."""
+    """An Avro type whose parameters have the connector's name for the column's source type."""
     return {"type": kind, "connect.parameters": {"__debezium.source.column.type": source_type}}
 
 
@@ -102,7 +102,10 @@ def test_true_in_an_update_is_no_matter_of_an_append_table(spark: SparkSession) 
 
 
 def test_each_schema_has_its_own_declaration(spark: SparkSession) -> None:
-    """Before and after MODIFY c tinyint(1); then a value of that column may be its default."""
+    """One event is from before MODIFY ... tinyint(1), one from after it.
+
+    The later schema has a default, so a value of the column may stand for NULL.
+    """
     events = sent(known_as("boolean", "BOOL"), True)
     events.register(8, {"id": "int", "v": "int"}, required=("id",), defaults={"v": 1})
     events.insert(id=2, v=1)

@@ -1,4 +1,4 @@
-"""Dates that no calendar has in a key: what stands for them in events must not become a row."""
+"""Zero dates, which no calendar has, in keys: their stand-ins in events must not become rows."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ LACKING = (
 
 
 def keyless(spark: SparkSession, topic: Topic, *key: str, **rules: Any) -> list[bool]:
-    """Whether each delete lacks its key."""
+    """For each delete in the topic, whether decoding reports that its key is missing."""
     columns = tuple(Column(name, "int", "int", False) for name in key)
     frame = decode(
         topic.frame(spark),
@@ -115,7 +115,7 @@ def keyless(spark: SparkSession, topic: Topic, *key: str, **rules: Any) -> list[
 
 
 def test_a_key_of_zero_is_told_from_one_that_the_log_lacks(spark: SparkSession) -> None:
-    """The values are those that the connector sends for columns that are not of the identity."""
+    """The values are those that the connector sends for columns outside the replica identity."""
     topic = Topic()
     empty = {
         "q": 0,

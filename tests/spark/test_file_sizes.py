@@ -1,4 +1,4 @@
-"""Which files of a table are merged or split, and what stays as it is."""
+"""Which data files of a table are merged or split, and which files are left unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def files(table: LakeTable) -> dict[str, int]:
 
 
 def copied(spark: SparkSession, path: Path, ids: tuple[int, ...]) -> LakeTable:
-    """A table of one file for each of the ids, with two rows."""
+    """Create a table with one data file of two rows for each of the ids."""
     table = lake(spark, path, ORDERS)
     for at in ids:
         one_file = rows(spark, table, [("r", -1, (at, "a")), ("r", -1, (at + 1, "b"))]).coalesce(1)

@@ -1,4 +1,4 @@
-"""Batches with an enum label that the source shows under another name by now."""
+"""Batches with an enum label that has another name on the source now."""
 
 from __future__ import annotations
 

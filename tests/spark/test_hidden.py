@@ -1,4 +1,4 @@
-"""What stands in the lake for values that are hidden."""
+"""The values in the lake that replace masked or hashed values."""
 
 from __future__ import annotations
 

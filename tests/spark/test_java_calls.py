@@ -17,7 +17,7 @@ Trips = Callable[[Callable[[], object]], int]
 
 @pytest.fixture
 def trips(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Trips:
-    """Return a function that counts the round trips of a call."""
+    """A function that counts the round trips between Python and the JVM during a call."""
     gateway: Any = spark.sparkContext._gateway
     client = gateway._gateway_client
     sent: list[str] = []

@@ -1,4 +1,4 @@
-"""The text of keys: one for each key, whatever its values are, by copy and by stream."""
+"""The text of keys: each key has exactly one text, equal in copy and stream, for any values."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ KEYS = st.lists(
 
 
 def same(value: Any) -> Any:
-    """What equals what, for a source: 0.0 and -0.0 do, and NaN is NaN."""
+    """A form in which two values are equal if the source takes them for equal.
+
+    For example, 0.0 equals -0.0, and NaN equals NaN.
+    """
     if isinstance(value, float):
         return "nan" if value != value else value + 0.0
     return bytes(value) if isinstance(value, bytearray) else value
@@ -153,7 +156,7 @@ def test_awkward_keys_are_found_again(
 def test_a_key_is_found_in_its_file_whatever_characters_the_files_keys_have(
     spark: SparkSession, tmp_path: Path, by: tuple[str, ...]
 ) -> None:
-    """A bloom index reads only the files between whose least and greatest key a key lies."""
+    """A bloom index looks for a key only in files whose least and greatest key enclose that key."""
     keyed = schema("a", a="string", v="int")
     apart = {"hoodie.parquet.small.file.limit": 0}
     table = lake(spark, tmp_path / "t", keyed, partition_by=by, index="bloom", hudi=apart)

@@ -1,4 +1,4 @@
-"""Commits behind a clock that was ahead, or that was set back below a running process."""
+"""Commits after a clock of another machine was ahead, or after the clock was set back."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def _upkeep_after_each_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def from_a_clock_ahead(table: LakeTable, ahead: timedelta) -> str:
-    """Make the newest commit look as if another machine, whose clock was ahead, had made it.
+    """Rename the newest commit as if a machine whose clock was ahead had made it.
 
     Returns:
-        Its instant.
+        The new instant of the commit.
     """
     timeline_folder = Path(table.path.removeprefix("file://")) / ".hoodie"
     newest = sorted(timeline_folder.glob("*.commit"))[-1].stem
@@ -45,7 +45,7 @@ def from_a_clock_ahead(table: LakeTable, ahead: timedelta) -> str:
 
 @contextmanager
 def clock_was_set_back(spark: SparkSession, back: timedelta) -> Iterator[None]:
-    """Make the JVM as if its last instant was taken before its machine's clock was set back."""
+    """Set the JVM's last instant, for a block, as if the clock had been set back after it."""
     name = "org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator"
     loaders = java_class(spark, "org.apache.spark.util.Utils")
     variable = loaders.getContextOrSparkClassLoader().loadClass(name)

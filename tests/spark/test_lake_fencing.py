@@ -1,4 +1,4 @@
-"""Two writers, dead writers, clocks that go back: who may commit, and what a reader sees."""
+"""Two writers, killed writers and clocks that go back: who may commit, and what readers see."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WIDER = schema("id", id="bigint", name="string", size="bigint")
 
 
 def expect(end: int | None) -> Guard:
-    """A guard like a run's: the newest offsets are still those that the batch started from."""
+    """A guard like a run's: it allows the commit only if the newest offset is still ``end``."""
 
     def guard(timeline: Timeline) -> None:
         latest = timeline.latest_offsets()
@@ -98,9 +98,9 @@ def test_of_two_interleaved_writers_only_the_later_starter_commits(
 def test_a_commit_that_completes_while_it_is_rolled_back_does_not_count(
     spark: SparkSession, table: LakeTable, left: str
 ) -> None:
-    """The window that no check under the commit can close: it must stop the table, loudly.
+    """No check before the commit can exclude this, so such a commit must stop the table.
 
-    The writer that rolls it back can die before the rollback is complete.
+    The writer that rolls the commit back can die before the rollback is complete.
     """
     timeline_folder = Path(table.path.removeprefix("file://")) / ".hoodie"
 
@@ -139,7 +139,7 @@ def test_a_commit_that_completes_while_it_is_rolled_back_does_not_count(
 def test_a_clustering_that_completes_while_it_is_dropped_does_not_count(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The same window: files that it replaced are gone for readers, and its own are deleted."""
+    """Readers lose the files that the clustering replaced, and its own files are deleted."""
     table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bloom")
     change(spark, table, 2, ("c", 1, (1, "first")))
     timeline_folder = tmp_path / "t" / ".hoodie"
@@ -183,7 +183,7 @@ table.keep_up(lambda: None)
 
 
 def killed(point: str, folder: Path) -> None:
-    """A process that changes the table in the folder and dies at the point."""
+    """Run a process that changes the table in the folder and dies at the crash point."""
     ended = subprocess.run(
         [sys.executable, "-c", KILLED, str(Path(__file__).parents[2]), str(folder)],
         env={**os.environ, "TRIBUTARY_CRASH_AT": point},
@@ -241,7 +241,7 @@ def dies(_timeline: Timeline) -> None:
 def test_a_clustering_hides_nothing_of_a_writer_that_took_the_table_over(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The first one is suspended before its clustering commits; the second one truncates."""
+    """The first writer is suspended before its clustering commits; the second writer truncates."""
     table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bloom")
     change(spark, table, 2, ("c", 1, (1, "first")))
     asked = 0
@@ -267,7 +267,7 @@ def test_a_clustering_hides_nothing_of_a_writer_that_took_the_table_over(
 
 
 class Unwritten:
-    """Hudi's client, whose clustering has a row that its write handle could not write."""
+    """Hudi's write client; its clustering reports a row that could not be written."""
 
     def __init__(self, spark: SparkSession, client: Any) -> None:
         self._spark = spark
@@ -318,7 +318,7 @@ def test_a_clustering_that_could_not_write_a_row_replaces_nothing(
 def test_upkeep_that_fails_with_any_error_leaves_the_commit_as_it_is(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """PySpark gives errors of some Java types, like NumberFormatException, classes of its own."""
+    """PySpark has its own classes for errors of some Java types, such as NumberFormatException."""
     hudi = {**CLUSTERED, "hoodie.clustering.plan.strategy.max.num.groups": "many"}
     table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi, index="bloom")
     change(spark, table, 2, ("c", 1, (1, "first")))
@@ -339,7 +339,7 @@ def test_upkeep_that_fails_with_any_error_leaves_the_commit_as_it_is(
 def test_files_of_a_bucket_index_are_never_clustered(
     spark: SparkSession, tmp_path: Path, index: Any, small: str
 ) -> None:
-    """Nor are others where no size is small."""
+    """Files of other indexes are not clustered either, if the limit for small files is 0."""
     hudi = {**CLUSTERED, "hoodie.clustering.plan.strategy.small.file.limit": small}
     table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi, index=index, buckets=1)
     change(spark, table, 2, ("c", 1, (1, "first")))
@@ -378,7 +378,7 @@ def test_a_clustering_that_was_cut_short_keeps_no_rows_from_being_replaced(
 def test_a_commit_that_does_not_know_of_a_clustering_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """It changed files that the clustering replaced: its rows would be hidden."""
+    """The commit has changed files that the clustering replaced, so its rows would be hidden."""
     table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bloom")
     change(spark, table, 2, ("c", 1, (1, "first")))
     timeline_folder = Path(table.path.removeprefix("file://")) / ".hoodie"

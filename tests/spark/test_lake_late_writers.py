@@ -1,4 +1,4 @@
-"""What a writer leaves behind that goes on after another one has taken its table over."""
+"""Files and commits of a writer that goes on after another writer has taken its table over."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.spark.lake import (
 def test_files_that_come_after_their_commit_was_rolled_back_never_become_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hudi shows files that are older than the first commit of the timeline."""
+    """Hudi shows files with instants before the first commit in the timeline to readers."""
     monkeypatch.setattr(table_services, "KEPT_COMMITS", 1)
     monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
     hudi = {**CLUSTERED, "hoodie.clustering.plan.strategy.small.file.limit": "0"}
@@ -107,7 +107,7 @@ def test_rows_are_only_copied_into_a_table_whose_copy_goes_on(
 def test_copied_rows_are_refused_under_their_commit(
     spark: SparkSession, tmp_path: Path, first: bool
 ) -> None:
-    """By a lost lease, and by another process that completed the copy meanwhile."""
+    """The reason is a lost lease, or another process that has completed the copy meanwhile."""
     table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
     copied = [] if first else [(1, "copied")]
     if not first:
@@ -138,7 +138,7 @@ def test_copied_rows_are_refused_under_their_commit(
 def test_chunks_whose_commit_was_rolled_back_while_it_completed_are_copied_again(
     spark: SparkSession, tmp_path: Path, committed: bool
 ) -> None:
-    """The process that rolls it back commits another chunk, or is refused by its guard."""
+    """The process that rolls the commit back commits another chunk, or its guard refuses it."""
     table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
     insert(spark, table, (1, "copied"), size=SEVERAL_COMMITS)
 
@@ -227,7 +227,7 @@ def test_a_copy_whose_first_commit_was_cut_short_goes_on_in_another_folder(
 def test_commits_read_each_rollback_once_and_list_no_folders_for_them(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hudi keeps a rollback for years, unless dozens follow it. Each commit looks several times."""
+    """Hudi keeps a rollback for years if few others follow; each commit looks several times."""
     monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
     read = rollbacks._read_rollback
     reads: list[str] = []

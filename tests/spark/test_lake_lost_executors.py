@@ -1,4 +1,4 @@
-"""Files that an executor adds after its commit completed, since the driver had given it up."""
+"""Files that an executor adds after the commit, because the driver has taken it for lost."""
 
 from __future__ import annotations
 
@@ -46,12 +46,18 @@ from tests.spark.lake import (
 
 @pytest.fixture
 def on_cluster(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks may be repeated, as far as the code knows; here Spark repeats none."""
+    """Let the code believe that Spark may repeat tasks, as on a cluster; here it repeats none."""
     monkeypatch.setattr(spark.sparkContext, "master", "spark://elsewhere:7077")
 
 
 def add_late(table: LakeTable, key: int, *, same_group: bool = False) -> Path:
-    """Add what another attempt of a task writes: the newest file with a key, with other values."""
+    """Add a file like that of a repeated task: a copy of the newest file with a key, changed.
+
+    Args:
+        table: The table.
+        key: The key by which the file is found.
+        same_group: Whether the new file belongs to the same file group.
+    """
     folder = Path(table.path.removeprefix("file://"))
     files = sorted(folder.rglob("*.parquet"), key=lambda file: file.stem.rpartition("_")[2])
     (*_, source) = (
@@ -116,7 +122,7 @@ def test_only_files_of_complete_commits_that_can_be_read_are_deleted(
     (newest,) = {file.stem.rpartition("_")[2] for file in [add_late(table, 1)]}
 
     def amid(timeline: Timeline) -> None:
-        """The files of the commit itself are written, and it is not complete."""
+        """A guard: at this time, the commit's files are written, but the commit is incomplete."""
         assert timeline.pending_instants()
         delete_unnamed(spark, timeline)
 
@@ -143,7 +149,7 @@ def test_a_late_file_is_not_merged_with_small_files(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It comes between the look for late files and the plan of the clustering."""
+    """The late file comes after the search for late files and before the clustering's plan."""
     monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
     table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bloom")
     insert(spark, table, (1, "one"))
@@ -196,7 +202,7 @@ def test_a_copy_is_published_without_late_files(spark: SparkSession, tmp_path: P
 def test_a_bucket_that_got_a_second_file_is_written_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Hudi refuses it, before any guard is asked."""
+    """Hudi itself refuses a bucket with two files, before any guard runs."""
     table = lake(spark, tmp_path / "t", ORDERS, index="bucket", buckets=1)
     insert(spark, table, (1, "one"))
     late = add_late(table, 1)
@@ -216,7 +222,7 @@ def test_a_bucket_that_got_a_second_file_is_written_again(
 def test_a_change_whose_task_was_repeated_is_not_committed(
     spark: SparkSession, tmp_path: Path, operation: str
 ) -> None:
-    """A marker of Hudi names the file that another attempt has begun. Copies and rewrites go on."""
+    """Hudi's markers name the files of all attempts. Copies and rewrites may still be committed."""
     table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
     insert(spark, table, (1, "one"), size=SEVERAL_COMMITS)
     hoodie = str(tmp_path / "t/.hoodie")

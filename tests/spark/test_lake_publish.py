@@ -69,7 +69,7 @@ def test_the_pointer_moves_from_generation_to_generation(
 def test_a_commit_of_before_the_active_timeline_is_not_gone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The newest commit of an idle shard is archived by the commits of others."""
+    """Commits of other shards can move the newest commit of an idle shard to Hudi's archive."""
     path = tmp_path.as_uri()
     assert not has_commit(spark, path, "20260101000000000")
     (tmp_path / ".hoodie").mkdir()
@@ -156,7 +156,7 @@ publish_second("unchecked", False)
 def test_a_process_that_slept_for_longer_than_its_lease_does_not_move_the_pointer_back(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Where it slept between its last check and the file, the table stops by name."""
+    """If it sleeps between its last check and the write of the pointer, the table stops."""
     bases = {name: f"file://{tmp_path}/{name}" for name in ("checked", "unchecked")}
     for base in bases.values():
         write_pointer(spark, base, Published(f"{base}/attempt=1", 1, "1"))
@@ -201,7 +201,7 @@ def wait_until_still(child: subprocess.Popen[str]) -> None:
 
 
 def third_generation(base: str) -> TableRecord:
-    """The record of whoever took the table over and published it."""
+    """The table record that a process leaves which has taken the table over and published it."""
     now = datetime.now(timezone.utc)
     return table_record(
         table=TABLE,

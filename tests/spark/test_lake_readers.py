@@ -1,4 +1,4 @@
-"""How long readers keep what they have open, and how far back they can ask."""
+"""How long readers can use files that they have opened, and how far back they can query."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_readers_keep_their_files_as_long_as_the_settings_say(
 
 @contextmanager
 def followed(spark: SparkSession, folder: Path, settings: TableSettings) -> Iterator[RunContext]:
-    """A table that is kept up to date, as runs know it; of its source and topic none are there."""
+    """The run context of a followed table, without a real source or topic."""
     store = Store(f"sqlite:///{folder / 'state.db'}")
     store.put(generation(f"file://{folder}/t", 1))
     yield RunContext(
@@ -107,7 +107,7 @@ def followed(spark: SparkSession, folder: Path, settings: TableSettings) -> Iter
 
 
 def generation(base: str, number: int) -> TableRecord:
-    """The record of a generation whose attempt is numbered like it."""
+    """The table record of a generation; its attempt's UUID has the generation's number."""
     attempt, now = uuid.UUID(int=number), datetime.now(timezone.utc)
     return table_record(
         table=TABLE,
@@ -119,7 +119,7 @@ def generation(base: str, number: int) -> TableRecord:
 
 
 def copied(spark: SparkSession, record: TableRecord, settings: TableSettings) -> LakeTable:
-    """Write the attempt of a record, and show it to readers."""
+    """Write a copy for the attempt of a record, and publish it to readers."""
     assert record.attempt is not None
     table = LakeTable(spark, record.attempt.path, ORDERS, settings)
     insert(spark, table, *[(key, "old") for key in range(ROWS)])
@@ -132,7 +132,7 @@ def copied(spark: SparkSession, record: TableRecord, settings: TableSettings) ->
 
 
 def publish_another(spark: SparkSession, context: RunContext, settings: TableSettings) -> None:
-    """Show another generation, and look at the table as runs do, a moment later."""
+    """Publish a second generation, and a moment later, let a run look at the table."""
     (former,) = context.store.tables()
     record = replace(generation(former.base_path, 2), version=former.version)
     copied(spark, context.store.put(record), settings)
@@ -143,7 +143,7 @@ def publish_another(spark: SparkSession, context: RunContext, settings: TableSet
 
 
 def assert_measured(spark: SparkSession, table: LakeTable, base: str) -> None:
-    """What `status` shows are the sizes of files that are there."""
+    """Assert that the sizes for `status` equal the sizes of the files on disk."""
     folder = Path(table.path.removeprefix("file://"))
     sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
     sizes = {path: size for path, size in sizes.items() if path.suffix != ".crc"}

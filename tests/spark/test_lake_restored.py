@@ -1,4 +1,4 @@
-"""A lake that was copied while it was written, or is a replica without all files."""
+"""A lake that was restored from a copy made during writes, or from an incomplete replica."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def files(table: LakeTable) -> list[Path]:
 
 
 def commit_files(table: LakeTable) -> list[Path]:
-    """The files of the timeline, oldest first."""
+    """The files of the commits in the timeline, oldest first."""
     folder = Path(table.path.removeprefix("file://")) / ".hoodie"
     return sorted(path for path in folder.rglob("[0-9]*") if path.is_file())
 
@@ -161,7 +161,7 @@ def test_a_run_checks_the_files_of_a_commit_that_another_process_wrote(
 def test_no_writer_commits_to_a_table_whose_newest_commit_lacks_a_file(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A replay, a join of a shard and whatever writes next, too: all check before they commit."""
+    """A replay, a shard's join and all other writers check this before they commit."""
     table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
     insert(spark, table, (1, "one"), (2, "two"))
     change(spark, table, 3, ("u", 2, (1, "1")))
@@ -191,7 +191,10 @@ def test_no_writer_commits_to_a_table_whose_newest_commit_lacks_a_file(
 def test_a_commit_whose_file_a_power_cut_left_empty_is_refused(
     spark: SparkSession, tmp_path: Path, action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hudi takes it for a commit without files: rows would be read again, or be there twice."""
+    """Hudi takes an empty commit file for a commit without data.
+
+    So rows would be read from the topic again, or be in the table twice.
+    """
     monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
     table = lake(spark, tmp_path / "t", ORDERS, index="bloom", hudi=CLUSTERED)
     insert(spark, table, (1, "one"), (2, "two"))

@@ -1,4 +1,4 @@
-"""Times of all ages: rows of a snapshot and rows that were changed since are stored alike."""
+"""Times of all centuries: the snapshot and later changes store equal times in the same way."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def of_age(spark: SparkSession, table: LakeTable, op: str, offset: int) -> DataF
 
 
 def shown(rows: DataFrame) -> list[tuple[str, ...]]:
-    """The values as numbers, which no calendar of a reader changes."""
+    """The times as numbers, which do not depend on the calendar of a reader."""
     return sorted(
         tuple(str(value) for value in row)
         for row in rows.selectExpr(

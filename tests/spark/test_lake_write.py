@@ -258,7 +258,7 @@ def test_a_value_that_cannot_be_written_fails_the_commit_whole(
 def test_the_batch_is_evaluated_once(
     spark: SparkSession, tmp_path: Path, size: SnapshotSize
 ) -> None:
-    """A second evaluation would read the replica, or Kafka, and decode again."""
+    """A second evaluation of the batch would read from replica or Kafka and decode again."""
     table = lake(spark, tmp_path / "t", ORDERS)
     seen = spark.sparkContext.accumulator(0)
 
@@ -321,7 +321,7 @@ def test_the_table_is_of_a_version_that_all_engines_read_and_holds_no_secret(
 def test_a_copy_whose_rows_cannot_all_be_written_fails_as_a_whole(
     spark: SparkSession, tmp_path: Path, hudi: dict[str, str], size: SnapshotSize
 ) -> None:
-    """No guard counts the rows of a copy: Hudi's writer must fail with the first."""
+    """No guard counts a copy's rows, so Hudi's writer must fail at the first unwritten row."""
     # The codec's native library is a large file, which the JVM unpacks with the first use.
     insert(spark, lake(spark, tmp_path / "other", ORDERS), (1, "a"))
     table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi)

@@ -1,4 +1,4 @@
-"""Which rows of a batch lie in periods that can be announced, by each type of a time."""
+"""Which rows of a batch are in periods that may be announced already, for each type of time."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.unit.cdc.configuration import minimal
 ORDERS = TableId("shop", "public", "orders")
 BEFORE = CommitRecord(kind="run", table=ORDERS, attempt="a")
 NOW = datetime(2026, 11, 24, 10, 30, tzinfo=timezone.utc)
-"""In the middle of an hour: near its end, clocks that differ can already have announced it."""
+"""A time in the middle of an hour; near the end, a differing clock may have announced the hour."""
 LATE = NOW - timedelta(hours=3)
 
 
 class Stopped(datetime):
-    """A clock that stands at `NOW`."""
+    """A clock that always shows `NOW`."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:
@@ -69,7 +69,7 @@ def settings(
 
 
 def literal(time: datetime | None) -> str:
-    """A time as Spark's SQL writes it."""
+    """A literal of Spark SQL for a time."""
     return "CAST(NULL AS timestamp)" if time is None else f"timestamp '{time:%Y-%m-%d %H:%M:%S}'"
 
 
@@ -80,7 +80,7 @@ def of(
     *rows: tuple[str, int, datetime | None],
     places: set[tuple[int, int]] | None = None,
 ) -> EventTimes:
-    """What a batch's commit says of rows: operation, key and time of each, in their order."""
+    """The event times that a commit records for a batch; each row is (operation, key, time)."""
     values = ", ".join(
         f"('{op}', 0, {at}L, {literal(NOW)}, {key}, {literal(time)})"
         for at, (op, key, time) in enumerate(rows)

@@ -1,4 +1,4 @@
-"""Rows of this process as a data frame: what `createDataFrame` makes, without a Python worker."""
+"""Data frames from rows of this process: equal to `createDataFrame`, but without Python workers."""
 
 from __future__ import annotations
 

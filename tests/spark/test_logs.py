@@ -1,4 +1,4 @@
-"""Tables without a key: rows of events, in the lake, and beside the source's."""
+"""Tables without a key: decoding of events, rows in the lake, and comparison with the source."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_value_that_the_connector_may_send_for_a_null_is_refused(spark: SparkS
 
 
 def test_a_transaction_of_a_binlog_that_is_read_again_adds_no_row(spark: SparkSession) -> None:
-    """Its first rows were sent, the connection was lost, and it is sent from its start."""
+    """After its first rows, the connection is lost, and the whole transaction is sent again."""
     events = Binlog()
     events.register(1, {"kind": STRING, "n": "int"})
     events.begin("0-1-7", 400)
@@ -138,7 +138,7 @@ def test_a_transaction_of_a_binlog_that_is_read_again_adds_no_row(spark: SparkSe
 
 
 def test_a_connector_that_goes_on_amid_a_transaction_counts_anew(spark: SparkSession) -> None:
-    """It was restarted, then its client opened the connection again, and read from the start."""
+    """After its restart, the connector reconnects, and reads the transaction from the start."""
     events = Binlog()
     events.register(1, {"kind": STRING, "n": "int"})
     for readings in ((1, 2, 3), (4, 5)):
@@ -164,7 +164,7 @@ def test_a_connector_that_goes_on_amid_a_transaction_counts_anew(spark: SparkSes
 
 
 def test_a_replay_reads_what_its_transaction_had_sent_before(spark: SparkSession) -> None:
-    """Its range begins behind the connector's first start, or amid what is sent again."""
+    """The replayed range begins after the connector's first start, or amid the repeated events."""
     events = Binlog()
     events.register(1, {"kind": STRING, "n": "int"})
     for readings in ((1, 2, 3), (4, 5), (1, 2)):
@@ -180,7 +180,7 @@ def test_a_replay_reads_what_its_transaction_had_sent_before(spark: SparkSession
 
 
 def test_events_without_places_of_their_own_are_refused(spark: SparkSession) -> None:
-    """Those of a compressed transaction, and of one whose places began anew behind 4 GiB."""
+    """Such events come from compressed transactions, or from transactions of more than 4 GiB."""
     for places in ((400, 400, 400), (400, 500, 100)):
         events = Binlog()
         events.register(1, {"kind": STRING, "n": "int"})
@@ -199,7 +199,7 @@ def test_events_without_places_of_their_own_are_refused(spark: SparkSession) -> 
 
 
 def test_places_of_another_transaction_are_other_places(spark: SparkSession) -> None:
-    """As after a server began its binlogs anew."""
+    """This happens after a server has started its binlogs again from the first file."""
     events = Binlog()
     events.register(1, {"kind": STRING, "n": "int"})
     for gtid in ("0-1-7", "0-2-1"):

@@ -1,4 +1,4 @@
-"""Updates of a key that is not the connector's, which come as one event."""
+"""Updates of a key that the settings chose instead of the connector's key; each is one event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions by expressions of columns: their values, and rows that move between them."""
+"""Partitions by expressions on columns: the partition values, and rows that change partitions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CHANGES = (
 
 
 def moments(seed: int) -> list[dt.datetime]:
-    """Moments near changes of clocks, and of any year from 1970 on, in UTC."""
+    """Random times in UTC: some near clock changes of time zones, others in any year since 1970."""
     draw = random.Random(seed)
     near = [dt.datetime.fromisoformat(f"{one}+00:00") for one in CHANGES]
     found = [one + dt.timedelta(seconds=draw.randint(-9000, 9000)) for one in near * 12]
@@ -63,7 +63,10 @@ def moments(seed: int) -> list[dt.datetime]:
 def computed(
     spark: SparkSession, by: str, lake_type: str, times: list[dt.datetime]
 ) -> list[str | None]:
-    """The values of an expression for times in UTC, or digits, in a session of another zone."""
+    """The values of a partition expression for times, in a session with a foreign time zone.
+
+    For lake type ``timestamp``, the times are instants in UTC; else they are times without a zone.
+    """
     field = partition_field(by)
     mark = "Z" if lake_type == "timestamp" else ""
     texts = [(one.replace(tzinfo=None).isoformat(sep=" ") + mark,) for one in times]
@@ -142,12 +145,12 @@ BY = ("hour(at, Europe/Berlin)", "day(at)", "hash(v, 4)")
 
 
 def at(text: str | None) -> dt.datetime | None:
-    """A time in UTC, as PySpark takes it: in the zone of this process."""
+    """A time in UTC, converted to the zone of this process as PySpark expects it."""
     return None if text is None else dt.datetime.fromisoformat(f"{text}+00:00")
 
 
 def placed(table: Any) -> list[tuple[Any, ...]]:
-    """Each row's key and partition, as its columns and as its folder."""
+    """For each row: its key, its partition columns and the path of its partition folder."""
     shown = table.read().selectExpr(
         "id", "at_hour", "string(at_day)", "v_hash", "_hoodie_partition_path"
     )
@@ -215,7 +218,7 @@ def test_rows_move_with_their_expressions_and_are_found_without_the_column(
 def test_keys_whose_partition_never_changes_need_no_other_partitions(
     spark: SparkSession, tmp_path: Path, size: SnapshotSize
 ) -> None:
-    """Each row is found in the folder that its copy has named, whatever its age."""
+    """Changes of a row find it in the partition in which the copy has written it."""
     orders = schema("id,at", id="bigint", at="timestamp_ntz", v="int")
     table = lake(spark, tmp_path / "t", orders, partition_by=("day(at)", "hash(id, 8)"))
     assert not table.layout.moves_partitions

@@ -19,7 +19,7 @@ NO_DEBTS = {
         "select count(*) from <TABLE_NAME> where amount < 0#0"
     ),
 }
-"""What docs/checks.md shows."""
+"""The setting ``hudi`` that docs/checks.md shows: no row may have a negative amount."""
 SALES = schema("id", id="bigint", amount="int")
 
 
@@ -46,7 +46,7 @@ def test_a_commit_that_a_validator_refuses_is_not_committed(
 @pytest.mark.breadth
 @pytest.mark.parametrize("size", [ONE_COMMIT, SEVERAL_COMMITS], ids=["bucket", "bloom"])
 def test_a_copy_is_not_validated(spark: SparkSession, tmp_path: Path, size: SnapshotSize) -> None:
-    """docs/checks.md says so."""
+    """Copies skip Hudi's validators, as docs/checks.md says."""
     table = lake(spark, tmp_path / "t", SALES, hudi=NO_DEBTS)
     insert(spark, table, (1, -10), size=size)
     assert content(table) == [(1, -10)]

@@ -1,6 +1,6 @@
-"""Engines of Python without Spark read every lake type, through all that a table goes through.
+"""Python engines without Spark read every lake type, and tables after each kind of operation.
 
-What they return is on the page docs/readers_python.md, which the test compares with what it saw.
+The test compares their results with the page docs/readers_python.md.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ TYPES: dict[str, tuple[Any, ...]] = {
     "array<string>": (["", None], ["é"]),
 }
 NTZ = "timestamp_ntz"
-"""The one type that may keep an engine from all columns of its table."""
+"""The only lake type because of which an engine may fail to read its whole table."""
 ROWS = 6
 Rows = dict[int, dict[str, Any]]
 
@@ -127,7 +127,7 @@ ENGINES: dict[str, tuple[str, Callable[[str], pa.Table]]] = {
 
 
 def plain(value: Any) -> Any:
-    """A cell in a form that is equal if and only if the value is."""
+    """A form of a cell for comparisons: two forms are equal exactly if the values are equal."""
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         return value.astimezone(dt.timezone.utc).replace(tzinfo=None)
     if isinstance(value, (bytes, bytearray)):
@@ -154,7 +154,7 @@ def read_by(engine: str, path: str, names: list[str]) -> tuple[int, Rows] | str:
 
 
 def judged(table: LakeTable, engine: str) -> dict[str, str]:
-    """Per column of the table: `equal`, or what differs from what Spark reads."""
+    """By column: `equal`, or an example of a value that differs from Spark's, or the error."""
     names = [column.name for column in table.layout.schema.columns]
     wanted = _by_key((row.asDict() for row in table.read().select(*names).collect()), names)
     found = read_by(engine, table.path.removeprefix("file://"), names)
@@ -178,7 +178,7 @@ def judged(table: LakeTable, engine: str) -> dict[str, str]:
 
 
 def of_types(spark: SparkSession, folder: Path, kinds: Sequence[str]) -> LakeTable:
-    """A table with a column of each type, with NULLs in each."""
+    """Create a table with a column of each type; every column has values and NULLs."""
     columns = {f"c{number}": kind for number, kind in enumerate(kinds)}
     table = lake(spark, folder, schema("id", id="bigint", **columns), buckets=2)
     values = [(key, *(([*TYPES[kind], None] * ROWS)[key] for kind in kinds)) for key in range(ROWS)]
@@ -187,7 +187,7 @@ def of_types(spark: SparkSession, folder: Path, kinds: Sequence[str]) -> LakeTab
 
 
 def lives(spark: SparkSession, folder: Path) -> dict[str, LakeTable]:
-    """Tables after what may happen to them."""
+    """Create a table for each kind of operation, such as clustering or TRUNCATE, and perform it."""
     found = {}
     columns = schema("id", id="bigint", name="string", n="int")
     for name, settings in (
@@ -214,7 +214,7 @@ def lives(spark: SparkSession, folder: Path) -> dict[str, LakeTable]:
 
 
 def shortened(columns: Mapping[str, str]) -> str:
-    """One result for a table: `equal`, or the first that is not."""
+    """One result for a table: `equal`, or the result of the first column that is not equal."""
     return next((one for one in columns.values() if one != "equal"), "equal")
 
 
@@ -243,7 +243,7 @@ def test_the_page_says_what_each_engine_returns(
 
 
 def page(results: Mapping[str, Mapping[str, str]]) -> str:
-    """The generated part of the page."""
+    """The generated part of the page docs/readers_python.md."""
     titles = [
         f"{engine} ({dist} {version(dist)})" for engine in results if (dist := ENGINES[engine][0])
     ]

@@ -1,4 +1,4 @@
-"""A reader of changes, without Spark, keeps a copy equal to the table, over all generations."""
+"""A reader of changes without Spark keeps its copy equal to the table across generations."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Shop:
 
 
 class Follower:
-    """A reader's own copy of a table, which holds nothing but what `changes` returned."""
+    """A reader's own copy of a table, made only from the results of `changes`."""
 
     def __init__(self, shop: Shop, **options: Any) -> None:
         self._shop = shop
@@ -122,7 +122,7 @@ class Follower:
         self.rows: dict[int, dict[str, Any]] = {}
 
     def follow(self) -> Iterator[Changes]:
-        """Apply all changes; what each call returned."""
+        """Apply all changes to the copy; yields the result of each call of `changes`."""
         more = True
         while more:
             found = changes(str(self._shop.folder), self.position, **self._options)
@@ -142,7 +142,7 @@ class Follower:
                 self.rows[row["id"]] = row
 
     def assert_equal(self) -> list[Changes]:
-        """Follow, compare with what Spark reads, and return what each call returned."""
+        """Follow the table; asserts that the copy equals Spark's rows, and returns the results."""
         found = list(self.follow())
         names = [column.name for column in self._shop.table.layout.schema.columns]
         read = self._shop.table.read()
@@ -202,7 +202,7 @@ def test_a_copy_that_follows_stays_equal_through_all_that_a_table_goes_through(
 def test_a_registered_reader_is_current_behind_or_lost_by_what_hudi_did(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A look through Spark, as runs do it for lakes elsewhere, finds the same as one without."""
+    """Each look is done with and without Spark, with equal results; remote lakes need Spark."""
     shop = Shop(spark, tmp_path / "t", readers_keep="1s", buckets=2)
     folder = str(shop.folder)
 
@@ -362,7 +362,7 @@ def test_a_copy_whose_rows_may_differ_in_more_than_events_must_be_read_whole(
 def test_a_record_that_the_next_generation_left_out_may_be_in_its_copy(
     spark: SparkSession, tmp_path: Path, deletes: bool
 ) -> None:
-    """The copied row of that record's key has no offset that would show it to the reader."""
+    """The copy may have the left-out record's row, but without an offset to show it to readers."""
     shop = Shop(spark, tmp_path / "t")
     shop.publish(shop.copy(HANDED, *COPIED[:3]), HANDED)
     reader = Follower(shop, deletes=deletes)

@@ -45,7 +45,7 @@ def _upkeep_after_each_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def assert_seen_as_by_spark(table: LakeTable) -> None:
-    """Spark's files, and Spark's rows, each read by its own means."""
+    """Assert that the reader without Spark finds the same files and rows as Spark."""
     wanted = sorted(
         one.removeprefix("file:").replace("//", "") for one in table.read().inputFiles()
     )
@@ -92,7 +92,7 @@ def truncated(spark: SparkSession, table: LakeTable) -> None:
 
 
 def given_up(spark: SparkSession, table: LakeTable) -> None:
-    """A commit that its guard refuses leaves files that belong to no commit, or are removed."""
+    """Make a commit that its guard refuses; its files belong to no commit, or are removed."""
     insert_all(spark, table, *[(key, "old") for key in range(20)])
 
     def refuse(_timeline: Timeline) -> None:
@@ -172,7 +172,7 @@ def test_columns_that_were_added_or_widened_are_read_from_older_files(
 def test_a_table_is_read_as_of_each_commit_until_its_files_are_cleaned(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cleaning comes while a reader looks for the files."""
+    """Hudi cleans the files while a reader lists them."""
     table = lake(spark, tmp_path / "t", ORDERS, readers_keep="1s", buckets=2)
     insert_all(spark, table, *[(key, "old") for key in range(20)])
     states: dict[str, list[tuple[Any, ...]]] = {}

@@ -1,4 +1,4 @@
-"""Secrets of the lake reach Hadoop, and not the command line of the JVM."""
+"""Secrets of the lake are passed to Hadoop, but not on the command line of the JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Hudi table that several shards share: their rows and accounts, and what stops one alone."""
+"""A Hudi table that several shards share: rows and records of shards, and errors of one shard."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def part(
     columns: TableSchema = ORDERS,
     **settings: Any,
 ) -> ShardTable:
-    """One shard's table."""
+    """One shard's part of the shared table."""
     given = TableSettings(**settings)
     return ShardTable(spark, shared.path, columns, given, shard=shard(name), write=shared.write)
 
@@ -71,7 +71,7 @@ def joined(
     size: Any = ONE_COMMIT,
     known: str | None = None,
 ) -> None:
-    """Bring a copy in, as its publication does."""
+    """Add the copied rows of a shard to the shared table, as the publication of a copy does."""
     copied = rows(spark, table, [("r", -1, row) for row in values])
     commit = replace(told(table, end), attempt=attempt)
     shared.write(
@@ -148,7 +148,7 @@ def test_shards_keep_their_rows_and_offsets_apart(
 def test_a_new_copy_of_a_shard_takes_the_place_of_the_former(
     spark: SparkSession, shared: SharedTable, mode: str, by: tuple[str, ...]
 ) -> None:
-    """Copied rows sort before all changes, and yet the former rows go."""
+    """The former rows are removed, although copied rows have lower ordering values than changes."""
     eu, us = (part(spark, shared, name, delete_mode=mode, partition_by=by) for name in ("eu", "us"))
     joined(spark, shared, eu, [(1, "a"), (2, "b")])
     joined(spark, shared, us, [(1, "x")])
@@ -270,7 +270,7 @@ def test_what_fails_after_a_commit_is_no_failure_of_its_shard(
 def test_no_shard_joins_or_leaves_a_table_that_is_not_of_one_moment(
     spark: SparkSession, shared: SharedTable, tmp_path: Path
 ) -> None:
-    """A commit of one shard would hide from the others that their files are missing."""
+    """If one shard committed, the other shards could no longer see that their files are missing."""
     eu, us = part(spark, shared, "eu"), part(spark, shared, "us")
     joined(spark, shared, eu, [(1, "a")])
     joined(spark, shared, us, [(1, "x")])

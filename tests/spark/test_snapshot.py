@@ -1,4 +1,4 @@
-"""What a snapshot needs of Spark and the lake before the first row: cheap looks, counted rows."""
+"""Operations of a snapshot on Spark and the lake: cheap look-ups, and the count of written rows."""
 
 from __future__ import annotations
 

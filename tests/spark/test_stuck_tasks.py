@@ -1,6 +1,6 @@
-"""A task that never ends stops its table by name, and its JVM ends with the command.
+"""A Spark task that never ends stops its table with an error that names the table.
 
-Nor does another table wait for its core without end.
+The JVM still ends with the command, and other tables do not wait for the task's core forever.
 """
 
 from __future__ import annotations

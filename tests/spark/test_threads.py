@@ -1,4 +1,4 @@
-"""Tables run in threads; each of these has to see the session's settings as the first one does."""
+"""Tables run in threads, and every thread must see the Spark session's settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TABLES = 4
 
 @pytest.fixture(params=["run", "commands"])
 def context(request: pytest.FixtureRequest, spark: SparkSession) -> Any:
-    """What gives the session to a run's threads, and to those of the commands."""
+    """The object that gives the Spark session to threads: a run's context, or services."""
     if request.param == "commands":
         return Services(parse(yaml.safe_dump(minimal())), NullProgress(), spark=spark)
     rest = dict.fromkeys(
@@ -56,7 +56,7 @@ def test_a_value_that_does_not_fit_fails_in_every_thread(context: Any) -> None:
 
 
 def test_a_batch_that_is_held_is_decoded_once_in_every_thread(context: Any) -> None:
-    """The records come from this thread: to make a frame of Python's rows adopts the session."""
+    """The records are made in the main thread, since `createDataFrame` would adopt the session."""
     table = TableSchema(
         TableId("shop", "public", "orders"),
         (

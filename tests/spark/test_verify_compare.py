@@ -1,4 +1,4 @@
-"""One pass over both sides: what differs is found by value and type, and nothing else."""
+"""One pass over source and lake finds exactly the rows whose values or types differ."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_partitions_differ_by_their_counts_or_their_checksums(spark: SparkSessio
 
 @pytest.fixture
 def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Gives this process a time zone in which one hour of each year comes twice."""
+    """Give this process a time zone in which one hour of each year occurs twice."""
     with monkeypatch.context() as changed:
         changed.setenv("TZ", "America/New_York")
         time.tzset()
@@ -226,7 +226,7 @@ def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("in_new_york")
 def test_rows_of_differing_partitions_are_found_in_any_time_zone(spark: SparkSession) -> None:
-    """Partitions by a time without a zone, by an instant of the repeated hour, and by a zero."""
+    """Partitions are by a time without a zone, by an instant in the repeated hour, and by zero."""
     local = datetime(2026, 11, 1, 1, 30)  # noqa: DTZ001  # has no zone
     once, again = (datetime(2026, 11, 1, hour, 30, tzinfo=timezone.utc) for hour in (5, 6))
     types = {"id": "bigint", "local": "timestamp_ntz", "at": "timestamp", "ratio": "double"}

@@ -1,4 +1,4 @@
-"""What every unit test needs."""
+"""Fixtures for every unit test."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _no_secret_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A secret that one test has read would be removed from the messages of all later tests."""
+    """Forget the secrets of other tests, which would be removed from this test's messages."""
     monkeypatch.setattr("schemas.redaction._forms", ())

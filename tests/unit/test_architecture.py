@@ -1,4 +1,4 @@
-"""Rules of the code base that no linter knows. The import rules are in pyproject.toml."""
+"""Rules of the code base that no linter checks. The import rules are in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_module_is_named_after_what_it_holds_and_stays_readable(file: Path) ->
 
 @pytest.mark.parametrize("file", [*MODULES, *AIRFLOW, *TESTS], ids=name)
 def test_a_function_is_short_enough_to_be_read_at_once(file: Path) -> None:
-    """The linter counts parameters and branches; this counts lines, with the docstring's."""
+    """The linter counts parameters and branches. This test counts lines, with docstrings."""
     long = {
         node.name: lines
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
@@ -42,7 +42,7 @@ def test_a_function_is_short_enough_to_be_read_at_once(file: Path) -> None:
 
 @pytest.mark.parametrize("file", [*MODULES, *AIRFLOW], ids=name)
 def test_every_wait_is_the_one_that_has_a_bound(file: Path) -> None:
-    """A loop that sleeps is a wait by hand; `cdc.runtime.waiting.wait_while` is the only one."""
+    """Only `cdc.runtime.waiting.wait_while` may sleep in a loop, because it has a time limit."""
     loops = [n for n in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.While)]
     asleep = [
         node.lineno

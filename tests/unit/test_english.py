@@ -28,9 +28,9 @@ BANNED = {
     r"(?:^|(?<=[.:;] ))Of (?:a|an|the|what|each|all|every)\b": "begin with the subject",
 }
 LONGEST = 6
-"""Lines of a paragraph."""
+"""The most lines that a paragraph may have."""
 NAMES = re.compile(r"```.*?```|`[^`]*`|\btest_\w+|\]\([^)]*\)", re.DOTALL)
-"""Code, names of tests and targets of links, which are no English."""
+"""Matches code, names of tests and targets of links, which are not English text."""
 
 
 def name(file: Path) -> str:
@@ -50,7 +50,7 @@ def banned(text: str) -> list[str]:
 
 
 def texts(file: Path) -> Iterator[str]:
-    """Docstrings, comments, and the strings of the code in which spaces separate words."""
+    """The docstrings, the comments, and the strings with spaces in the code of a file."""
     code = file.read_text("utf-8")
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
         if token.type == tokenize.COMMENT:
@@ -61,7 +61,7 @@ def texts(file: Path) -> Iterator[str]:
 
 
 def paragraphs(page: str) -> Iterator[list[str]]:
-    """Paragraphs and items of lists, by their lines; tables, headings and code are none."""
+    """The paragraphs and list items of a page, each as its lines, without tables and code."""
     lines: list[str] = []
     for line in [*re.sub(r"```.*?```", "\n", page, flags=re.DOTALL).splitlines(), ""]:
         starts = re.match(r"\s*(?:[-*] |\d+\. )", line)

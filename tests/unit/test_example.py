@@ -1,4 +1,4 @@
-"""The example's page and settings agree with what its script runs."""
+"""The example's page and settings agree with the commands that its script runs."""
 
 from __future__ import annotations
 

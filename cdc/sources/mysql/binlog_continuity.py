@@ -114,7 +114,7 @@ def begins_again(earlier: str, newest: str) -> bool:
 
 
 def file_after(earlier: str, files: Iterable[str]) -> str | None:
-    """Return the file that follows another one in a MySQL or MariaDB binlog; None if none does.
+    """Return the file after ``earlier`` in a MySQL or MariaDB binlog; None if no file follows.
 
     Args:
         earlier: The given file, which may be purged.
@@ -135,7 +135,7 @@ def gtids(value: object, kind: str) -> GtidSet:
 
 
 def _executed_gtids(session: Session, kind: str) -> GtidSet | None:
-    """Return the GTIDs that a MySQL or MariaDB server has executed; None if it logs none."""
+    """Return the GTIDs that a MySQL or MariaDB server has executed; None if it logs no GTIDs."""
     logs = str(session.value("SELECT @@global.log_bin")) not in ("0", "OFF")
     if not logs or not primary.has_gtids(session, kind):
         return None

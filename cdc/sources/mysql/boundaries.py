@@ -11,7 +11,10 @@ from schemas.types_mysql import CALENDAR, MysqlType, on_calendar
 
 MEASURED_ROWS = 200
 _FEW_ROWS = 100_000
-"""A table with fewer rows by the server's estimate is counted, since the estimate can even be 0."""
+"""A number of rows. If the server's estimate is lower, the rows are counted, up to this number.
+
+The estimate can be far too low, even 0.
+"""
 
 _SIZE = """
 SELECT coalesce(TABLE_ROWS, 0), coalesce(DATA_LENGTH, 0)
@@ -20,7 +23,10 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Return a MySQL or MariaDB table's estimated rows, and its clustered index's size in bytes."""
+    """Return a MySQL or MariaDB table's estimated number of rows, and its size in bytes.
+
+    The size is the size of the clustered index, which contains the rows.
+    """
     if session.kind == "mysql":
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))
@@ -123,9 +129,9 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 def zero_dates(session: Session, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
     """Return the problem of a MySQL or MariaDB key with dates such as 2024-00-00, and the remedy.
 
-    No calendar has such a date. A copy reads it as NULL, but the connectors send a different date
-    or stop. So the date cannot identify a row of the lake. The result is None if no key column has
-    such a date.
+    No calendar has such a date. A copy reads such a date as NULL, but the connectors send a
+    different date or stop. So the date cannot identify a row of the lake. The result is None if no
+    key column has such a date.
     """
     types = zip(key, key_types(table, key), strict=True)
     for name in (name for name, kind in types if kind.name in CALENDAR):

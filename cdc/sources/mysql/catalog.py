@@ -164,7 +164,7 @@ def _source_table(found: Described) -> SourceTable:
 
 
 def _hazards_of_columns(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Return a sentence for each MariaDB column that stops the connector, or arrives garbled."""
+    """Return a sentence for each MariaDB column whose values stop the connector or are garbled."""
     return tuple(
         f"column {column.name} ({column.type}) stops the connector, or arrives garbled"
         for column in columns
@@ -193,8 +193,8 @@ def _missing_table_error(table: TableId) -> MissingTableError:
 def _table_kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
     """Return a MySQL or MariaDB table's kind.
 
-    The kind is ``other`` for each table that is not an ordinary InnoDB table: a copy cannot read
-    such a table under one view during writes.
+    An ordinary InnoDB table is of kind ``table`` or ``partitioned``. Every other table is of kind
+    ``other``. During writes, a copy cannot read a table of kind ``other`` under one view.
     """
     if engine != "InnoDB" or kind != "BASE TABLE":
         return "other"

@@ -15,7 +15,7 @@ from cdc.sources.servers import Role, check_logins
 from cdc.sources.source_facts import Check
 
 OLDEST = {"mysql": (8, 0, 23), "mariadb": (10, 6, 1)}
-"""The oldest supported versions: the first whose statements and settings have today's names."""
+"""The oldest supported versions. In older versions, statements and settings have other names."""
 
 _TITLE = {"mysql": "MySQL", "mariadb": "MariaDB"}
 _DAY_S = 86_400
@@ -30,7 +30,7 @@ _SET_MEANWHILE = {
     "mariadb": "SELECT VARIABLE_NAME FROM information_schema.SYSTEM_VARIABLES"
     " WHERE GLOBAL_VALUE_ORIGIN = 'SQL'",
 }
-"""Queries for the settings that were changed since the server started; any login may run them."""
+"""Queries, which any login may run, for the settings that were changed after the server's start."""
 _WITHOUT_XA = (
     "Stop the use of XA transactions by applications. End each branch that is prepared, also one"
     " from before a restart: XA RECOVER CONVERT XID (MariaDB: XA RECOVER FORMAT='SQL') lists them,"

@@ -13,9 +13,10 @@ The applier is not yet stopped while the sessions arrive. So a slow session does
 stop.
 
 The gate and the signals are named locks of the server (``GET_LOCK``). A login needs no right for
-named locks. The server releases a lock when the session that holds the lock ends. So if this
-process dies, the gate opens and the lock of the pause is released. A session that then passes the
-gate finds no lock of the pause, and fails.
+named locks. This process holds a further named lock, the lock of the pause, while the sessions may
+open their views. The server releases a lock when the session that holds the lock ends. So if this
+process dies, the gate opens, and the lock of the pause is released. A session that then passes the
+gate finds the lock of the pause released, and fails.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ class Opening(threading.Thread):
         raise self.failure() or self._sessions_missing(0)
 
     def failure(self) -> TributaryError | None:
-        """Return why MySQL or MariaDB views could not be opened; None without an error so far."""
+        """Return why MySQL or MariaDB views could not be opened; None if no error has occurred."""
         if isinstance(self._error, TributaryError):
             return self._error
         if self._error is not None:

@@ -17,7 +17,7 @@ _RESERVED = frozenset(
     {"interval", "case", "when", "then", "else", "in", "is", "like", "between", "regexp", "rlike"}
     | {"and", "or", "xor", "not", "div", "mod", "as", "from"}
 )
-"""Words of expressions that name no column unless they are in quotes."""
+"""Words of the SQL language: in an expression, they name a column only if they are in quotes."""
 
 
 def tokens_of(expression: str) -> list[re.Match[str]]:
@@ -32,11 +32,13 @@ def tokens_of(expression: str) -> list[re.Match[str]]:
 
 
 def column_of(tokens: Sequence[re.Match[str]], kinds: Mapping[str, str]) -> str | None:
-    """Return the column, in lower case, of a MySQL or MariaDB expression's first token, or None.
+    """Return the MySQL or MariaDB column that an expression's first token names, in lower case.
+
+    The result is None if the first token names no column.
 
     Args:
-        tokens: The first token, and the token after it, if any. If the second one is an opening
-            parenthesis, the first one names a function.
+        tokens: The first token, and the second token, if any. If the second token is an opening
+            parenthesis, the first token names a function.
         kinds: The type of each column, by its name in lower case.
     """
     token = tokens[0]

@@ -17,7 +17,7 @@ from schemas.types_mysql import MysqlType
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "year"})
 _BY_NUMBER = frozenset({"enum", "set", "bit"})
-"""Types whose values sort by their number, although they are printed differently."""
+"""Types whose values the server sorts by their numbers, although it prints no numbers."""
 _REAL = frozenset({"float", "double"})
 _TEXT = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})

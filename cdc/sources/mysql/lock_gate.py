@@ -76,9 +76,9 @@ class Gate:
     def take_view(self) -> str:
         """The statements by which a MySQL or MariaDB session waits at the gate and opens its view.
 
-        Before it opens the view, and again afterwards, the session checks that the pause has begun
-        and has not ended. So it opens the view during the pause. The session then signals that it
-        has its view, and waits at the exit. Without the exit, a session with little to read could
+        Before and after the session opens the view, the session checks that the pause has begun and
+        has not ended. So the view is opened during the pause. The session then signals that it has
+        its view, and waits at the exit. Without the exit, a session with little to read could
         end before its signal is counted. Outside the pause, the subquery that checks the pause
         returns two rows, and so fails.
         """

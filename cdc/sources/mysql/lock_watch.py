@@ -21,7 +21,10 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 WATCH_S = 20.0
-"""Seconds between two looks at the replica. If two in a row see the wait, the sessions end."""
+"""Seconds between two looks at the replica.
+
+If two looks in a row find that replication waits, the sessions are ended.
+"""
 
 _END_S = 60.0
 _PROBE_S = 1.0
@@ -61,7 +64,7 @@ class LockWatch(threading.Thread):
         self.join(_END_S)
 
     def run(self) -> None:
-        """Look at the MySQL or MariaDB replica until `end`, or until the sessions are ended."""
+        """Look at the MySQL or MariaDB replica until `end` is called or the sessions are ended."""
         waited, level = False, logging.WARNING
         while not self._ended.wait(WATCH_S):
             try:

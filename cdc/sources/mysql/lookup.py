@@ -93,8 +93,8 @@ def stored_value(
         wanted: The column in the lake.
 
     Raises:
-        SourceError: The column has no default, its default is an expression, or the column was
-            changed after ``table`` was read. An expression can have another value for each row.
+        SourceError: The column has no default, or was changed after ``table`` was read. Or the
+            column's default is an expression, which can have a different value for each row.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(
@@ -124,7 +124,7 @@ def stored_value(
 def lake_value(rule: TypeRule, value: Any) -> Any:
     """Convert a value in a MySQL or MariaDB query's result to a Python value of the lake's type.
 
-    The value comes from a query that uses the rule's ``read_sql``.
+    The value comes from a query that uses ``read_sql`` of the column's type rule.
     """
     if value is None:
         return None

@@ -213,7 +213,10 @@ class _Draft:
         )
 
     def apply(self, clauses: Sequence[Clause]) -> None:
-        """Apply a MySQL or MariaDB statement, whose clauses use the old names of columns."""
+        """Apply the clauses of one MySQL or MariaDB statement, after any earlier statements.
+
+        A clause names a column as the table had it before the statement.
+        """
         before = {row["name"]: row for row in self._rows}
         after: dict[str, Row | None] = dict(before)
         added: list[Row] = []
@@ -349,7 +352,7 @@ class _Draft:
         """Return the catalog row of a MySQL or MariaDB column.
 
         Raises:
-            DdlError: No column has this name, or one has it only in another letter case.
+            DdlError: There is no such column, or the column's name differs in letter case.
         """
         for row in self._rows:
             if row["name"] == name:

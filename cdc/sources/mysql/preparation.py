@@ -242,8 +242,8 @@ def _xa_of_one_phase(session: Session) -> str | None:
     The connector detects the beginning of a transaction by BEGIN, but an XA transaction begins with
     XA START. So the connector does not count the events of an XA transaction: with each row, it
     stores the binlog offset at which the row's event ends. A restarted connector continues at this
-    offset, and can leave out rows. With GTIDs, a restarted connector reads the whole transaction
-    again, since the stored GTIDs do not contain the transaction yet.
+    offset, and so can leave out the event's other rows. With GTIDs, a restarted connector reads the
+    whole transaction again, since the stored GTIDs do not contain the transaction yet.
     """
     if has_gtids(session, session.kind):
         return None

@@ -22,7 +22,7 @@ NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
 # The variable whose value distinguishes servers that replicate from each other.
 _OWN_ID = {"mysql": "@@global.server_uuid", "mariadb": "@@global.server_id"}
 UNKNOWN = "unknown"
-"""The beginning of a server's id if the row with the id is missing."""
+"""The beginning of a MariaDB server's id if the row that stores this beginning is missing."""
 # MariaDB's own id of a server (server_uid) is made of the machine's network address and the port.
 # It changes when the server moves, and unrelated servers can share it. So a row of our own
 # identifies the data, and server_id identifies one of the servers that replicate the data. The
@@ -80,10 +80,10 @@ def executed_position(session: Session, kind: str) -> LogPosition:
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
     """Return MySQL's or MariaDB's position, once the catalog shows all earlier DDL on the table.
 
-    A binlog file and offset can be after a statement whose change of the catalog is not committed
-    yet; a GTID set does not include such a statement. The statement holds a lock on the table's
-    name until it commits. So after this function has read the position, it runs SHOW CREATE TABLE,
-    which waits for that lock.
+    A position by file and offset can be after a DDL statement whose change of the catalog is not
+    committed yet. A GTID set does not include such a statement. The statement holds a lock on the
+    table's name until the statement commits. So after this function has read the position, it runs
+    SHOW CREATE TABLE, which waits for that lock.
 
     The server refuses SHOW CREATE TABLE to a login that may read only some of the columns. This
     function then raises the server's error. A query of the catalog would silently leave out the
@@ -99,7 +99,7 @@ def shown(session: Session, kind: str, table: TableId) -> LogPosition:
 
 
 def applied(session: Session, kind: str) -> GtidSet:
-    """Return the GTIDs that a replica has executed; for MariaDB, only those that it replicated."""
+    """Return the GTIDs that a replica has executed; for MariaDB, only the replicated GTIDs."""
     name = "gtid_executed" if kind == "mysql" else "gtid_slave_pos"
     return _gtids_of_variable(session.value(f"SELECT @@global.{name}"), kind)
 
@@ -121,7 +121,8 @@ def purged(session: Session, kind: str) -> LogPosition:
 def binlog_status(session: Session, kind: str) -> list[tuple[object, ...]]:
     """Return the row of the binlog's status in a list; the list is empty without a binlog.
 
-    The first columns are the last file, its end offset, the logged and the ignored databases.
+    The row's first columns are the last file, this file's end offset, the databases that are
+    logged, and the databases that are ignored.
     """
     if kind == "mariadb":
         return session.rows("SHOW MASTER STATUS")

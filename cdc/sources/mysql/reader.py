@@ -206,7 +206,7 @@ def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, 
 
     Raises:
         SecretError: The password's reference does not resolve.
-        SourceError: The server cannot be reached, or wants a client's certificate.
+        SourceError: The server cannot be reached, or requires a client's certificate.
     """
     endpoint = connections.endpoint(on_replica=on_replica)
     credential = connections.credential("snapshot")

@@ -226,9 +226,9 @@ def _executed_place(
 ) -> BinlogPosition:
     """Return the file and offset up to which the replica has executed the primary's binlog.
 
-    The file and offset that a replica reports are those of the server that it follows. So this
-    server must be the primary. If several threads of the replica (workers) execute transactions,
-    all threads have committed up to the returned file and offset.
+    A replica reports a file and an offset in the binlog of the server that it follows. So the
+    replica must follow the primary directly. If several threads of the replica (workers) execute
+    transactions, all threads have committed up to the returned file and offset.
     """
     where = connections.where(on_replica=True)
     if other := follows_another(status, primary):

@@ -178,9 +178,9 @@ def server_resumes(applier: Applier) -> Iterator[Callable[[tuple[str, ...]], Non
 
     A session of the server runs a countdown: a statement that waits `PAUSE_LIMIT_S`, and then the
     statements that start the appliers. The server runs these statements even if the client is gone.
-    When the block ends, the session is killed, which ends the countdown. There is one exception:
-    the block has failed, and it is not certain that each applier which it stopped runs again. Then
-    the session continues, so the server starts the appliers.
+    When the block ends, the session is killed, which ends the countdown. But if the block fails,
+    and it is not certain that all stopped appliers run again, the session continues. So the server
+    then starts the appliers.
 
     Yields:
         A function that begins the countdown. It takes the channels whose appliers run.

@@ -47,8 +47,9 @@ _SETTINGS = (*_STRICT, "replicate_rewrite_db")
 _UNCONFIRMED_S = {"mysql": 15.0, "mariadb": 0.0}
 """How long a replica can have a transaction that its primary does not yet count as executed.
 
-In seconds, by the kind of the servers. MySQL sends a transaction, waits for an acknowledgement (by
-default 10 s at most), and then counts the transaction. MariaDB counts it before sending it.
+In seconds, by the kind of the servers. A MySQL primary sends a transaction, waits for an
+acknowledgement (by default 10 s at most), and then counts the transaction. A MariaDB primary counts
+a transaction before it sends the transaction.
 """
 _POLL_S = (0.02, 0.5)
 
@@ -168,8 +169,8 @@ def errant_transactions(
 
     With semi-synchronous replication, a MySQL primary sends a transaction to the replica, waits for
     the replica's acknowledgement, and only then counts the transaction as executed. So the function
-    queries the primary repeatedly, until the primary has executed all transactions of the replica,
-    or until each wait for an acknowledgement must have ended.
+    queries the primary repeatedly. It stops when the primary has executed all transactions of the
+    replica, or after the longest time that a wait for an acknowledgement takes.
 
     Args:
         connections: Opens sessions.
@@ -198,8 +199,8 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
     replicated before it became the primary. ``gtid_slave_pos`` has the last such transaction of
     each domain.
 
-    A MariaDB replica can follow several primaries. So the result leaves out a transaction whose
-    domain this primary lacks, unless the replica itself wrote the transaction.
+    A MariaDB replica can follow several primaries. So if this primary lacks a transaction's domain,
+    the result has the transaction only if the replica itself wrote the transaction.
     """
     if kind == "mysql":
         return str(MysqlGtidSet.parse(replica.logged).without(MysqlGtidSet.parse(primary.logged)))

@@ -16,7 +16,7 @@ _APPLIED = "SELECT if(@@global.log_slave_updates, '', @@global.gtid_slave_pos)"
 
 
 def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str | None:
-    """Return why the primary's binlog lacks replicated changes; None if it lacks none.
+    """Return why the primary's binlog lacks replicated changes; None if it has these changes.
 
     Args:
         session: A session of the admin login on the primary.

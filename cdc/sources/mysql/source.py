@@ -373,8 +373,8 @@ class MysqlSource:
     ) -> SnapshotQuery:
         """Return the query by which Spark reads the ranges of a MySQL or MariaDB table.
 
-        The sessions of an exact view lock the table until they end. So a thread ends them if
-        replication waits for them (`cdc.sources.mysql.lock_watch`).
+        The sessions of an exact view lock the table until the sessions end. So if replication waits
+        for this lock, a thread ends the sessions (`cdc.sources.mysql.lock_watch`).
         """
         if view is not None and isinstance(view.split, exact_view.Opening):
             view.split.watch(table.table)

@@ -69,7 +69,8 @@ class MysqlTableRules:
     def without_null_or_default(self, table: SourceTable) -> str:
         """Return two alternatives as SQL, for a message: set NOT NULL, or drop the default.
 
-        The MySQL or MariaDB statement has ``...`` for a column's name, or for its name and type.
+        In MODIFY, ``...`` stands for a column's name and type. In ALTER COLUMN, ``...`` stands for
+        the name alone.
         """
         return f"ALTER TABLE {_named(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP DEFAULT"
 
@@ -85,8 +86,8 @@ class MysqlTableRules:
 def former_formats(table: SourceTable) -> str | None:
     """Return the problem of TIME, DATETIME or TIMESTAMP columns in the format before MariaDB 10.1.
 
-    The connectors misread the values of such columns, and possibly also those of other columns. The
-    result is None if the table has no such columns.
+    The connectors misread the values of such columns, and possibly the values of other columns. The
+    result is None if the table has no columns in this format.
     """
     names = [column.name for column in table.columns if FORMER_FORMAT in str(column.type)]
     if not names:
@@ -98,7 +99,9 @@ def former_formats(table: SourceTable) -> str | None:
 
 
 def hidden_columns(table: SourceTable) -> str | None:
-    """Return the problem of unique indexes for which MariaDB logs a hidden column; None if none.
+    """Return the problem of unique indexes for which MariaDB logs a hidden column.
+
+    The result is None if the table has no such indexes.
 
     If a unique index is too long for InnoDB, MariaDB keeps a hash of the index's columns in a
     hidden column. The binlog has this column, and the connector does not know it.

@@ -30,12 +30,12 @@ _OF_DATES = frozenset(
 )
 """Functions that return a date: a DATE, DATETIME or TIMESTAMP."""
 _OF_FIRST = frozenset({"addtime", "subtime", "date_add", "date_sub", "adddate", "subdate"})
-"""Functions that return a TIME or a date if their first argument is one."""
+"""Functions that return a TIME if their first argument is a TIME, and a date if it is a date."""
 _SHARED = frozenset(
     {"", "in", "if", "ifnull", "nvl", "nvl2", "coalesce", "nullif", "greatest", "least"}
     | {"any_value"}
 )
-"""Functions whose arguments the server converts to one type."""
+"""Functions whose arguments the server converts to one common type."""
 _COMPARED = frozenset({"=", "<", ">", "!", "like", "is", "in", "between", "regexp", "rlike", "not"})
 _COUNTED = frozenset({"+", "-", "*", "/", "%", "&", "|", "^", "~", "div", "mod"})
 _KEYWORDS = frozenset(
@@ -115,7 +115,7 @@ class _Level:
             self.values, self.results = self.results, frozenset()
 
     def _check(self, values: frozenset[str]) -> None:
-        """Record a conversion if ``values``, which get one type, have both a TIME and a date."""
+        """Record a conversion if ``values``, which get a common type, have a TIME and a date."""
         self.converts |= values >= _BOTH
 
     def _ended(self) -> frozenset[str]:

@@ -35,14 +35,14 @@ _FUNCTIONS = {
     **dict.fromkeys(("nextval", "lastval", "aes_encrypt", "aes_decrypt", "password"), _SESSION),
     **dict.fromkeys(("get_lock", "is_free_lock", "is_used_lock", "sleep", "version"), _SESSION),
 }
-"""Functions, by name, and what their values depend on besides their arguments."""
+"""What a function's value depends on besides the arguments, by the function's name."""
 _WORDS = {
     **dict.fromkeys(("current_date", "current_time", "current_timestamp"), _CLOCK),
     **dict.fromkeys(("localtime", "localtimestamp"), _CLOCK),
     **dict.fromkeys(("utc_date", "utc_time", "utc_timestamp"), _CLOCK),
     **dict.fromkeys(("current_user", "current_role"), _SESSION),
 }
-"""Like `_FUNCTIONS`, for functions that need no parentheses."""
+"""What the value of a function without parentheses depends on, by the function's name."""
 _FIXED_FORMAT = re.compile(r"(?:[^%]|%[^abMWZz])*")
 """Matches a format of `date_format` without names of days and months, and without a time zone."""
 
@@ -153,7 +153,7 @@ def _dependences_of_functions(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
 
 
 def _has_fixed_format(arguments: Sequence[re.Match[str]]) -> bool:
-    """Whether MySQL's DATE_FORMAT has a constant format, with the same output in each session.
+    """Whether the format of MySQL's DATE_FORMAT is a literal with the same output in each session.
 
     Args:
         arguments: The tokens after the function's opening parenthesis.

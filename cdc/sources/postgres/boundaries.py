@@ -16,8 +16,8 @@ PAGES_PER_CHUNK = 300
 MAX_SAMPLED_PAGES = 100_000
 MAX_SHARE = 0.3
 WHOLE_PAGES = 3000
-"""Number of pages up to which every row is read. A sample would hardly be
-cheaper, and its ranges would be less equal.
+"""If a table has at most this number of pages, every row is read. A sample of so few pages would
+hardly be cheaper, and the sample's ranges would be less equal.
 """
 MEASURED_ROWS = 5
 

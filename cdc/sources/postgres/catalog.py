@@ -71,9 +71,9 @@ def leaves(root: str) -> str:
 def access_method(table: str) -> str:
     """Return SQL that PostgreSQL evaluates to a table's access method, or to NULL.
 
-    The SQL evaluates to NULL if logical decoding can read the table's rows from the WAL. It can do
-    so for the methods ``heap`` and ``tde_heap`` (Percona), which writes the same WAL. The SQL also
-    evaluates to NULL for a partitioned table, which has no rows itself.
+    The SQL evaluates to NULL if logical decoding can read the table's rows from the WAL. This is
+    possible for two access methods: ``heap``, and Percona's ``tde_heap``, which writes the same WAL
+    as ``heap``. The SQL also evaluates to NULL for a partitioned table, which has no rows itself.
 
     Args:
         table: The alias of the table's row of ``pg_class`` in the query around this SQL.
@@ -384,7 +384,7 @@ class _Types:
 
 
 def _money_digits(session: Session) -> int:
-    """Return a type modifier for PostgreSQL's money: its decimal places, or -1 for two places.
+    """Return the decimal places of PostgreSQL's money as a type modifier; -1 for two places.
 
     The server stores money as a whole number of the smallest unit. Its setting ``lc_monetary``
     determines the position of the decimal point.

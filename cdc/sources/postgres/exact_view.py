@@ -43,7 +43,7 @@ _POLL_S = 0.01
 _TRIES = 3
 _VIEWS = 10
 _VIEW_PAUSE_S = 0.3
-"""Seconds by which the pause between two tries grows with each try that gave no exact view."""
+"""Seconds by which the wait between two tries to open a view grows from one try to the next."""
 _PAUSED, _NOT_PAUSED = "paused", "not paused"
 _FROM_PRIMARY = "set snapshot_from: primary for the table"
 _WITHOUT_ONE_VIEW = "remove one_view from the table's settings"

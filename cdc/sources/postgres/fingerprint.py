@@ -262,8 +262,8 @@ def read_fingerprint(session: Session, table: TableId, publication: str) -> Fing
 def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
     """Return the relations that have no row and, by PostgreSQL's statistics, never had one.
 
-    An empty file alone does not prove this, since VACUUM also empties a file after a DELETE of all
-    rows. So the server's statistics must count no insert since the relation's creation. The
+    An empty file does not prove that a relation never had a row, since VACUUM also empties a file
+    after a DELETE of all rows. So the statistics must also count no insert into the relation. The
     statistics do not count inserts of the last seconds, nor inserts before a crash of the server.
     Every login may read the statistics.
     """
@@ -311,8 +311,8 @@ def truncated(
     """Return the PostgreSQL partitions that a TRUNCATE could have emptied since an earlier look.
 
     After a TRUNCATE, a partition has a new file, and no row from before the earlier look.
-    VACUUM FULL and CLUSTER also give a partition a new file, but its rows keep their transaction
-    ids. So a partition with a new file is left out if it has a row from before that look.
+    VACUUM FULL and CLUSTER also give a partition a new file, but the rows keep their transaction
+    ids. So a partition with a new file is left out if it has a row from before the earlier look.
 
     If ``since`` is empty, the function returns all partitions with new files. If the search for
     older rows takes too long, the result includes the partitions that were not searched.

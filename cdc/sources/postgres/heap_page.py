@@ -25,9 +25,7 @@ _SMALLEST_ROW = 28
 def next_inserted(
     session: Session, table: SourceTable, key: Mapping[str, object], transaction: int | None
 ) -> NextInserted:
-    """Return the row that a transaction inserted next into a PostgreSQL page, after a given row.
-
-    The transaction and the page are those of the given row.
+    """Return the PostgreSQL row that a given row's transaction inserted next into the same page.
 
     A row that a later transaction changed or deleted is skipped, since it also has later events.
 

@@ -145,7 +145,7 @@ def key_order(
 
 
 def described(found: Mapping[str, LibraryVersion], *, started: str) -> str:
-    """Return the library versions that sort PostgreSQL columns, as text to be compared.
+    """Return the library versions that sort PostgreSQL columns, as one text for comparisons.
 
     Args:
         found: The versions on one server, by column.

@@ -116,7 +116,7 @@ def stored_value(
 def lake_value(rule: TypeRule, value: Any) -> Any:
     """Convert a value in a PostgreSQL query's result to a Python value of the lake's type.
 
-    The value comes from a query that uses the rule's ``read_sql``.
+    The value comes from a query that uses ``read_sql`` of the column's type rule.
     """
     if value is None:
         return None

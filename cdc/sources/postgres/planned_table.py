@@ -47,7 +47,7 @@ WHERE proname = ANY(%s) GROUP BY proname
 _PLANNED = "planned"
 _IDENTITIES = {"default": "d", "full": "f", "nothing": "n", "index": "i"}
 _LONGER = ("varchar", "varbit", "timestamp", "timestamptz", "time", "timetz", "interval")
-"""Types whose limit can be raised or dropped without a rewrite of the rows."""
+"""Types whose limit, such as a length, can be raised or dropped without a rewrite of the rows."""
 
 
 @dataclass(frozen=True)
@@ -271,8 +271,7 @@ class _Draft:
         """Give the table a new file, as the PostgreSQL server does in a rewrite.
 
         The rewrite puts the values that the catalog stored for older rows into the rows. So the
-        server removes these values from the catalog, and writes the catalog rows of their columns
-        again.
+        server removes these values from the catalog, and writes the columns' catalog rows again.
         """
         for number, column in self._columns.items():
             if {*column.old_values} - {None}:

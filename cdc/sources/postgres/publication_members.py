@@ -46,7 +46,7 @@ class _Member:
     within: bool
 
     def is_of(self, known: Fingerprint) -> bool:
-        """Whether this is a fingerprint's table, even if it had another name in the fingerprint."""
+        """Whether this member is a fingerprint's table, which may have been renamed since."""
         return int(known.facts.get("oid", 0)) == self.oid
 
 

@@ -58,7 +58,8 @@ def snapshot_query(
     quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
     from a subquery. The server flattens the subquery, so predicates use the key's index. A table
     without a key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of
-    the table or partition, and then the row's ``ctid``: one view has no two rows with equal values.
+    the table or partition, and then the row's ``ctid``. Within one view, each row has a value of
+    its own in `ROW`.
     """
     on_replica = view is None or view.on_replica
     endpoint = connections.endpoint(on_replica=on_replica)
@@ -106,7 +107,7 @@ def snapshot_query(
 
 
 def _time_column(ranges: Sequence[KeyRange]) -> list[sql.Composable]:
-    """Return SQL of the PostgreSQL column that limits the ranges to a time range; empty if none."""
+    """Return SQL of the PostgreSQL column for the ranges' time limit; empty without a limit."""
     timed = ranges[0].within if ranges else None
     return [] if timed is None else [sql.SQL("{} AS w0").format(sql.Identifier(timed.column))]
 

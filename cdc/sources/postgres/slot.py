@@ -67,17 +67,17 @@ class SlotHealth:
         *,
         exactly_once: bool = False,
     ) -> str | None:
-        """Return why the slot has lost uncaptured changes; None if none are lost.
+        """Return why the slot has lost uncaptured changes; None if no change is lost.
 
-        The slot's confirmed position must not be after Connect's stored position. If it is,
-        the slot was recreated, or something other than the connector moved it.
+        The slot's confirmed position must not be after Connect's stored position. If it is after
+        the stored position, the slot was recreated, or something other than the connector moved it.
 
         With exactly-once support, the two positions are compared even while a session reads the
         slot. The connector stores a position in a Kafka transaction, and confirms the position only
-        after Kafka has decided to commit this transaction. Connect's answer, which is read after
-        this health, lacks the position until every broker of the transaction knows of the commit.
-        The caller waits for the brokers, and meanwhile passes the confirmed position as ``stored``
-        (`cdc.capture.sent_records`).
+        after Kafka has decided to commit this transaction. Connect is asked for its stored position
+        after this health was read. Connect's answer lacks the new position until every broker of
+        the transaction knows of the commit. The caller waits for the brokers, and meanwhile passes
+        the confirmed position as ``stored`` (`cdc.capture.sent_records`).
 
         Without exactly-once support, the stored position can become older: a worker that was
         suspended can store an old position after another worker has taken over its task. Later, the
@@ -111,8 +111,8 @@ class SlotHealth:
     ) -> Lsn | None:
         """Return the slot's confirmed position if it is after Connect's stored position.
 
-        The result is None if the slot's position is not after Connect's. Unless ``while_read``, the
-        result is also None while a session reads the slot.
+        The result is None if the slot's position is not after Connect's. If ``while_read`` is
+        false, the result is also None while a session reads the slot.
         """
         return None if self.active and not while_read else self._after(stored)
 

@@ -49,7 +49,7 @@ class PublishedTables:
             return publication.add_tables(session, self._name, tables)
 
     def remove(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove those given tables that the publication contains; return the removed tables."""
+        """Remove the given tables that the publication contains; return the removed tables."""
         with self._connections.open("admin") as session:
             return publication.remove_tables(session, self._name, tables)
 
@@ -192,7 +192,8 @@ class PostgresCapture:
 
         Raises:
             CaptureError: Tributary's own tables do not exist yet, and another tool's publication
-                would send their rows to subscribers that lack the tables and would stop.
+                would send rows of these tables to subscribers. A subscriber that lacks the tables
+                would stop.
         """
         users, name = self._connections.config.credentials, self._publication
         with self._connections.open("admin") as session:

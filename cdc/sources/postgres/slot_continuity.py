@@ -60,10 +60,10 @@ def continuity(connections: Connections, slot: str, earlier: LogMark | None) -> 
 
 
 def recreated(earlier: LogMark, now: LogMark) -> str | None:
-    """Return a message if a slot's statistics in PostgreSQL show another slot than earlier.
+    """Return a message if a slot's statistics in PostgreSQL show that the slot was recreated.
 
-    The result is None if neither the counts nor their reset times show another slot, or if the
-    counts cannot be compared.
+    The result is None if neither the counts nor their reset times show this, or if the counts
+    cannot be compared.
 
     Args:
         earlier: The mark of the earlier look.
@@ -94,7 +94,11 @@ def recreated(earlier: LogMark, now: LogMark) -> str | None:
 
 
 def _statistics_resets(mark: LogMark) -> tuple[str, Decimal | None]:
-    """Return when a PostgreSQL server's, then a slot's, statistics were last reset, in seconds."""
+    """Return the times of the last reset of a PostgreSQL server's and of a slot's statistics.
+
+    Both times are in seconds since 1970. The second one is None if the slot's statistics were never
+    reset.
+    """
     shared, _, own = mark.file.partition("/")
     return shared, Decimal(own) if own else None
 

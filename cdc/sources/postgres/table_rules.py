@@ -249,8 +249,8 @@ def _beside_domain(table: SourceTable, first: str) -> Obstacle | None:
 def _beside_enum(table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
     """Return a problem if values of a PostgreSQL table with an enum can be in wrong columns.
 
-    No event shows it. It is possible if an ordinary column follows a generated column whose values
-    have no field in events, due to the column's type.
+    No event shows that values are in wrong columns. This error is possible if an ordinary column
+    follows a generated column that has no field in events, due to the generated column's type.
 
     Args:
         table: The table.

@@ -12,7 +12,8 @@ def at_work(work: Callable[[int, threading.Event], None], count: int = 1) -> Ite
     """Start threads, and wait for their end after the block.
 
     Args:
-        work: What each does until the event is set, by the thread's number from 0.
+        work: What each thread does until the event is set. It gets the thread's number, from 0,
+            and the event.
         count: Number of threads.
     """
     stop = threading.Event()

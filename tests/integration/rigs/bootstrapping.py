@@ -33,12 +33,13 @@ WIDE = "repeat(md5(g::text), 8)"
 
 @dataclass
 class Watch:
-    """Progress that acts on the real world when a task with some text in its name begins.
+    """Progress that calls functions when certain tasks start or advance.
 
     Args:
-        on_start: What to do when a task starts whose name holds the key; done once. For the key
-            ``a > b``, that is a task with b after one with a.
-        on_advance: What to do when such a task counts something; done once.
+        on_start: Functions by a text. Each is called once, when a task starts whose name contains
+            the text. The text ``a > b`` means: a task with b starts after a task with a.
+        on_advance: Functions by a text. Each is called once, when a task whose name contains the
+            text counts something.
     """
 
     on_start: dict[str, Callable[[], Any]] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class Bootstrapping(Replication):
         return current_path(self.record(name).base_path)
 
     def catch_up_and_compare(self, name: str, *columns: str) -> None:
-        """Apply everything that was written since, then compare row for row."""
+        """Apply all changes that were captured, then compare source and lake row for row."""
         self.settle()
         for result in self.run():
             assert result.error is None, result.error
@@ -107,7 +108,7 @@ class Bootstrapping(Replication):
         assert frame.count() == frame.select("_hoodie_record_key").distinct().count()
 
     def without_replica(self) -> None:
-        """From here on the source has no replica."""
+        """Remove the replica from the source's configuration."""
         section = self.config.source(self.database.name).model_copy(update={"replica": None})
         config = self.config.model_copy(update={"sources": {self.database.name: section}})
         self.config = config
@@ -119,7 +120,7 @@ def limits(**changes: float) -> Limits:
 
 
 def fill(database: Database, name: str, rows: int) -> None:
-    """A table with that many rows of about 300 bytes."""
+    """Create a table with that many rows of about 300 bytes."""
     database.execute(
         f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL, t text)",
         f"INSERT INTO {name} SELECT g, 0, {WIDE} FROM generate_series(1, {rows}) g",
@@ -127,7 +128,7 @@ def fill(database: Database, name: str, rows: int) -> None:
 
 
 def fill_wide(database: Database, name: str, rows: int) -> None:
-    """A table with that many rows of 8 kB, stored as they are."""
+    """Create a table with that many rows of 8 kB, which PostgreSQL does not compress."""
     database.execute(
         f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL, t text)",
         f"ALTER TABLE {name} ALTER t SET STORAGE EXTERNAL",
@@ -138,7 +139,10 @@ def fill_wide(database: Database, name: str, rows: int) -> None:
 
 @contextmanager
 def writers(database: Database, name: str, rows: int, count: int = 3) -> Iterator[list[int]]:
-    """Writers while the block runs, some hundred changes a second; the list holds their number."""
+    """Change the table in threads while the block runs, some hundred times a second.
+
+    The list holds the number of statements of each thread.
+    """
     done = [0] * count
 
     def write(number: int, stop: threading.Event) -> None:

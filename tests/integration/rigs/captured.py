@@ -41,7 +41,7 @@ class Event:
         return None if self.value is None else str(self.value["op"])
 
     def image(self, side: str) -> dict[str, Any] | None:
-        """The row before or after, by the columns' own names."""
+        """The row before or after the change, by the column names of the source."""
         if self.value is None or self.schema is None or self.value[side] is None:
             return None
         return {field.column: self.value[side][field.name] for field in self.schema.after}
@@ -78,15 +78,15 @@ class CapturedSource:
         """The connector's configuration.
 
         Args:
-            tables: The tables of a connector that lists them.
-            overrides: Other values; dots in their names are written ``__``.
+            tables: The tables to capture, if the connector's configuration lists them.
+            overrides: Settings with other values. A dot in a setting's name is written ``__``.
         """
         source, config = self.config.sources[self.name], self.config
         made = connector_config(self.name, source, "default", config.kafka, config.connect, tables)
         return made | {key.replace("__", "."): value for key, value in overrides.items()}
 
     def events(self, topic: str, count: int, *, timeout_s: float = WAIT_S) -> list[Event]:
-        """Wait for ``count`` records, and return all that there are then."""
+        """Wait until the topic has ``count`` records, and return all records of the topic."""
         found: list[Event] = []
 
         def arrived() -> bool:
@@ -118,7 +118,7 @@ class Captured(CapturedSource):
         self.source: Source = open_source(self.name, self.config.sources[self.name])
 
     def start(self) -> None:
-        """Bring up the capture of no table yet."""
+        """Start the capture, without any table yet."""
         for topic in (self.names.heartbeat_topic, self.names.marker_topic):
             self.kafka.ensure_topic(topic)
         self.source.capture(self.names).prepare()
@@ -130,7 +130,7 @@ class Captured(CapturedSource):
         return TableId(self.name, schema, name)
 
     def add(self, name: str, schema: str = "public") -> str:
-        """Publish a table; returns its topic."""
+        """Add a table to the publication; returns the table's topic."""
         table = self.table(name, schema)
         topic = self.names.topic(table)
         self.kafka.ensure_topic(topic)
@@ -139,7 +139,7 @@ class Captured(CapturedSource):
 
 
 def decode(record: KafkaRecord, registry: SchemaRegistry) -> Event:
-    """A record by the schemas that it was written with."""
+    """A record, decoded by the schemas that it was written with."""
     key, key_schema = _decoded(record.key, registry)
     value, schema = _decoded(record.value, registry)
     return Event(record, key, value, schema, key_schema)
@@ -155,14 +155,17 @@ def _decoded(data: bytes | None, registry: SchemaRegistry) -> tuple[Any, Debeziu
 
 
 def describe(connect: ConnectClient, name: str) -> str:
-    """The state of a connector, for the message of a wait."""
+    """The state of a connector, for the error message of a wait that runs out of time."""
     status = connect.status(name)
     return "" if status is None else f"{status}: {status.failure}"
 
 
 @contextmanager
 def capturing(database: Database) -> Iterator[Captured]:
-    """A started capture, closed with the context; the database's fixture removes the rest."""
+    """A started capture, whose clients are closed after the block.
+
+    The database's fixture removes connector and slot.
+    """
     captured = Captured(database)
     try:
         captured.start()

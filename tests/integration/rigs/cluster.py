@@ -20,7 +20,7 @@ from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.project import Project
 
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-"""The class of an executor, which is on its command line."""
+"""The class of an executor; an executor's process is found by this name in its command line."""
 _READY_S = 120.0
 WORKERS = ("worker1", "worker2")
 
@@ -37,7 +37,7 @@ spark.dynamicAllocation.executorIdleTimeout            10s
 spark.dynamicAllocation.shuffleTracking.timeout        15s
 spark.dynamicAllocation.cachedExecutorIdleTimeout      15s
 """
-"""A spark-defaults.conf as sites have it: executors come and go, and slow tasks run twice."""
+"""A usual spark-defaults.conf: executors come and go, and a slow task is started a second time."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Cluster:
 
     Args:
         folder: Holds the folders of master and workers, their logs, and the executors' folders.
-        port: The master's.
-        page: Port of the master's page.
-        servers: The processes by name.
-        commands: The command of each.
+        port: Port of the master.
+        page: Port of the master's web page.
+        servers: The processes of master and workers, by name.
+        commands: The command that starts each process, by the same name.
     """
 
     folder: Path
@@ -64,14 +64,14 @@ class Cluster:
         return f"spark://{HOST}:{self.port}"
 
     def state(self) -> dict[str, Any]:
-        """What the master says of its workers and applications."""
+        """What the master's web page says of its workers and applications, as JSON."""
         answer = httpx.get(f"http://{HOST}:{self.page}/json/", timeout=10)
         answer.raise_for_status()  # a master that starts has no such page yet
         found: dict[str, Any] = answer.json()
         return found
 
     def wait_complete(self) -> None:
-        """Wait until the master has its workers."""
+        """Wait until all workers have registered with the master."""
         wait_until(self._is_complete, "master and workers", _READY_S)
 
     def _is_complete(self) -> bool:
@@ -90,7 +90,7 @@ class Cluster:
         return sorted(found, key=psutil.Process.create_time)
 
     def writing(self, folder: Path) -> psutil.Process | None:
-        """An executor that has a data file below this folder open."""
+        """An executor that has opened a data file below this folder, or None."""
         for executor in self.executors():
             with contextlib.suppress(psutil.Error, FileNotFoundError):
                 if any(_is_data(one.path, folder) for one in executor.open_files()):
@@ -102,7 +102,7 @@ class Cluster:
 
         Args:
             project: The project.
-            store: The URL of its state store, which a cluster has on a server.
+            store: The URL of the project's state store. With a cluster, it must be on a server.
             conf: Settings of Spark besides those for a small cluster.
             settings: Other settings of the section ``spark``.
         """
@@ -125,7 +125,7 @@ class Cluster:
 
 
 def refusal_of_spark(project: Project) -> dict[str, Any]:
-    """The one error that `check` finds, which is Spark's."""
+    """The one error that `check` reports; asserts that it is the error of Spark."""
     found = project.run("check", "--output", "json", timeout=200).expect(1).json
     (error,) = [one for one in found["checks"] if one["status"] == "error"]
     assert (error["name"], found["errors"]) == ("Spark", 1)

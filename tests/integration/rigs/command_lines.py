@@ -1,4 +1,4 @@
-"""What the processes of the machine show of their command lines."""
+"""The command lines of all processes of the machine, as any user can list them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import psutil
 from tests.integration.rigs.at_work import at_work
 
 SAMPLE_S = 0.2
-"""Time between two looks at the command lines of all processes."""
+"""Seconds between two readings of all command lines."""
 
 
 @contextmanager
 def watched_command_lines() -> Iterator[set[str]]:
-    """The command lines of all processes of the machine while a block runs."""
+    """Collect the command lines of all processes of the machine while a block runs."""
     seen: set[str] = set()
 
     def look(_: int, stop: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""Counts what a block of code asks of the state store, Spark, lake, Kafka, Connect and sources."""
+"""Count what a block of code asks of state store, Spark, lake, Kafka, Connect and sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from tests.integration.rigs.replication import Replication
 
 _KAFKA = ("list_offsets", "describe_topics", "describe_configs", "list_topics")
 _COLLECTED = "m\n"
-"""Begins py4j's message that Python has dropped an object, which comes at any time."""
+"""The first bytes of py4j's message that Python has dropped an object.
+
+Such messages are not counted, because they come at unpredictable times.
+"""
 
 
 @contextmanager
@@ -26,8 +29,8 @@ def counted(shared: Replication) -> Iterator[Counter[str]]:
     """Count the calls of all threads until the end of the block.
 
     The counts are: ``transactions`` and ``statements`` of the state store, ``py4j`` calls, Spark
-    ``jobs``, ``opens`` of a lake table's metadata by us, ``kafka`` requests about topics, ``rest``
-    requests, and ``source`` statements. A count of 0 is missing.
+    ``jobs``, ``opens`` of a lake table's metadata by the product, ``kafka`` requests about topics,
+    ``rest`` requests, and ``source`` statements. A count of 0 may be missing.
     """
     counts: Counter[str] = Counter()
     engine = shared.store._engine
@@ -67,7 +70,7 @@ def counted(shared: Replication) -> Iterator[Counter[str]]:
 def _count_calls(
     patch: pytest.MonkeyPatch, counts: Counter[str], what: str, owner: Any, name: str
 ) -> None:
-    """Count the calls of a function of a module or a class, and let it do its work."""
+    """Wrap a function of a module or class so that its calls are counted."""
     original: Callable[..., Any] = getattr(owner, name)
 
     def called(*values: Any, **named: Any) -> Any:

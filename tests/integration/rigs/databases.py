@@ -1,4 +1,4 @@
-"""A database of a test's own, of any kind: what the tests that run for each kind know of it."""
+"""A test's own database, with one interface for all kinds of source."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class OwnDatabase(ABC):
     """A database of one test.
 
     Args:
-        stack: The stack that it is on.
-        name: Its name, which is also the source's: slots, connectors and topics follow it.
+        stack: The stack whose server has the database.
+        name: The name of the database and of its source. Slots, connectors and topics are named
+            after it.
         kind: The kind of source, as configurations name it.
     """
 
@@ -30,19 +31,19 @@ class OwnDatabase(ABC):
     @property
     @abstractmethod
     def schema(self) -> str:
-        """The schema of its tables."""
+        """The schema of the database's tables."""
 
     @property
     @abstractmethod
     def quote(self) -> str:
-        """What stands around identifiers."""
+        """The character that SQL puts around identifiers."""
 
     @property
     @abstractmethod
     def waits_for_open_transactions(self) -> bool:
-        """Whether a copy begins only when older transactions have ended.
+        """Whether a copy waits at its start for the end of all older transactions.
 
-        Else the log has each transaction as a whole, where it was committed.
+        A source need not wait if its log has each transaction as a whole, at its commit.
         """
 
     @abstractmethod
@@ -55,7 +56,7 @@ class OwnDatabase(ABC):
 
     @abstractmethod
     def begin(self) -> AbstractContextManager[Any]:
-        """The same with a transaction that ends by ``commit`` or ``rollback`` only."""
+        """A connection whose transaction ends by ``commit`` or ``rollback`` only."""
 
     @abstractmethod
     def retype(self, table: str, column: str, definition: str) -> str:
@@ -63,30 +64,30 @@ class OwnDatabase(ABC):
 
     @abstractmethod
     def let_pause(self) -> None:
-        """Let the snapshot role pause the replica, as the product asks for it."""
+        """Grant the snapshot role the right to pause the replica."""
 
     @abstractmethod
     def paused(self) -> AbstractContextManager[None]:
-        """The replica replays nothing while a block runs, as a person stops it."""
+        """Stop the replica's replay while a block runs, in the way in which a person stops it."""
 
     @abstractmethod
     def on_replica(self, statement: str) -> None:
-        """Run a statement on the replica, as a person who may do anything there."""
+        """Run a statement on the replica as its superuser."""
 
     @abstractmethod
     def end_snapshots(self) -> int:
-        """End every session on the replica that reads for a copy; returns how many."""
+        """End every session on the replica that reads for a copy; returns their number."""
 
     @abstractmethod
     def lose_log(self) -> None:
-        """Forget all of the log that a capture which stands still has not read."""
+        """Remove the log that a stopped capture has not read yet."""
 
     def table(self, name: str) -> TableId:
-        """One of its tables, by the name that the product has for it."""
+        """The product's identifier of one of the database's tables."""
         return TableId(self.name, self.schema, name)
 
     def label(self, name: str) -> str:
-        """One of its tables, as people name it on the command line."""
+        """The name of one of the database's tables on the command line."""
         return f"{self.schema}.{name}"
 
     def quoted(self, name: str) -> str:
@@ -100,7 +101,7 @@ class OwnDatabase(ABC):
                 cursor.execute(statement)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The answer to a query, asked by the owner."""
+        """The rows of a query that the owner of the database runs."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(query)
             return list(cursor.fetchall())
@@ -111,7 +112,7 @@ class OwnDatabase(ABC):
         Args:
             table: The table.
             rows: Values in the order of the columns.
-            columns: Their names; by default all that the table has.
+            columns: The names of the columns; by default all columns of the table.
         """
         listed = list(rows)
         if not listed:

@@ -1,7 +1,7 @@
-"""Query engines that read a lake's tables by name, and their cells in one form for all.
+"""Query engines that read a lake's tables by name; cells of all engines have one common form.
 
-A cell's form is the same for equal values only: a number by its value, bytes as hex, a moment as
-UTC with six digits, a float by its 32 bits.
+Two cells have the same form only if their values are equal. The form of a number is its value, of
+bytes hex, of a moment UTC with six digits of the second, of a float the value of its 32 bits.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Types = Mapping[str, str]
 """The lake type of each column."""
 Row = dict[str, Any]
 GENERATION = """regexp_extract("$path", '/(attempt=[^/]+)/', 1)"""
-"""Trino's expression for the generation that a row is from."""
+"""Trino's expression for the generation of the table from which a row was read."""
 
 
 class UnreadableError(Exception):
-    """An engine that gives no answer; the text is its reason without what differs between runs."""
+    """An engine cannot answer a query; the message is a reason that is equal in every run."""
 
 
 class Engine(Protocol):
@@ -40,7 +40,7 @@ class Engine(Protocol):
     name: str
 
     def rows(self, table: str, types: Types) -> list[Row]:
-        """The cells of these columns, of all rows of ``database.table``."""
+        """All rows of ``database.table`` with these columns, each cell in the common form."""
 
     def shown(self, table: str, types: Types) -> dict[str, str]:
         """The engine's own type of each of these columns."""
@@ -107,7 +107,7 @@ class Trino:
         return {lower[name]: kind for name, kind, *_ in described if name in lower}
 
     def ask(self, query: str) -> list[list[Any]]:
-        """The rows of an answer, with values as the server writes them."""
+        """The rows of the answer to a query, with values as the server writes them."""
         try:
             with self.scan(query) as cursor:
                 return [list(row) for row in cursor.fetchall()]
@@ -116,7 +116,7 @@ class Trino:
 
     @contextmanager
     def scan(self, query: str) -> Iterator[Any]:
-        """A cursor on a query that goes on only as far as its rows are fetched."""
+        """A cursor on a running query; the query advances only while its rows are fetched."""
         with trino.dbapi.connect(
             host=self.host,
             port=self.port,
@@ -139,7 +139,8 @@ class Counted:
     Args:
         trino: The engine.
         table: The table's name.
-        answers: For each count in order: rows, and the least and the greatest generation in it.
+        answers: For each count, in order: the number of rows, the least and the greatest
+            generation that the rows were read from.
         failures: The reasons of counts without an answer.
     """
 
@@ -156,7 +157,10 @@ class Counted:
         self._count()
 
     def generations(self) -> list[str]:
-        """The generations in the order in which counts saw them; no count saw two of them."""
+        """The generations in the order in which counts saw them.
+
+        Asserts that no count saw rows of two generations.
+        """
         seen = [(least, most) for rows, least, most in self.answers if rows]
         assert all(least == most for least, most in seen), seen
         return [generation for (generation, _), _ in itertools.groupby(seen)]
@@ -177,7 +181,7 @@ class Counted:
 
 
 def cell(value: Any, kind: str) -> Any:
-    """The form of a lake type's value, which may be a Python value or already of that form."""
+    """The common form of a value of a lake type; the value may already have this form."""
     if value is None:
         return None
     if kind.startswith("array<"):
@@ -198,7 +202,7 @@ def cell(value: Any, kind: str) -> Any:
 
 
 def _of_trino(value: Any, kind: str) -> Any:
-    """A value of Trino's protocol as a value of the lake's type."""
+    """A value from Trino's protocol, converted for a column of this lake type."""
     if isinstance(value, list):
         return [_of_trino(item, kind[len("array<") : -1]) for item in value]
     if value is not None and kind == "binary":
@@ -207,7 +211,7 @@ def _of_trino(value: Any, kind: str) -> Any:
 
 
 def moment(text: Any) -> Any:
-    """A moment as an engine writes it, with six digits of the second; NULL stays."""
+    """An engine's text of a moment, with six digits of the second; NULL stays NULL."""
     if text is None:
         return None
     whole, _, fraction = str(text).partition(".")

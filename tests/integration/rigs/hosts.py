@@ -1,4 +1,4 @@
-"""Machines of their own, as far as a process sees: a host name and a list of processes."""
+"""Simulated machines: processes that see a host name and a process list of their own."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ from tests.integration.rigs.project import Project, command, environment
 
 _USER = () if os.geteuid() == 0 else ("--user", "--map-root-user")
 _IN = 'hostname "$0" && mount --bind "$1" /etc/hosts && shift && exec "$@"'
-"""Makes the command the machine's first process. When that ends, the kernel kills all others."""
+"""Shell command that makes the tested command the first process of the simulated machine.
+
+When the first process ends, the kernel kills all other processes of that machine.
+"""
 _END_S = 120.0
 
 
 @dataclass(frozen=True)
 class Host:
-    """A machine on which one command runs.
+    """A simulated machine on which one command runs.
 
     Args:
-        name: Its host name.
-        process: The process outside with which the machine ends.
-        log: What the command prints.
+        name: The host name of the simulated machine.
+        process: A process on the real machine. When it ends, the simulated machine ends, too.
+        log: The file with the output of the command.
     """
 
     name: str
@@ -38,7 +41,7 @@ class Host:
     log: Path
 
     def said(self) -> str:
-        """What the command printed, whatever the width of the terminal."""
+        """The output of the command, without line breaks."""
         return " ".join(self.log.read_text().split())
 
     def suspend(self) -> None:
@@ -81,17 +84,17 @@ class Host:
 
 
 def _is_written(file: Any, folder: Path) -> bool:
-    """Whether an open file of psutil is a data file below a folder, and open for writing."""
+    """Whether an open file, as psutil shows it, is a data file below a folder and writable."""
     writable = file.mode != "r"
     return writable and file.path.endswith(".parquet") and Path(file.path).is_relative_to(folder)
 
 
 @contextlib.contextmanager
 def host(name: str, project: Project, *arguments: str, log: Path) -> Iterator[Host]:
-    """A machine that runs ``tributary`` with these arguments for a block.
+    """A simulated machine that runs ``tributary`` with these arguments for a block.
 
-    Its processes see neither those of this machine nor those of another one. Files and network are
-    this machine's, as if they were shared.
+    Its processes cannot see the processes of other simulated machines or of the real one. Files
+    and network are those of the real machine, like storage that machines share.
     """
     unshare = shutil.which("unshare")
     assert unshare is not None, "util-linux has the command that makes such a machine"

@@ -1,4 +1,4 @@
-"""Query engines behind their own JDBC drivers, which the JVM of the Spark session runs."""
+"""Query engines that are asked by their own JDBC drivers, in the JVM of the Spark session."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Jdbc:
     properties: dict[str, str] = field(default_factory=dict)
 
     def ask(self, query: str) -> list[list[Any]]:
-        """The rows of an answer.
+        """The rows of the answer to a query.
 
         Raises:
             UnreadableError: The server gives no answer.
@@ -65,7 +65,7 @@ class Jdbc:
 
     @cached_property
     def _loaded(self) -> Any:
-        """The driver, loaded once: py4j knows each class by its name only."""
+        """An instance of the driver, loaded from its jar once."""
         if self.jar is None:
             return java_class(self.session, self.driver)()
         gateway = self.session.sparkContext._gateway
@@ -159,7 +159,7 @@ class Presto:
 
 
 def _asked(name: str, kind: str, longest: int) -> Sequence[str]:
-    """Hive's expressions for the cells of a column."""
+    """The SQL expressions by which Hive returns the cells of a column."""
     if _bytes(kind):
         return (f"size(`{name}`)", *(f"hex(`{name}`[{number}])" for number in range(longest)))
     return (f"CAST(`{name}` AS string)" if _is_text(kind) else f"`{name}`",)
@@ -170,7 +170,10 @@ def _bytes(kind: str) -> bool:
 
 
 def _is_text(kind: str) -> bool:
-    """Whether the server is to write a type's values, since Java's values have a time zone."""
+    """Whether the server converts values of this type to text.
+
+    It does for dates and timestamps, because the values of the JDBC driver have a time zone.
+    """
     return kind == "date" or kind.startswith("timestamp")
 
 
@@ -179,7 +182,7 @@ def _cell(value: Any, kind: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a driver as a value of Python."""
+    """A value from a JDBC driver, converted to a Python value."""
     kind = getattr(value, "getClass", None)
     if kind is None:
         return value

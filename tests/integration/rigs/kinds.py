@@ -1,4 +1,4 @@
-"""Cases that are true for each kind of source: a database of a test's own on any of them."""
+"""Tests that run for each kind of source: their parameters, and a database of each kind."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Test = TypeVar("Test", bound=Callable[..., None])
 
 
 def kinds(*always: str, of: tuple[str, ...] = KINDS) -> list[Any]:
-    """Parameters for each kind; those that are not named run in `make test-all` only."""
+    """Test parameters for each kind; kinds that are not in ``always`` run in `test-all` only."""
     marks = {kind: () if kind in always else pytest.mark.breadth for kind in of}
     return [pytest.param(kind, marks=mark) for kind, mark in marks.items()]
 
 
 def for_each_kind(*always: str) -> Callable[[Test], Test]:
-    """Run a test on a database of each kind; on those that are named in every run of the tests."""
+    """Run a test on a database of each kind; kinds not in ``always`` only in `make test-all`."""
     return pytest.mark.parametrize("database", kinds(*always), indirect=True)
 
 
@@ -39,7 +39,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[OwnDatabase]:
 
 @contextmanager
 def database_of(request: pytest.FixtureRequest, kind: str) -> Iterator[OwnDatabase]:
-    """A database of that kind, for a block; its stack is started if no test has asked before."""
+    """A database of that kind, for a block; the first such call starts the stack it needs."""
     if kind == POSTGRES:
         with own_database(request.getfixturevalue("stack")) as created:
             yield created

@@ -1,4 +1,4 @@
-"""A receiver of OpenLineage events over HTTP, as Marquez or DataHub has one."""
+"""An HTTP receiver of OpenLineage events, like the receivers of Marquez and DataHub."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 @dataclass
 class Received:
-    """What has arrived.
+    """The events that a receiver has accepted.
 
     Args:
-        url: Where the receiver listens.
-        refuses: Whether it refuses events, as a receiver does that does not know the login.
-        events: The events that it took, in the order of their arrival.
-        text: All bodies, as they came.
+        url: The URL at which the receiver listens.
+        refuses: Whether the receiver answers each event with HTTP 401, as after a wrong login.
+        events: The accepted events, in the order of their arrival.
+        text: The bodies of the accepted requests, one after another.
     """
 
     url: str = ""

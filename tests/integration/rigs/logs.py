@@ -1,4 +1,4 @@
-"""Tables without a key on the real stack, and writers whose transactions straddle everything."""
+"""Tables without a key on the real stack, and writers whose transactions overlap every phase."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Log:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The table's own section of the configuration, to be changed."""
+        """The table's section of the configuration; a test may change it in place."""
         found: dict[str, Any] = self.shop.tables[self.shop.database.label(self.name)]
         return found
 
@@ -72,7 +72,7 @@ class Log:
 
 @pytest.fixture
 def log(database: OwnDatabase, spark: SparkSession, tmp_path: Path) -> Iterator[Log]:
-    """A log of many equal rows on a database of each kind; its replica goes on afterwards."""
+    """A table without a key, with many equal rows; asserts at the end that the replica replays."""
     tables = {database.label("events"): {"mode": "append"}}
     shop = Shop(database, spark, tmp_path, tables=tables)
     create_log(database, "events", ROWS)
@@ -86,17 +86,18 @@ def log(database: OwnDatabase, spark: SparkSession, tmp_path: Path) -> Iterator[
 
 
 def create_log(database: OwnDatabase, name: str, rows: int) -> None:
-    """A table without a key, of which many rows are equal."""
+    """Create a table without a key in which many rows are equal."""
     database.execute(f"CREATE TABLE {name} (kind varchar(20), n int, t text)")
     database.load(name, (("old", n % 100, "x" * 100) for n in range(1, rows + 1)))
 
 
 @contextmanager
 def inserters(database: OwnDatabase, name: str, count: int = 4) -> Iterator[list[int]]:
-    """Transactions of some rows each, open for up to half a second; the list counts the rows.
+    """Insert rows in threads; the list holds the number of committed rows of each thread.
 
-    One of them rolls back what it wrote in every fifth; another uses savepoints in every second,
-    and a standby of PostgreSQL that was told of those exports views that do not hold.
+    A transaction has up to 8 rows and stays open for up to half a second. One thread rolls
+    back every fifth transaction. Another thread uses savepoints in every second transaction,
+    because a PostgreSQL standby that has replayed savepoints may export inconsistent snapshots.
     """
     done = [0] * count
 
@@ -124,5 +125,5 @@ def inserters(database: OwnDatabase, name: str, count: int = 4) -> Iterator[list
 
 
 def bag(rows: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
-    """How often each row occurs."""
+    """The number of occurrences of each row."""
     return Counter(tuple(row) for row in rows)

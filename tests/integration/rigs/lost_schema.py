@@ -1,4 +1,4 @@
-"""A schema id that a real registry does not know yet, and comes to know when a test says so."""
+"""A schema id that a real registry does not know until a test registers it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cdc.connect import ConnectClient
 
 
 class LostSchema:
-    """An id that the registry will give out before long.
+    """A schema id that the registry has not assigned yet, but will assign soon.
 
     Args:
         url: The registry's Confluent-compatible API.
-        ahead: Ids that others may take meanwhile; connectors take one every few seconds.
+        ahead: How far this id is ahead of the newest id. Connectors take an id every few seconds.
     """
 
     def __init__(self, url: str, *, ahead: int = 30) -> None:
@@ -24,13 +24,14 @@ class LostSchema:
         self.id = self._register({"type": "record", "name": "Last", "fields": []}) + ahead
 
     def write(self, value: bytes) -> bytes:
-        """A message as if it had been written with the lost schema."""
+        """A copy of a message whose schema id is the lost one."""
         return b"\x00" + self.id.to_bytes(4, "big") + value[5:]
 
     def restore(self, schema: str, connect: ConnectClient, connector: str) -> None:
-        """Give the id a schema: copies of it that differ in their documentation take the rest.
+        """Register copies of the schema until one of them gets the lost id.
 
-        The connector stands still meanwhile, since it takes ids, too.
+        The copies differ in their documentation. The connector is paused meanwhile, since it
+        registers schemas, too.
         """
         document = json.loads(schema)
         connect.pause(connector)

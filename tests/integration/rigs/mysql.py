@@ -37,7 +37,7 @@ class MysqlDatabase(OwnDatabase):
 
     @property
     def schema(self) -> str:
-        """Its own name: there are no schemas in a database."""
+        """The database's own name, since MySQL and MariaDB have no schemas in a database."""
         return self.name
 
     def document(self, folder: Path) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class MysqlDatabase(OwnDatabase):
     def connect(
         self, role: str = ADMIN, *, replica: bool = False, autocommit: bool = True
     ) -> Iterator[pymysql.connections.Connection[Any]]:
-        """A connection, in autocommit mode if not told otherwise."""
+        """A connection, by default in autocommit mode."""
         server = f"{self.kind}_replica" if replica else self.kind
         with pymysql.connect(
             host=HOST,
@@ -70,7 +70,7 @@ class MysqlDatabase(OwnDatabase):
         return self.connect(autocommit=False)
 
     def retype(self, table: str, column: str, definition: str) -> str:
-        """The statement that gives a column another type, and leaves it NULL or not."""
+        """The statement that gives a column another type, and keeps whether NULL is allowed."""
         nullable = self.rows(
             "SELECT is_nullable FROM information_schema.columns WHERE table_schema = database()"
             f" AND table_name = '{table}' AND column_name = '{column}'"
@@ -86,7 +86,7 @@ class MysqlDatabase(OwnDatabase):
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """The replica's applier stands still while a block runs."""
+        """Stop the replica's applier while a block runs."""
         self.root("STOP REPLICA SQL_THREAD", replica=True)
         try:
             yield
@@ -94,7 +94,7 @@ class MysqlDatabase(OwnDatabase):
             self.root("START REPLICA SQL_THREAD", replica=True)
 
     def on_replica(self, statement: str) -> None:
-        """Run a statement on the replica, as a person who may do anything there."""
+        """Run a statement on the replica as its superuser."""
         self.root(statement, replica=True)
 
     def end_snapshots(self) -> int:
@@ -109,7 +109,7 @@ class MysqlDatabase(OwnDatabase):
         return len(found)
 
     def lose_log(self) -> None:
-        """Purge all binlogs but a new one."""
+        """Start a new binlog file, and purge all older ones."""
         self.catch_up()
         self.root("FLUSH BINARY LOGS")
         newest = self.root("SHOW BINARY LOGS")[-1][0]
@@ -127,18 +127,18 @@ class MysqlDatabase(OwnDatabase):
             return list(cursor.fetchall())
 
     def position(self) -> str:
-        """What the primary has executed, as a GTID set."""
+        """The transactions that the primary has executed, as a GTID set."""
         name = "gtid_executed" if self.kind == MYSQL else "gtid_binlog_pos"
         return str(self.query(f"SELECT @@global.{name}")[0][0])
 
     def catch_up(self) -> None:
-        """Wait until the replica has executed what the primary has."""
+        """Wait until the replica has executed all transactions of the primary."""
         function = "WAIT_FOR_EXECUTED_GTID_SET" if self.kind == MYSQL else "MASTER_GTID_WAIT"
         reached = self.root(f"SELECT {function}('{self.position()}', 60)", replica=True)
         assert reached == [(0,)], "the replica does not follow"
 
     def lose_connection(self) -> None:
-        """End the session in which the only connector of the server reads the binlog."""
+        """End the binlog session of the connector, which must be the server's only connector."""
         (dump,) = [
             row[0]
             for row in self.root("SHOW PROCESSLIST")
@@ -152,9 +152,10 @@ class MysqlDatabase(OwnDatabase):
 
 
 def available(config: pytest.Config, kind: str) -> bool:
-    """Whether this machine has the server or can fetch it; MariaDB must be had.
+    """Whether this machine has the server or can fetch it.
 
-    A MySQL that is not to be had is named in the report of the run.
+    If MySQL is not available, the report of the test run says so. If MariaDB is not available,
+    the error is raised.
     """
     try:
         find_installation(kind)
@@ -170,7 +171,7 @@ def available(config: pytest.Config, kind: str) -> bool:
 def mysql_stack_of(
     config: pytest.Config, wanted: Sequence[str] = tuple(PRODUCTS)
 ) -> Iterator[LocalStack]:
-    """A stack with every kind of these that there is."""
+    """A stack with those of the wanted kinds that are available on this machine."""
     kinds = [kind for kind in wanted if available(config, kind)]
     with running_stack(kinds) as running:
         used(config, running)
@@ -178,7 +179,7 @@ def mysql_stack_of(
 
 
 def mysql_of(database: OwnDatabase) -> MysqlDatabase:
-    """The database of a shop whose module runs on MySQL and MariaDB only."""
+    """The database as a `MysqlDatabase`, for tests that run on MySQL and MariaDB only."""
     assert isinstance(database, MysqlDatabase)
     return database
 
@@ -187,7 +188,7 @@ def mysql_of(database: OwnDatabase) -> MysqlDatabase:
 def own_mysql_database(
     stack: LocalStack, kind: str, made_as: type[MysqlDatabase] = MysqlDatabase
 ) -> Iterator[MysqlDatabase]:
-    """An empty database for a block; dropped with the connectors that capture it."""
+    """An empty database for a block; it is dropped afterwards, and its connectors are deleted."""
     stack.up()  # the test before may have left a server dead
     created = new_mysql_database(stack, kind, made_as)
     try:
@@ -227,14 +228,14 @@ def delete_connectors(stack: LocalStack, name: str) -> None:
 
 
 def kind_of(item: pytest.Item) -> str | None:
-    """The kind of source that a test is parametrized with, if it is."""
+    """The kind of source among the parameters of a test, or None."""
     params = getattr(getattr(item, "callspec", None), "params", {}).values()
     return next((str(one) for one in params if one in (POSTGRES, *PRODUCTS)), None)
 
 
 @pytest.fixture(scope="module")
 def mysql_stack(request: pytest.FixtureRequest) -> Iterator[LocalStack]:
-    """A stack of a module's own, with the kinds that its tests ask for."""
+    """A stack for one test module, with the kinds of source that the module's tests need."""
     module = [item for item in request.session.items if item.path == request.path]
     asked = [kind_of(item) for item in module]
     kinds = [kind for kind in PRODUCTS if None in asked or kind in asked]
@@ -244,13 +245,13 @@ def mysql_stack(request: pytest.FixtureRequest) -> Iterator[LocalStack]:
 
 @pytest.fixture(params=[pytest.param(MYSQL, marks=pytest.mark.breadth), MARIADB])
 def database(request: pytest.FixtureRequest, mysql_stack: LocalStack) -> Iterator[MysqlDatabase]:
-    """A database of a test's own on each kind that there is; one that is not is reported."""
+    """A test's own database on MySQL or MariaDB; the test is skipped if the stack lacks it."""
     with own_mysql_database(mysql_stack, had(mysql_stack, request.param)) as created:
         yield created
 
 
 def had(stack: LocalStack, kind: str) -> str:
-    """The kind, if the stack has it; else the test is skipped, and the report says why."""
+    """Return the kind if the stack has it; else skip the test, and the report says why."""
     if kind not in stack.versions():
         pytest.skip(f"no {PRODUCTS[kind].title} on this machine; see the report's end")
     return kind

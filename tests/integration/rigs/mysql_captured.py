@@ -92,7 +92,7 @@ class MysqlCaptured(CapturedSource):
         return captured_tables(effective, self.names)
 
     def mark(self) -> GtidSet:
-        """Write a marker; returns what the primary has executed with it."""
+        """Write a marker; returns the primary's GTID set after it."""
         self.database.root(f"INSERT INTO tributary.marker (id) VALUES ('{uuid.uuid4()}')")
         return self.position()
 
@@ -101,7 +101,7 @@ class MysqlCaptured(CapturedSource):
         return kind.parse(self.database.position())
 
     def stored(self) -> GtidSet | None:
-        """What Connect has stored, as a position."""
+        """The position that Connect has stored for the connector, or None."""
         found = stored_position(self.connect, self.names)
         if isinstance(found, StoredPosition):
             assert found.gtids is not None
@@ -110,7 +110,11 @@ class MysqlCaptured(CapturedSource):
         return found
 
     def wait_until_captured(self, position: GtidSet) -> None:
-        """A transaction is stored as complete with the first record of a later one."""
+        """Wait until Connect has stored this position.
+
+        Markers are written meanwhile, since Connect stores a transaction as complete only with
+        the first record of a later transaction.
+        """
 
         def reached() -> bool:
             self.mark()
@@ -120,7 +124,7 @@ class MysqlCaptured(CapturedSource):
         wait_until(reached, f"{position} is stored", WAIT_S, self.describe)
 
     def changes(self, start: int | None = None) -> list[DefinitionChange]:
-        """What the topic of definitions tells."""
+        """The changes of table definitions in the connector's topic of such changes."""
         return list(definition_changes(self.kafka, self.registry, self.names, start))
 
     def latest_beat(self) -> Heartbeat:
@@ -129,12 +133,12 @@ class MysqlCaptured(CapturedSource):
         return found
 
     def forget_offsets(self) -> None:
-        """Delete what Connect has stored for the connector, which is stopped."""
+        """Delete the offsets that Connect has stored for the connector, which must be stopped."""
         with connect_rest(self.database.stack) as connect:
             connect.delete(f"/connectors/{self.names.connector}/offsets").raise_for_status()
 
     def failure(self) -> str:
-        """Wait until the connector has failed; returns why."""
+        """Wait until the connector has failed; returns the reason."""
         found = ""
 
         def failed() -> bool:
@@ -149,7 +153,7 @@ class MysqlCaptured(CapturedSource):
 
 @contextmanager
 def mysql_capturing(database: MysqlDatabase, *tables: str) -> Iterator[MysqlCaptured]:
-    """A started capture, removed with the context."""
+    """A started capture, which is removed after the block."""
     captured = MysqlCaptured(database)
     try:
         captured.start(*tables)

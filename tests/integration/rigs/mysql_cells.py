@@ -1,4 +1,4 @@
-"""Cells of each type of MySQL and MariaDB, with what the lake gets."""
+"""Values of each column type of MySQL and MariaDB, each with the cell that the lake gets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from typing import Any
 from stack.mysql_software import MARIADB, MYSQL
 
 ASKED = object()
-"""What the stream leaves to the source: it cannot tell a zero date from the start of 1970."""
+"""A cell that must be read from the source again.
+
+The reason is that a zero date and the start of 1970 are the same in the stream.
+"""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the stream leaves to the source, which has this."""
+    """A cell that must be read from the source again, with the value that the source has."""
 
     value: Any
 
@@ -25,7 +28,10 @@ at = datetime.fromisoformat
 
 
 def ewkb(*body: float | bytes, kind: int = 1, srid: int = 0) -> bytes:
-    """A geometry: of a point its coordinates, of what has parts their number and bytes."""
+    """A geometry in EWKB format.
+
+    The body of a point is its coordinates; of other kinds, the number of parts and their bytes.
+    """
     flag, shown = (0x20000000, struct.pack("<I", srid)) if srid else (0, b"")
     parts = (one if isinstance(one, bytes) else struct.pack("<d", one) for one in body)
     return b"\1" + struct.pack("<I", kind | flag) + shown + b"".join(parts)
@@ -205,7 +211,7 @@ CASES: Cases = (
         ((shape("GEOMETRYCOLLECTION(POINT(1 2))"), of_parts(7, ewkb(1.0, 2.0))),),
     ),
 )
-"""A column's definition, and values with what the lake gets."""
+"""Column definitions, each with SQL values and the cells that the lake gets."""
 
 SAID: Cases = (
     ("integer unsigned", (("3232235777", 3232235777), ("7", 7), ("null", None))),
@@ -229,7 +235,7 @@ SAID: Cases = (
     ("nvarchar(9)", (("'\u00e4'", "\u00e4"),)),
     ("character varying(9)", (("'\u20ac'", "\u20ac"),)),
 )
-"""Likewise, under names that only statements have."""
+"""Like `CASES`, with type names that only SQL statements have: the catalog has other names."""
 
 FLOATS = [1.0, -0.10000000149011612, 16777216.0, 9.99999991097579e-38, 0.0]
 LONG = "y" * 70_000
@@ -331,4 +337,4 @@ OWN: dict[str, Cases] = {
         ("json", (("'[1.0, -5]'", "[1.0, -5]"),)),
     ),
 }
-"""Likewise, of one kind."""
+"""Like `CASES`, for types that only one of MySQL and MariaDB has, by kind."""

@@ -1,4 +1,4 @@
-"""A database of MySQL or MariaDB and the product's connections to it, for tests of what is read."""
+"""A database of MySQL or MariaDB and the product's connections to it, for tests of its reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.integration.rigs.mysql import MysqlDatabase
 
 @dataclass(frozen=True)
 class Lab:
-    """One database and how it is read."""
+    """One database, the product's connections to it, and a folder for the test."""
 
     database: MysqlDatabase
     connections: Connections

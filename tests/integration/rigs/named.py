@@ -26,7 +26,7 @@ _NUMBERS = re.compile(r"\(\d+(,\d+)?\)")
 
 @contextmanager
 def named_spark(stack: LocalStack, metastore: str, scratch: Path) -> Iterator[SparkSession]:
-    """A session that knows tables by name; the product itself does not need that."""
+    """A Spark session with which tests read tables by name; the product needs no such session."""
     document = yaml.safe_load(stack.config_text())
     document["spark"] = {
         "master": "local[2]",
@@ -77,14 +77,14 @@ class NamedShop(Shop):
 
 @dataclass
 class Readers:
-    """Engines that read the tables of a shop by name, and what they showed.
+    """Engines that read the tables of a shop by name, and the results of the comparisons.
 
     Args:
         shop: The shop.
         engines: The engines.
-        results: What they showed so far.
-        unequal: By engine and table, the columns that an engine does not show as the source has
-            them, by ``compare_types``. Other comparisons leave them out.
+        results: The results so far.
+        unequal: By engine and table, the columns in which ``compare_types`` found cells that
+            differ from the source. Other comparisons leave these columns out.
     """
 
     shop: NamedShop
@@ -111,7 +111,7 @@ class Readers:
             self.results.add(part, row, engine.name, difference(seen, rows))
 
     def compare_types(self, part: str, name: str) -> None:
-        """Note for each lake type of a table whether engines show its columns' cells equal."""
+        """Note for each lake type of a table whether engines show its cells as the source does."""
         types, truth = self.shop.types(name), self.shop.truth(name)
         for engine in self.engines:
             shown = engine.shown(self.shop.named(name), types)
@@ -130,7 +130,7 @@ class Readers:
 
 
 def attempt(read: Callable[[], list[Row]]) -> list[Row] | str:
-    """The rows in the order of their keys, or the reason why there are none."""
+    """The rows that a read returns, in the order of their keys, or why the read failed."""
     try:
         return sorted(read(), key=lambda row: row["id"])
     except UnreadableError as error:
@@ -138,7 +138,7 @@ def attempt(read: Callable[[], list[Row]]) -> list[Row] | str:
 
 
 def difference(seen: list[Row] | str, truth: list[Row]) -> str:
-    """What is shown otherwise than the source has it, by an example; or that nothing is."""
+    """The difference from the source, as text: an error, row counts or one cell, or `equal`."""
     if isinstance(seen, str):
         return seen
     if len(seen) != len(truth):
@@ -153,5 +153,5 @@ def difference(seen: list[Row] | str, truth: list[Row]) -> str:
 
 
 def _plain(kind: str) -> str:
-    """A type without the numbers that differ between columns."""
+    """A type's text without spaces and sizes: ``decimal(10, 2)`` gives ``decimal(p,s)``."""
     return _NUMBERS.sub(lambda found: "(p,s)" if found[1] else found[0], kind.replace(" ", ""))

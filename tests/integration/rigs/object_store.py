@@ -1,4 +1,4 @@
-"""What S3 and Google Cloud Storage share: an object store of a test's own, and a lake in it."""
+"""A test's own object store with a lake in it: the part that S3 and Google Cloud Storage share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def own_port(name: str) -> int:
 
 @contextlib.contextmanager
 def started(server: Server, folder: Path) -> Iterator[ServerProcess]:
-    """A started server with its log in ``folder``, which ends with the block."""
+    """Start a server with its log in ``folder``, and kill the server after the block."""
     process = ServerProcess(
         server.name,
         program=server.program,
@@ -38,7 +38,7 @@ def started(server: Server, folder: Path) -> Iterator[ServerProcess]:
 
 
 def move_lake(project: Project, url: str, hadoop: Mapping[str, object]) -> None:
-    """Put a project's lake under a URL, which these settings of Hadoop reach."""
+    """Configure a project's lake at a URL, with the settings of Hadoop that give access to it."""
     document = yaml.safe_load(project.file.read_text())
     document["lake"] = {"url": url, "hadoop": dict(hadoop)}
     project.file.write_text(yaml.safe_dump(document))

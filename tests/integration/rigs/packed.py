@@ -1,4 +1,4 @@
-"""An environment that users make of a clone, and an archive of it in another folder."""
+"""An environment as users install it from a clone, and the archive that `package` makes of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIMIT_S = 900.0
 
 
 def installed(folder: Path) -> Path:
-    """The command of an environment with the locked packages and this project, as built."""
+    """Install the locked packages and this project's wheel; returns the path of ``tributary``."""
     python, wheels = folder / "bin" / "python", folder / "wheels"
     uv = str(Path(sys.executable).with_name("uv"))
     install = (uv, "pip", "install", "--quiet", "--no-deps", "--python", str(python))
@@ -28,7 +28,7 @@ def installed(folder: Path) -> Path:
 
 
 def unpacked(program: Path, folder: Path) -> Path:
-    """The command of an archive that a command has made, in this folder."""
+    """Make an archive with ``package`` and unpack it into the folder; returns its ``tributary``."""
     archive = folder.with_name("tributary.tar.gz")
     written = call(program, "package", str(archive), "--output", "json").expect(0)
     assert written.json["sha256"] == sha256_of(archive)
@@ -40,7 +40,7 @@ def unpacked(program: Path, folder: Path) -> Path:
 
 
 def call(program: Path, *arguments: str, **environment: str) -> Ran:
-    """One call of a command; by default with the environment of these tests."""
+    """Call a command, by default with this process's environment variables; returns the result."""
     done = subprocess.run(
         [str(program), *arguments],
         env=environment or None,

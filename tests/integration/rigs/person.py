@@ -1,4 +1,4 @@
-"""A person at the command line who does what errors say: commands are taken out of their texts."""
+"""A simulated person at the command line, who runs the commands that remedies of errors name."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class Answer:
     """What one command printed.
 
     Args:
-        code: Its exit code.
-        documents: What it printed for programs.
+        words: The arguments of the command.
+        code: The exit code.
+        documents: The JSON documents that the command printed.
     """
 
     words: tuple[str, ...]
@@ -41,12 +42,12 @@ class Answer:
 
     @property
     def remedies(self) -> list[str]:
-        """What it says to do, in the order in which it says it."""
+        """The remedies in the documents, in their order, without repetitions."""
         return list(dict.fromkeys(_found(self.documents, "remedy")))
 
     @property
     def remedy(self) -> str:
-        """The one thing that it says to do."""
+        """The remedy, if the documents name exactly one."""
         (only,) = self.remedies
         return only
 
@@ -67,7 +68,7 @@ def _found(value: Any, key: str) -> Iterator[str]:
 
 
 def commands(remedy: str) -> list[list[str]]:
-    """The commands that a remedy names, each as its words."""
+    """The commands that a remedy names, each as a list of words."""
     return [shlex.split(command) for command in _COMMAND.findall(remedy)]
 
 
@@ -76,13 +77,13 @@ class Person:
     """Runs the command line in this process, with the test's Spark session.
 
     Args:
-        shop: Whose database, state and lake it works on.
+        shop: The shop with the database, the state store and the lake.
     """
 
     shop: Shop
 
     def configure(self, **changes: Any) -> None:
-        """Write the configuration file anew."""
+        """Write the configuration file again, with these changes."""
         document = self.shop.database.document(self.shop.folder)
         written = {**document, "tables": self.shop.tables, **changes}
         self.file.write_text(yaml.safe_dump(written))
@@ -93,34 +94,34 @@ class Person:
         return self.shop.folder / "tributary.yaml"
 
     def run(self, *words: str) -> Answer:
-        """Run a command, whatever comes of it."""
+        """Run a command, with any exit code."""
         done = CliRunner().invoke(app, [*words, "--output", "json", "--config", str(self.file)])
         documents = [json.loads(line) for line in done.stdout.splitlines() if line[:1] in "{["]
         assert documents or done.exit_code == 0, (words, done.output)
         return Answer(words, done.exit_code, documents)
 
     def refused(self, *words: str) -> Answer:
-        """Run a command that is refused, and says what to do."""
+        """Run a command; asserts that it fails and names a remedy."""
         answer = self.run(*words)
         assert answer.code != 0, (words, answer.documents)
         assert answer.remedies, (words, answer.documents)
         return answer
 
     def done(self, *words: str) -> Answer:
-        """Run a command that does what it is asked."""
+        """Run a command; asserts that it succeeds."""
         answer = self.run(*words)
         assert answer.code == 0, (words, answer.documents)
         return answer
 
     def led_to(self, remedy: str, *choice: str) -> list[list[str]]:
-        """The commands that a remedy names, in their order.
+        """The commands that a person runs after reading a remedy, in their order.
 
-        One that only shows what a table needs leads to what that is; one that lists all tables
-        is to be read only.
+        ``status`` with a table is run at once, and replaced by the commands of the remedy that it
+        prints. ``status`` without a table is left out.
 
         Args:
-            remedy: The text.
-            choice: Of commands to choose from, the names of those to take; by default all.
+            remedy: The text of the remedy.
+            choice: The names of the commands to take; by default all.
         """
         found: list[list[str]] = []
         for words in commands(remedy):
@@ -138,7 +139,7 @@ class Person:
         return found
 
     def follow(self, remedy: str, *choice: str) -> None:
-        """Run the commands that a remedy names; none of them is refused."""
+        """Run the commands that a remedy names; asserts that none of them is refused."""
         for words in self.led_to(remedy, *choice):
             answer = self.run(*words)
             # A run that marks a table says so by its code.
@@ -152,20 +153,20 @@ class Person:
 
 
 def created(shop: Shop, *names: str) -> list[str]:
-    """Tables of a few rows, as people name them."""
+    """Create tables with a few rows; returns their names for the command line."""
     for name in names:
         shop.create(name, FEW)
     return [shop.database.label(name) for name in names]
 
 
 def produce(shop: Shop, name: str, value: bytes) -> None:
-    """A message of someone else in a table's topic, behind all that is committed."""
+    """Append a message that no connector wrote to a table's topic, after all committed changes."""
     shop.settle(name)
     faults.produce(shop.services.config, shop.record(name).topic, value)
 
 
 def folder(shop: Shop, name: str) -> Path:
-    """Where a table's generations are."""
+    """The folder with the generations of a table."""
     found = local_folder(shop.record(name).base_path)
     assert found is not None
     return found
@@ -173,7 +174,7 @@ def folder(shop: Shop, name: str) -> Path:
 
 @pytest.fixture
 def early(database: OwnDatabase, tmp_path: Path) -> Iterator[Person]:
-    """Who works on tables that are not copied yet, which needs no Spark."""
+    """A person for tables that are not copied yet; no command of this person needs Spark."""
     person = Person(Shop(database, None, tmp_path))
     person.configure()
     yield person
@@ -182,7 +183,7 @@ def early(database: OwnDatabase, tmp_path: Path) -> Iterator[Person]:
 
 @pytest.fixture
 def person(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Person:
-    """Who works on the shop; the session of Spark outlives the commands."""
+    """A person who works on the shop; commands do not stop the Spark session."""
     monkeypatch.setattr(spark_module, "stop", lambda: None)
     person = Person(shop)
     person.configure()

@@ -1,4 +1,4 @@
-"""pgbench: its tables in a test's own database, and its transactions on them."""
+"""PostgreSQL's benchmark pgbench: its tables in a test's own database, and its transactions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ KEYLESS = "public.pgbench_history"
 
 
 def rows(scale: int) -> dict[str, int]:
-    """How many rows its tables with a key have, which its transactions do not change."""
+    """The number of rows of each pgbench table with a key; transactions do not change it."""
     return dict(zip(KEYED, (100_000 * scale, scale, 10 * scale), strict=True))
 
 
 def fill(database: Database, scale: int) -> None:
-    """Create its tables, of which all but the history have a key."""
+    """Create the tables of pgbench; all have a key, except for the history table."""
     argv = [_program(database), "-i", "-q", "-s", str(scale), database.dsn()]
     subprocess.run(argv, check=True, capture_output=True)
 
 
 @contextlib.contextmanager
 def load(database: Database, log: Path, *, per_second: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Transactions by 4 clients, for as long as the block runs."""
+    """Run the transactions of pgbench with 4 clients, for as long as the block runs."""
     argv = [_program(database), "-n", "-c", "4", "-R", str(per_second), "-T", "900", "-P", "5"]
     with log.open("wb") as sink:
         process = subprocess.Popen([*argv, database.dsn()], stdout=sink, stderr=subprocess.STDOUT)
@@ -39,7 +39,7 @@ def load(database: Database, log: Path, *, per_second: int) -> Iterator[subproce
 
 
 def written(database: Database) -> int:
-    """How many transactions have committed."""
+    """The number of transactions that have committed: the rows of the history table."""
     return int(database.rows(f"SELECT count(*) FROM {KEYLESS}")[0][0])
 
 

@@ -20,18 +20,18 @@ from stack.ports import choose
 from tests.integration.rigs.captured import wait_until
 
 FLUSH_S = 3.0
-"""How often it stores positions."""
+"""Seconds after which the worker stores the positions of its connectors."""
 
 
 @dataclass
 class PlainWorker:
-    """A worker of the stack's software, on the stack's Kafka.
+    """A Kafka Connect worker with the stack's software and the stack's Kafka.
 
     Args:
-        config: How to reach it.
-        command: The command that starts it.
-        folder: Where it finds who may log in.
-        log: The file of what it says.
+        config: The address and login of the worker.
+        command: The command that starts the worker.
+        folder: The worker's folder, with the file of users that may log in.
+        log: The file for the worker's output.
     """
 
     config: ConnectConfig

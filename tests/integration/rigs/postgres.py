@@ -63,12 +63,12 @@ class Database(OwnDatabase):
         return f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {definition}"
 
     def let_pause(self) -> None:
-        """Let the snapshot role pause replay."""
+        """Grant the snapshot role the right to pause replay."""
         self.stack.psql(grant_sql(SNAPSHOT), database=self.name)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """The replica does not replay while a block runs."""
+        """Pause the replica's replay while a block runs."""
         self.stack.psql("SELECT pg_wal_replay_pause()", replica=True)
         try:
             yield
@@ -76,12 +76,12 @@ class Database(OwnDatabase):
             self.stack.psql("SELECT pg_wal_replay_resume()", replica=True)
 
     def on_replica(self, statement: str) -> None:
-        """Run a statement on the replica, as a person who may do anything there."""
+        """Run a statement on the replica as its superuser."""
         self.stack.psql(statement, replica=True)
 
     @contextlib.contextmanager
     def commits_hang(self) -> Iterator[Callable[[], None]]:
-        """Commits with ``synchronous_commit`` on wait for a standby that there is not."""
+        """Let commits wait for a missing standby; the yielded function releases them."""
 
         def settings(*statements: str) -> None:
             for statement in (*statements, "SELECT pg_reload_conf()"):
@@ -110,7 +110,7 @@ class Database(OwnDatabase):
         return int(ended)
 
     def lose_log(self) -> None:
-        """Drop the slots: the server keeps the log for nobody."""
+        """Drop the replication slots, so that the server no longer keeps the log for them."""
         _drop_slots(self.stack, self.name)
 
 
@@ -131,7 +131,7 @@ def own_database(stack: LocalStack) -> Iterator[Database]:
 
 
 def _wait_for_replica(database: Database) -> None:
-    """The replica has a new database a moment later than the primary."""
+    """Wait until the replica has the new database, too."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -153,10 +153,10 @@ def _delete_connectors(stack: LocalStack, name: str) -> None:
 
 
 def _drop_slots(stack: LocalStack, name: str, then: str = "SELECT") -> None:
-    """Drop the slots of a database, and run a statement once there are none.
+    """Drop the slots of a database, and run a statement once the database has no slots.
 
-    A task of a connector that was stopped or deleted while it was still starting may hold a slot
-    for a moment, or make it anew after it was dropped, until it finds that it was stopped.
+    Both are tried again for up to a minute. If a connector is stopped or deleted while its task
+    still starts, the task may hold a slot for a moment, or create a dropped slot again.
     """
     deadline = time.monotonic() + 60
     while True:

@@ -24,12 +24,12 @@ PROGRAM = Path(sys.executable).with_name("tributary")
 
 @dataclass(frozen=True)
 class Project:
-    """One configuration file and what is needed to act on both of its ends.
+    """One configuration file, with its source database and its lake.
 
     Args:
         folder: Holds ``tributary.yaml``, the state store and the lake.
-        database: What the one source reads, which has its name.
-        program: The command ``tributary``; by default that of these tests' environment.
+        database: The database of the one source. The source has the name of the database.
+        program: The path of ``tributary``; by default that of the environment of the tests.
     """
 
     folder: Path
@@ -45,7 +45,7 @@ class Project:
         tables: Mapping[str, Any] | None = None,
         defaults: Mapping[str, Any] | None = None,
     ) -> Project:
-        """A project whose configuration is written, so that a test begins with its first table."""
+        """Create a project and write its configuration file."""
         project = cls(folder, database)
         project.configure(tables, defaults)
         return project
@@ -53,7 +53,7 @@ class Project:
     def configure(
         self, tables: Mapping[str, Any] | None = None, defaults: Mapping[str, Any] | None = None
     ) -> None:
-        """Write the configuration, derived from the one that the stack writes for itself."""
+        """Write the configuration file, derived from the configuration that the stack writes."""
         config = self.database.document(self.folder)
         config["lake"] = {"url": (self.folder / "lake").as_uri()}
         config["state"] = {"url": f"sqlite:///{self.folder / 'state.db'}"}
@@ -68,11 +68,11 @@ class Project:
         return self.folder / "tributary.yaml"
 
     def table(self, name: str) -> TableId:
-        """A table of the source, by the name that the product has for it."""
+        """The product's identifier of a table of the source."""
         return self.database.table(name)
 
     def label(self, name: str) -> str:
-        """The same, as people name it on the command line."""
+        """The name of a table of the source on the command line."""
         return self.database.label(name)
 
     def run(self, *arguments: str, crash_at: str | None = None, timeout: float = TIMEOUT_S) -> Ran:
@@ -89,7 +89,7 @@ class Project:
         return Ran(tuple(arguments), done.returncode, done.stdout, done.stderr)
 
     def run_together(self, *commands: Sequence[str]) -> list[Ran]:
-        """Run commands that change nothing at the same time; what each did, in their order."""
+        """Run read-only commands at the same time; returns their results in the same order."""
         with ThreadPoolExecutor(len(commands)) as threads:
             return list(threads.map(lambda arguments: self.run(*arguments), commands))
 
@@ -115,7 +115,7 @@ class Project:
         return sorted(self.database.rows(f"select {listed} from {place}"), key=repr)
 
     def lake_rows(self, spark: Any, relation: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """All rows that a reader of the published table sees, sorted; not by the product's code."""
+        """All rows of the published table, sorted, read by Spark without code of the product."""
         schema, name = relation.split(".", 1)
         pointer = self.folder / "lake" / self.database.name / schema / name / "_current.json"
         path = json.loads(pointer.read_text())["path"]
@@ -124,7 +124,7 @@ class Project:
         return sorted((tuple(row) for row in frame.selectExpr(*quoted).collect()), key=repr)
 
     def assert_equal(self, spark: Any, relation: str, columns: Sequence[str]) -> None:
-        """Source and lake hold the same rows, and at least one."""
+        """Assert that source and lake hold the same rows, and at least one row."""
         source = self.source_rows(relation, columns)
         lake = self.lake_rows(spark, relation, columns)
         assert source, f"{relation} is empty on the source: the comparison would prove nothing"
@@ -137,7 +137,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run of the command line did."""
+    """The arguments, the exit code and the output of one run of the command line."""
 
     arguments: tuple[str, ...]
     code: int
@@ -145,7 +145,7 @@ class Ran:
     stderr: str
 
     def expect(self, *codes: int) -> Ran:
-        """This, if the exit code is one of ``codes``."""
+        """Return this object, after asserting that the exit code is one of ``codes``."""
         assert self.code in codes, (
             f"tributary {' '.join(self.arguments)} ended with {self.code}, not {codes}\n"
             f"--- stdout\n{self.stdout[-6000:]}\n--- stderr\n{self.stderr[-6000:]}"
@@ -175,5 +175,5 @@ def environment(crash_at: str | None) -> dict[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """A cell without differences that are only of representation (trailing zeros of decimals)."""
+    """A cell's value; a decimal without its trailing zeros, so that equal decimals look equal."""
     return value.normalize() if isinstance(value, Decimal) else value

@@ -1,7 +1,7 @@
-"""Prometheus itself, on the shipped rules: which alarms it raises after one scrape.
+"""A real Prometheus with the shipped rules, which shows the alarms that it raises after a scrape.
 
-A drill cannot wait for an hour, so two things differ from the shipped file: no alarm waits for its
-``for:``, and the growth of the log is that of the last 20 seconds in place of an hour.
+A drill cannot wait for an hour, so two things differ from the shipped rules: each alarm has
+``for: 0s``, and the growth of the log is measured over 20 seconds instead of one hour.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.integration.rigs.captured import wait_until
 
 RULES = Path(__file__).parents[3] / "deploy/prometheus/rules.yaml"
 _SCRAPE_S = 6
-"""Between two scrapes, and how long one may take: without Kafka, it takes 3.2 s and more."""
+"""Seconds between two scrapes, and the limit of one: if Kafka is down, one takes 3.2 s or more."""
 _WAIT_S = 60.0
 _EVERYWHERE = {"alertname", "severity", "job", "instance"}
 
@@ -37,13 +37,16 @@ class Prometheus:
     """A running server that scrapes one process.
 
     Args:
-        port: Where it answers.
+        port: The port of the server's HTTP API.
     """
 
     port: int
 
     def raised(self) -> set[str]:
-        """The alarms after the next scrape that begins from now on, with the labels that matter."""
+        """Wait for a scrape that begins after this call; returns the alarms with their own labels.
+
+        Left out are the labels that all alarms have.
+        """
         asked = time.time()
         scraped = 0.0
 
@@ -68,13 +71,13 @@ class Prometheus:
         return {_shown(one["labels"]) for one in alarms}
 
     def series(self, expression: str) -> list[Any]:
-        """The series of an expression now, over all that was scraped."""
+        """The series that a PromQL expression gives now."""
         found = self._get("query?" + urllib.parse.urlencode({"query": expression}))["result"]
         assert isinstance(found, list)
         return found
 
     def answers(self) -> bool:
-        """Whether it has started."""
+        """Whether the server has started and answers."""
         try:
             self._get("targets")
         except OSError:
@@ -89,7 +92,7 @@ class Prometheus:
 
 @contextmanager
 def watching(folder: Path, scraped: int) -> Iterator[Prometheus]:
-    """Prometheus for a block, which scrapes the process that listens at a port."""
+    """A Prometheus server for a block; it scrapes the process that listens at port ``scraped``."""
     folder.mkdir()
     (folder / "rules.yaml").write_text(without_waits(RULES.read_text()))
     (folder / "prometheus.yaml").write_text(
@@ -129,7 +132,7 @@ def watching(folder: Path, scraped: int) -> Iterator[Prometheus]:
 
 
 def without_waits(rules: str) -> str:
-    """The rules for a drill; see above."""
+    """The rules with ``for: 0s``, and with 20 seconds in place of one hour."""
     changed, waits = re.subn(r"(?m)^( +for:) .+$", r"\1 0s", rules)
     changed, windows = re.subn(r"\[1h\]", "[20s]", changed)
     assert (waits > 10, windows) == (True, 4)
@@ -137,7 +140,7 @@ def without_waits(rules: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    """A moment as Prometheus writes it; Python reads six places of a second at most."""
+    """The Unix time of a moment that Prometheus wrote, cut to microseconds for Python's parser."""
     return datetime.fromisoformat(
         re.sub(r"(\.\d{6})\d+", r"\1", text).replace("Z", "+00:00")
     ).timestamp()

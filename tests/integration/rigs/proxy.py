@@ -1,4 +1,4 @@
-"""A proxy before a database server, which can stop to pass on what is sent."""
+"""A proxy in front of a database server; the proxy can stop forwarding data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _POLL_S = 0.05
 
 
 class Proxy:
-    """Accepts connections always, as a machine does whose server stands still.
+    """A TCP proxy that accepts connections even while it forwards nothing, like a hung server.
 
     Args:
         url: SQLAlchemy URL of the server.
@@ -41,15 +41,15 @@ class Proxy:
         self._listener.close()
 
     def stall(self) -> None:
-        """Pass nothing on from now on."""
+        """Stop forwarding data, in both directions."""
         self._flows.clear()
 
     def go_on(self) -> None:
-        """Pass on what was held back, and all that comes."""
+        """Forward the data that was held back, and all later data."""
         self._flows.set()
 
     def passed(self, data: bytes) -> bytes:
-        """What is passed on of what either side sent."""
+        """The bytes to forward, given the bytes that client or server sent."""
         return data
 
     def _accept(self) -> None:
@@ -75,9 +75,9 @@ class Proxy:
 
 
 class Pooler(Proxy):
-    """Tells a client of PostgreSQL another process id than the server's, as a pooler does."""
+    """A proxy that gives clients of PostgreSQL a false backend process id, as poolers do."""
 
     def passed(self, data: bytes) -> bytes:
-        """The server's message at a login has another process id."""
+        """Replace the process id in the message that the server sends at a login."""
         before, is_login, after = data.partition(b"K\0\0\0\x0c")
         return before + is_login + (b"\x7f\0\0\x01" + after[4:] if is_login else after)

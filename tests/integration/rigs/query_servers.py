@@ -21,13 +21,13 @@ from stack.trino import not_started, server_properties
 from stack.trino_software import unpack_server
 
 LOCK = read_lock(Path(__file__).with_name("engines.lock"))
-"""The pinned files, by bundle."""
+"""The pinned files of the servers, by the name of the bundle (``hive``, ``presto``)."""
 HIVE = LOCK["hive"][0].revision
-"""The version whose libraries pyspark brings, all but those of the server."""
+"""The version of Hive: pyspark has the libraries of this version, except those of the server."""
 PRESTO = LOCK["presto"][0].revision
-"""The newest version whose server is in a Maven repository."""
+"""The version of Presto: the newest whose server is in a Maven repository."""
 PRESTO_PLUGINS = ("hive-hadoop2", "hudi")
-"""The plugins that are kept of Presto; the others have several gigabytes."""
+"""The plugins of Presto that are unpacked; all others together take several gigabytes."""
 PRESTO_CATALOGS = ("hudi", "hive")
 JAVA_WHEEL = Path(__file__).with_name("presto_java.txt")
 _QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
@@ -155,7 +155,7 @@ class PrestoServer(QueryServer):
 
 @contextlib.contextmanager
 def hive_server(folder: Path, metastore: str) -> Iterator[HiveServer]:
-    """HiveServer2, which ends with the block."""
+    """A running HiveServer2, which is stopped at the end of the block."""
     server = HiveServer(folder, choose(["hiveserver2"])["hiveserver2"], metastore)
     with _running(server):
         yield server
@@ -163,14 +163,14 @@ def hive_server(folder: Path, metastore: str) -> Iterator[HiveServer]:
 
 @contextlib.contextmanager
 def presto_server(folder: Path, metastore: str) -> Iterator[PrestoServer]:
-    """Presto, which ends with the block."""
+    """A running Presto, which is stopped at the end of the block."""
     server = PrestoServer(folder, choose(["presto"])["presto"], metastore)
     with _running(server):
         yield server
 
 
 def presto_jdbc() -> Path:
-    """The jar of Presto's JDBC driver."""
+    """The path of the jar with Presto's JDBC driver."""
     (jar,) = LOCK["presto-jdbc"]
     return fetch("presto-jdbc", (jar,)) / jar.filename
 

@@ -1,4 +1,4 @@
-"""The page of what query engines show: written from a test's results, or compared with them."""
+"""A page of the docs that lists what query engines show: written from test results or compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 WRITE_VARIABLE = "TRIBUTARY_WRITE_PAGES"
-"""Set it, and the test writes the page instead of comparing it."""
+"""Environment variable; if it is set, the test writes the page before it compares the page."""
 EQUAL = "equal"
 _PARTS = re.compile(
     r"^## (?P<title>.*)\n\n\|(?P<head>.*)\|\n\|[-|]*\|\n(?P<rows>(?:\|.*\|\n)+)", re.M
@@ -34,21 +34,22 @@ encoded texts or fails.
 
 @dataclass
 class Results:
-    """What each engine showed: by part of the page, by row of its table, by engine.
+    """The results of each engine: by part of the page, by row of that part's table, by engine.
 
-    Several columns, tables and catalogs belong to one row. It shows what is not equal, if anything.
+    A row may collect the results of several columns, tables or catalogs. If some of these results
+    are not equal to the source, the row shows only them.
     """
 
     parts: dict[str, dict[str, dict[str, list[str]]]] = field(default_factory=dict)
 
     def add(self, part: str, row: str, engine: str, result: str) -> None:
-        """Note a result of one column or table."""
+        """Add a result of one column or table."""
         cells = self.parts.setdefault(part, {}).setdefault(row, {}).setdefault(engine, [])
         if result not in cells:
             cells.append(result)
 
     def tables(self) -> dict[str, dict[str, dict[str, str]]]:
-        """The cells of the page."""
+        """The texts of the page's cells, by part, row and engine."""
         return {
             part: {
                 row: {engine: _cell(found) for engine, found in cells.items()}
@@ -58,7 +59,7 @@ class Results:
         }
 
     def render(self) -> str:
-        """The page."""
+        """The text of the page, in Markdown."""
         text = _INTRODUCTION
         for part, rows in self.tables().items():
             engines = list(dict.fromkeys(engine for cells in rows.values() for engine in cells))
@@ -82,14 +83,14 @@ def read(page: Path) -> dict[str, dict[str, dict[str, str]]]:
 
 
 def compare(page: Path, results: Results) -> None:
-    """The page is what a whole journey saw, or is written from it."""
+    """Assert that the page is exactly the results of a complete test; or write the page first."""
     if os.environ.get(WRITE_VARIABLE):
         page.write_text(results.render(), "utf-8")
     assert page.read_text("utf-8") == results.render(), f"{WRITE_VARIABLE}=1 writes {page.name}"
 
 
 def agrees(page: Path, results: Results) -> None:
-    """Each result that a journey saw is on the page, which has others besides."""
+    """Assert that the page has each of these results; the page may have others, too."""
     shown = read(page)
     seen = {
         (part, row, engine): cell
@@ -107,7 +108,7 @@ def _at(shown: Mapping[str, Mapping[str, Mapping[str, str]]], *key: str) -> str 
 
 
 def _cell(results: list[str]) -> str:
-    """What is not equal of a row, or else what is."""
+    """The text of a cell: the results that are not equal, or all results if all are equal."""
     unequal = [result for result in results if not result.endswith(EQUAL)]
     return "; ".join(text.replace("|", "\\|").replace("\n", " ") for text in unequal or results)
 

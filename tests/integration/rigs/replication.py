@@ -44,11 +44,11 @@ CAPTURE_TIMEOUT_S = 60.0
 
 @dataclass
 class Replication:
-    """One database's tables on their way to a lake of the test's own.
+    """The tables of one database, which a test captures and applies to a lake of its own.
 
     Args:
-        database: The test's database; it is the source's name as well.
-        spark: The session.
+        database: The test's database. The source has the name of the database.
+        spark: The Spark session.
         folder: Holds the state store and the lake.
         tables: The ``tables`` section of the configuration.
     """
@@ -75,7 +75,7 @@ class Replication:
         self.store.close()
 
     def configure(self, **tables: Any) -> None:
-        """Take the stack's configuration, with settings per ``schema__table``."""
+        """Use the stack's configuration, with settings for tables by ``schema__table``."""
         for name, settings in tables.items():
             self.tables[name.replace("__", ".")] = settings
         document = self.database.document(self.folder)
@@ -105,7 +105,7 @@ class Replication:
         return TableId(self.database.name, "public", name)
 
     def add(self, *created: str) -> list[TableRecord]:
-        """Capture tables that exist and are empty, and hand each over at its topic's end."""
+        """Capture existing, empty tables, and hand each over to its stream without a copy."""
         self.source.capture(self.capture).prepare()
         ids = [self.table(name) for name in created]
         for table in ids:
@@ -189,7 +189,7 @@ class Replication:
         return self.store.put(transition(record, State.INCREMENTAL, at=now))
 
     def settle(self) -> None:
-        """Wait until everything that is committed on the source can be read from Kafka."""
+        """Wait until Kafka has all changes that are committed on the source now."""
         upto = self.source.write_marker().position
         deadline = time.monotonic() + CAPTURE_TIMEOUT_S
         seen: Lsn | None = None

@@ -1,4 +1,4 @@
-"""Tables of one test each, captured on the real stack, and what drives their runs."""
+"""Fixtures for runs on the real stack: a captured table for each test, and the table's runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.spark.local import local_config
 
 COLUMNS = ("id", "note", "body", "price")
 BIG = "(SELECT string_agg(md5(random()::text || n), '') FROM generate_series(1, 400) n)"
-"""12,800 characters that do not compress: stored out of line."""
+"""SQL for a text of 12,800 random characters, which PostgreSQL stores out of line (TOAST)."""
 
 _NUMBERS = itertools.count(1)
 Test = TypeVar("Test", bound=Callable[..., None])
@@ -30,7 +30,7 @@ Test = TypeVar("Test", bound=Callable[..., None])
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One session for the tests of a module."""
+    """One Spark session for all tests of a module."""
     yield spark_module.session(local_config(tmp_path_factory.mktemp("spark")), "tributary-tests")
     spark_module.stop()
 
@@ -47,7 +47,7 @@ def shared(
 
 
 def settings(**wanted: Any) -> Callable[[Test], Test]:
-    """Settings of the test's table."""
+    """Decorator that gives the table of a test these settings."""
 
     def mark(test: Test) -> Test:
         test.settings = wanted  # type: ignore[attr-defined]  # functions take attributes

@@ -1,4 +1,4 @@
-"""An S3-compatible server of a test's own, and a project whose lake is there."""
+"""A test's own S3-compatible server, and a project whose lake is on that server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CANARY = "canary-of-the-secret-key"
 
 @dataclass(frozen=True)
 class S3:
-    """A running server."""
+    """A running S3-compatible server."""
 
     store: ObjectStore
     process: ServerProcess
@@ -42,7 +42,7 @@ class S3:
 
     @contextlib.contextmanager
     def denied(self, *actions: str) -> Iterator[None]:
-        """A policy of the bucket forbids these actions to everybody while a block runs."""
+        """Forbid these actions to everybody, by a policy of the bucket, while a block runs."""
         place = f"arn:aws:s3:::{BUCKET}"
         rule = {"Effect": "Deny", "Principal": "*", "Action": list(actions)}
         statement = [{**rule, "Resource": [place, f"{place}/*"]}]
@@ -55,7 +55,7 @@ class S3:
 
     @contextlib.contextmanager
     def knowing_nobody(self) -> Iterator[None]:
-        """The server checks credentials while a block runs, and knows none."""
+        """Let the server refuse all credentials while a block runs."""
         url = f"{self.store.endpoint}/moto-api/reset-auth"
         httpx.post(url, content="0").raise_for_status()
         try:
@@ -64,7 +64,7 @@ class S3:
             httpx.post(url, content="inf").raise_for_status()
 
     def move(self, project: Project) -> None:
-        """Put a project's lake here."""
+        """Configure a project's lake in the bucket of this server."""
         secret = project.folder / "s3.secret"
         secret.write_text(CANARY)
         hadoop = {
@@ -78,14 +78,14 @@ class S3:
 
 @pytest.fixture
 def s3(tmp_path: Path) -> Iterator[S3]:
-    """A server of the test's own."""
+    """The S3-compatible server of one test, with an empty bucket."""
     with own_s3(tmp_path) as server:
         yield server
 
 
 @contextlib.contextmanager
 def own_s3(folder: Path) -> Iterator[S3]:
-    """A server with an empty bucket, which ends with the block."""
+    """A server with an empty bucket; the server is stopped at the end of the block."""
     store = ObjectStore(folder=folder / "server", port=own_port("s3"))
     store.prepare()
     with started(store, folder) as process:

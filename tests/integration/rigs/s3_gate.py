@@ -1,4 +1,4 @@
-"""A gate before an S3-compatible server: it passes requests on, refuses some, and may speak TLS."""
+"""A proxy in front of an S3-compatible server, which can refuse requests and can speak TLS."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Request:
 
     Args:
         method: ``GET``, ``PUT`` and so on.
-        path: With the query.
-        headers: By names in small letters.
+        path: The path with the query.
+        headers: The headers by their names in small letters.
     """
 
     method: str
@@ -34,7 +34,7 @@ class Request:
 
     @property
     def writes_rows(self) -> bool:
-        """Whether it puts a file of rows."""
+        """Whether the request uploads a Parquet file, or a part of one."""
         return self.method == "PUT" and ".parquet" in self.path
 
 
@@ -52,7 +52,7 @@ class Refusal:
 
     @property
     def body(self) -> bytes:
-        """The document of S3's error."""
+        """The XML document of the error, as S3 sends it."""
         return f"<Error><Code>{self.code}</Code><Message>{self.code}</Message></Error>".encode()
 
 
@@ -66,10 +66,10 @@ class Gate:
     """A running gate.
 
     Args:
-        endpoint: Its URL.
-        judge: The refusal of a request; None passes it on.
+        endpoint: The URL of the gate.
+        judge: Returns the refusal of a request, or None to pass the request on.
         requests: All requests so far.
-        refused: How many of them the gate refused.
+        refused: The number of requests that the gate refused.
     """
 
     endpoint: str
@@ -79,7 +79,7 @@ class Gate:
 
     @contextlib.contextmanager
     def refusing(self, judge: Callable[[Request], Refusal | None]) -> Iterator[None]:
-        """Refuse what a function says while a block runs."""
+        """Refuse the requests for which ``judge`` returns a refusal, while a block runs."""
         self.judge = judge
         try:
             yield
@@ -88,7 +88,7 @@ class Gate:
 
     @contextlib.contextmanager
     def from_first_rows_on(self, refusal: Refusal) -> Iterator[None]:
-        """Refuse everything from the first put of rows on, so amid a commit."""
+        """Refuse the first upload of a Parquet file and all requests after it, so amid a commit."""
         begun = threading.Event()
 
         def judge(request: Request) -> Refusal | None:
@@ -103,10 +103,10 @@ class Gate:
 
 @contextlib.contextmanager
 def gate(port: int, certificates: Path | None = None) -> Iterator[Gate]:
-    """A gate before the server at a port, which ends with the block.
+    """A gate in front of a server; the gate is stopped at the end of the block.
 
     Args:
-        port: The server's.
+        port: Port of the server.
         certificates: Folder of ``make_certificates``, for a gate that speaks TLS.
     """
     server = _Server((HOST, 0), http.server.BaseHTTPRequestHandler)
@@ -130,7 +130,7 @@ def gate(port: int, certificates: Path | None = None) -> Iterator[Gate]:
 
 class _Server(http.server.ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """Stay quiet: clients that do not trust the certificate hang up, as a test wants."""
+        """Print nothing: in some tests, clients hang up because they distrust the certificate."""
 
 
 def _handler(opened: Gate, port: int) -> type[http.server.BaseHTTPRequestHandler]:

@@ -1,4 +1,4 @@
-"""Looking at the servers of a stack: their processes, what they leak, what they wrote to Kafka."""
+"""Helpers that inspect a stack: processes, leaked passwords, records and topics in Kafka."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pids(stack: LocalStack) -> dict[str, int | None]:
 
 
 def processes_in(folder: Path) -> list[str]:
-    """Processes that work in the folder or name it on their command line."""
+    """Processes that have the folder as working directory or name it on their command line."""
     found = []
     for process in psutil.process_iter(["cmdline", "cwd"]):
         text = " ".join([*(process.info["cmdline"] or ()), process.info["cwd"] or ""])
@@ -37,13 +37,13 @@ def processes_in(folder: Path) -> list[str]:
 
 
 def connect_rest(stack: LocalStack) -> httpx.Client:
-    """Kafka Connect's REST interface, logged in to."""
+    """An HTTP client that is logged in to Kafka Connect's REST interface."""
     addresses = stack.addresses()
     return httpx.Client(base_url=addresses.connect_url, auth=addresses.connect_login, timeout=90)
 
 
 def leaks(stack: LocalStack) -> list[str]:
-    """Where a password of the stack can be seen besides in its file."""
+    """The places, outside the password files, in which a password of the stack can be seen."""
     secrets = [file.read_text() for file in stack.passwords.folder.glob("*.password")]
     assert len(secrets) >= 5
     places = {str(path): path.read_text("utf-8", "replace") for path in stack.folder.glob("logs/*")}
@@ -58,7 +58,7 @@ def leaks(stack: LocalStack) -> list[str]:
 
 
 def converters(stack: LocalStack) -> dict[str, str]:
-    """A connector's settings for Avro in the Confluent wire format."""
+    """The settings with which a connector writes Avro in the Confluent wire format."""
     registry = stack.addresses().registry_url.replace("/apis/ccompat/v7", "/apis/registry/v2")
     converter = {
         "": "io.apicurio.registry.utils.converter.AvroConverter",
@@ -103,14 +103,14 @@ def consume(stack: LocalStack, topic: str, count: int) -> list[tuple[bytes, byte
 
 
 def delete_records(kafka: KafkaConfig, topic: str, before: int) -> None:
-    """Delete what a topic of one partition holds below an offset, as its retention does."""
+    """Delete the records below an offset from a topic with one partition, as retention does."""
     admin = AdminClient(kafka.librdkafka_config())
     for done in admin.delete_records([TopicPartition(topic, 0, before)]).values():
         done.result(30)
 
 
 def alter_topic(kafka: KafkaConfig, topic: str, **settings: str) -> None:
-    """Give a topic other settings, as somebody else would; in their names ``_`` is a dot."""
+    """Change settings of a topic, past the product; ``_`` in a setting's name stands for a dot."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     for name, value in settings.items():
         entry = ConfigEntry(
@@ -123,7 +123,7 @@ def alter_topic(kafka: KafkaConfig, topic: str, **settings: str) -> None:
 
 
 def add_partition(kafka: KafkaConfig, topic: str) -> None:
-    """Give a topic of one partition a second one; returns once the broker shows it."""
+    """Add a second partition to a topic that has one; returns once the broker shows both."""
     admin = AdminClient(kafka.librdkafka_config())
     for done in admin.create_partitions([NewPartitions(topic, 2)]).values():
         done.result(30)

@@ -1,4 +1,4 @@
-"""A database of a test's own with tables on their way to a lake, driven through `operate`."""
+"""A test's own database, whose tables are replicated to a lake with the functions of `operate`."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from tests.integration.rigs.at_work import at_work
 from tests.integration.rigs.databases import OwnDatabase
 
 CAPTURE_TIMEOUT_S = 150.0
-"""Longer than it takes to restart a connector that has lost its connection."""
+"""Seconds to wait for changes: longer than a connector takes to recover from a lost connection."""
 
 
 @dataclass
 class Shop:
-    """What the commands work with, on one database of any kind.
+    """The services of the commands, on one database of any kind of source.
 
     Args:
-        database: The test's database; its name is the source's as well.
-        spark: The session that all tests of a module share.
-        folder: Holds state and lake.
+        database: The test's database. The source has the name of the database.
+        spark: The Spark session that all tests of a module share, or None for no Spark.
+        folder: Holds the state store and the lake.
         tables: The ``tables`` section of the configuration.
     """
 
@@ -58,7 +58,7 @@ class Shop:
         return Config.model_validate({**document, "tables": self.tables, **changes})
 
     def reconfigure(self, progress: Progress | None = None, **changes: Any) -> None:
-        """Go on with another configuration, as a new process would."""
+        """Open new services with another configuration, as a new process would."""
         self.services.close()
         self.services = Services(
             self.config(**changes), progress or NullProgress(), spark=self.spark
@@ -73,7 +73,7 @@ class Shop:
         return record
 
     def create(self, name: str, rows: int) -> None:
-        """A table of a key, a number that is 0 and a text."""
+        """Create a table with a key, a number that is always 0, and a text."""
         self.database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL, t text)")
         self.database.load(name, ((n, 0, f"row {n}") for n in range(1, rows + 1)))
 
@@ -85,7 +85,7 @@ class Shop:
         return run_tables(self.services.run_context, self.services.store.tables())
 
     def asks_for_copy(self, name: str) -> bool:
-        """Run; whether the table needs a bootstrap then."""
+        """Run all tables; returns whether the table needs a bootstrap afterwards."""
         self.run()
         return self.record(name).state is State.NEEDS_BOOTSTRAP
 
@@ -93,7 +93,7 @@ class Shop:
         return verify_table(self.services, self.services.run_context, self.table(name))
 
     def assert_equal(self, *names: str) -> None:
-        """Bring the lake up to date and compare it row for row; the tables are not empty."""
+        """Update the lake, and assert that source and lake are equal row for row and not empty."""
         for name in names:
             found = self.verify(name)
             assert found.equal, found
@@ -104,7 +104,7 @@ class Shop:
         settle(self.services, self.table(name))
 
     def lake(self, name: str) -> DataFrame:
-        """What readers of the table see."""
+        """The rows that readers of the table see."""
         path = current_path(self.record(name).base_path)
         assert path is not None
         assert self.spark is not None
@@ -116,9 +116,10 @@ class Shop:
 
     @contextmanager
     def writing(self, *statements: str, pause_s: float = 0.002) -> Iterator[list[int]]:
-        """Run the statements again and again while the block runs; the list holds how often.
+        """Run the statements again and again while the block runs.
 
-        In them ``{turn}`` stands for that number.
+        The yielded list holds the number of finished rounds. In the statements, ``{turn}`` stands
+        for this number.
         """
         done = [0]
 
@@ -135,7 +136,7 @@ class Shop:
 
 @pytest.fixture
 def shop(database: OwnDatabase, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
-    """A shop on the database of the test's module: of one kind, or of each."""
+    """A shop on the test's database; the test module chooses the kinds of source."""
     shop = Shop(database, spark, tmp_path)
     yield shop
     shop.services.close()
@@ -143,7 +144,7 @@ def shop(database: OwnDatabase, spark: SparkSession, tmp_path: Path) -> Iterator
 
 @pytest.fixture
 def cold(database: OwnDatabase, tmp_path: Path) -> Iterator[Shop]:
-    """A shop for what needs no Spark."""
+    """A shop without a Spark session, for commands that need none."""
     shop = Shop(database, None, tmp_path)
     yield shop
     shop.services.close()
@@ -179,19 +180,22 @@ def settle(services: Services, table: TableId) -> None:
 
 
 def succeeded(outcomes: Sequence[Outcome]) -> None:
-    """All tables went through; shows the errors of those that did not."""
+    """Assert that no table failed; the message shows the errors of failed tables."""
     failed = [(str(one.table), one.error) for one in outcomes if one.failed]
     assert not failed, failed
 
 
 def run_without_error(shop: Shop) -> None:
-    """A run; shows the errors of tables that it stopped."""
+    """Run all tables, and assert that none has an error."""
     errors = [result.error for result in shop.run() if result.error]
     assert not errors, errors
 
 
 def overlook_the_catalog(shop: Shop, name: str) -> None:
-    """Let the table go on although its catalog tells that changes were lost."""
+    """Let the table go on although the source's catalog shows that changes were lost.
+
+    An empty commit takes the present fingerprint of the catalog over as the known one.
+    """
     record = shop.record(name)
     source = shop.services.source(shop.database.name)
     described, now = source.capture(shop.services.capture_of(record)).described(record.table)

@@ -1,4 +1,4 @@
-"""The source of a test's own database, as the product opens it."""
+"""The product's source object for a test's own database, and reads through it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.integration.rigs.postgres import Database
 
 
 def source_config(database: Database, **changes: Any) -> PostgresSourceConfig:
-    """The stack's own source section, for that database, with keys changed."""
+    """The stack's source section of the configuration, for this database and with these changes."""
     (section,) = yaml.safe_load(database.stack.config_text())["sources"].values()
     for endpoint in ("primary", "replica"):
         section[endpoint]["database"] = database.name
@@ -31,14 +31,14 @@ def source_config(database: Database, **changes: Any) -> PostgresSourceConfig:
 
 
 def open_source(database: Database, **changes: Any) -> PostgresSource:
-    """The source, named as the database."""
+    """Open the source of the database, under the database's name."""
     return PostgresSource(database.name, source_config(database, **changes))
 
 
 def capture_of(
     source: Source, publication: str = "pub_test", slot: str = "slot_test", *, append: bool = False
 ) -> Any:
-    """The capture of a source that has those names."""
+    """The capture of a source, with the given names of publication and slot."""
     settings = TableSettings(mode="append" if append else "upsert")
     return source.capture(
         CaptureNames(
@@ -63,7 +63,7 @@ WHOLE = (KeyRange(),)
 
 @contextmanager
 def local_spark(folder: Path) -> Iterator[SparkSession]:
-    """A small session with its scratch in the folder."""
+    """A small Spark session that keeps its temporary files in the folder."""
     config = Config.model_validate(
         {
             "sources": {
@@ -97,7 +97,7 @@ def read(
     view: View | None = None,
     fetch_size: int = 1000,
 ) -> DataFrame:
-    """The rows of those ranges as the product reads them."""
+    """The rows of key ranges of a table, read by Spark with the product's queries."""
     query = source.snapshot_query(table, schema, ranges, view=view, fetch_size=fetch_size)
     return spark.read.jdbc(
         query.url, query.table, predicates=list(query.predicates), properties=query.properties
@@ -105,5 +105,5 @@ def read(
 
 
 def on_replica(source: PostgresSource) -> None:
-    """Wait until the replica shows what the primary has now."""
+    """Wait until the replica shows all that the primary has committed by now."""
     source.wait_for_marker_on_replica(source.write_marker(), timeout_s=60, progress=NullProgress())

@@ -1,4 +1,4 @@
-"""sysbench, from the PATH or from Debian's package, writing to a database of a test."""
+"""The load generator sysbench, from the PATH or Debian's package, on a test's own database."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ TABLES = 4
 ROWS = 20_000
 THREADS = 4
 RATE = 50
-"""Transactions a second, of four changes each: as fast as it can, nobody would keep up."""
+"""Transactions per second, of four changes each; without a limit, no capture would keep up."""
 _PACKAGE = Package("sysbench")
 
 
 @dataclass(frozen=True)
 class Program:
-    """sysbench.
+    """The program sysbench.
 
     Args:
-        path: The program.
-        root: Where its package was unpacked, or None when it is installed.
+        path: Path of the program.
+        root: Folder of the unpacked package, or None if sysbench is installed.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Program:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that it needs to find what came with it."""
+        """Environment variables by which an unpacked sysbench finds its libraries and scripts."""
         if self.root is None:
             return {}
         libraries = next((self.root / "usr" / "lib").glob("*-linux-gnu*"))
@@ -54,14 +54,14 @@ class Program:
         }
 
     def script(self, name: str) -> str:
-        """One of the workloads that come with it."""
+        """The name or path of a workload that comes with sysbench."""
         return name if self.root is None else f"{self.root}/usr/share/sysbench/{name}.lua"
 
 
 def find_sysbench(config: pytest.Config) -> Program:
-    """Sysbench as this machine has it or can fetch it; else the test is skipped.
+    """Find sysbench on this machine, or fetch it.
 
-    One that is not to be had is named in the report of the run.
+    If there is none, the test is skipped, and the report of the test run says so.
     """
     if found := shutil.which("sysbench"):
         return Program(Path(found))
@@ -78,9 +78,9 @@ class Sysbench:
     """The workload ``oltp_read_write`` on one database.
 
     Args:
-        program: The program.
-        database: The database that it writes to.
-        folder: Takes its settings and its output.
+        program: The program sysbench.
+        database: The database that the workload writes to.
+        folder: Holds the settings and the output of sysbench.
     """
 
     program: Program
@@ -89,7 +89,7 @@ class Sysbench:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """What it creates and writes to."""
+        """The names of the tables that the workload creates and writes to."""
         return tuple(f"sbtest{number}" for number in range(1, TABLES + 1))
 
     def prepare(self) -> None:
@@ -106,7 +106,7 @@ class Sysbench:
 
     @contextlib.contextmanager
     def load(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Transactions for as long as the block runs."""
+        """Run transactions for as long as the block runs."""
         command = self._command("run", "--time=1800", f"--rate={RATE}", "--report-interval=10")
         with self.log.open("wb") as sink:
             process = subprocess.Popen(
@@ -120,7 +120,7 @@ class Sysbench:
 
     @property
     def log(self) -> Path:
-        """Its output."""
+        """The file with the output of sysbench."""
         return self.folder / "sysbench.log"
 
     @property
@@ -140,7 +140,7 @@ class Sysbench:
         ]
 
     def _settings(self) -> Path:
-        """Its settings, with the password in a file that nobody else reads."""
+        """The options of sysbench; the password is in a file that only the owner can read."""
         stack, kind = self.database.stack, self.database.kind
         driver, server = ("pgsql", "primary") if kind == POSTGRES else ("mysql", kind)
         settings = {

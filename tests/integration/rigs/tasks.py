@@ -1,4 +1,4 @@
-"""A table, and the tasks of its connector: each is made to end at a known place.
+"""A table, and tasks of its connector that end at a known place in the log.
 
 A row that is too large for the connector's producer ends the task at a known place. Each event is
 in a Kafka transaction of its own, so the events before that row are in Kafka, and counted.
@@ -50,7 +50,7 @@ class Tasks:
         return None if beat is None else task_of(beat)
 
     def configure(self, more: dict[str, str]) -> None:
-        """Change the connector as an operator does who does not use Tributary."""
+        """Change the connector's configuration through Connect itself, past the product."""
         made = self.shop.services.connect.connector(self.connector)
         assert made is not None
         kept = {name: value for name, value in made.items() if name not in LIMIT}
@@ -59,14 +59,14 @@ class Tasks:
             rest.put(path, json={**kept, "name": self.connector, **more}).raise_for_status()
 
     def begin(self) -> None:
-        """Onboard the table; from then on, each event is sent alone, and none that is large."""
+        """Onboard the table, then let the connector send events singly and fail at large ones."""
         succeeded(self.shop.onboard("t"))
         self.configure(LIMIT)
         self.shop.services.connect.wait_running(self.connector)
         self.run()
 
     def fail_within(self, *statements: str) -> None:
-        """Run statements of which the connector cannot send an event, until its task has ended."""
+        """Run statements with a row that is too large to send, until the connector's task fails."""
         self.shop.database.execute(*statements)
         self.wait_failed()
 
@@ -74,7 +74,7 @@ class Tasks:
         self._wait(failed=True)
 
     def go_on(self) -> None:
-        """Start the next task, which can send all, and wait until it has sent all."""
+        """Start the next task without the size limit, and wait until it has sent all events."""
         former = self.task
         self.configure(SINGLE)
         self._wait(failed=False)
@@ -82,7 +82,7 @@ class Tasks:
         wait_until(lambda: self.task != former, "a heartbeat of the next task")
 
     def forget(self) -> None:
-        """Delete the connector's stored position, as another Connect cluster has none."""
+        """Delete the connector's stored position, as if it started in another Connect cluster."""
         path = f"/connectors/{self.connector}"
         with connect_rest(self.shop.database.stack) as rest:
             rest.put(f"{path}/stop").raise_for_status()
@@ -100,7 +100,7 @@ class Tasks:
         wait_until(is_there, f"{self.connector}: failed={failed}", 180)
 
     def copy(self, ids: Sequence[int], large: int) -> None:
-        """Insert rows by one COPY, with a large one among them."""
+        """Insert rows by one COPY; one of the rows is too large to send."""
         database = self.shop.database
         assert isinstance(database, Database)
         with database.connect() as session, session.cursor().copy("COPY t FROM STDIN") as sink:
@@ -116,7 +116,7 @@ class Tasks:
         return status(self.shop.services, [self.shop.table("t")]).tables[0].notes
 
     def sent(self, name: str) -> list[KafkaRecord]:
-        """The records of a table's topic."""
+        """The records in a table's topic, as the connector has sent them."""
         kafka, topic = self.shop.services.kafka, self.shop.record(name).topic
         return [*kafka.read(topic, 0, 0, kafka.stable_offsets(topic)[0])]
 
@@ -124,7 +124,7 @@ class Tasks:
         return next(iter(self.shop.run()), None)
 
     def assert_lost(self, *words: str) -> None:
-        """The next run stops the table, and another copy is equal."""
+        """Assert that the next run stops the table, and that a new copy equals the source."""
         stopped = self.run()
         assert stopped is not None
         assert stopped.error is not None, self.shop.verify("t")

@@ -1,4 +1,4 @@
-"""Rows of one table as the snapshot and as the stream bring them, comparable cell by cell."""
+"""Rows of one table from the snapshot and from the stream, in a form that tests can compare."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUIET = NullProgress()
 
 
 def comparable(value: Any) -> Any:
-    """Equal exactly when the lake's values are: NaN equals itself, 0.0 differs from -0.0."""
+    """A form of a value for comparisons: NaN equals NaN, and 0.0 differs from -0.0."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else repr(value)
     if isinstance(value, list):
@@ -95,7 +95,7 @@ class Stream:
         self._connect.wait_running(captured.connector, timeout_s=120, progress=QUIET)
 
     def inserts(self, table: SourceTable, schema: TableSchema, count: int) -> DataFrame:
-        """The rows of that many insert events, decoded."""
+        """Wait for ``count`` events; returns their rows, decoded."""
         topic = self._names.topic(table.table)
         start = self._kafka.start_offsets(topic)
         deadline = time.monotonic() + 120

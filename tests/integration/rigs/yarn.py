@@ -1,4 +1,4 @@
-"""YARN of a test's own: a resource manager and a node manager, and a project on them."""
+"""A test's own YARN cluster, and a project that runs Spark on it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Yarn:
     Args:
         folder: Holds the servers' folders, the containers' folders and all logs.
         configuration: Folder for ``HADOOP_CONF_DIR``.
-        page: Port of the resource manager's page.
-        servers: Resource manager and node manager, each with its process.
+        page: Port of the resource manager's web page.
+        servers: Resource manager and node manager, each as a pair of settings and process.
     """
 
     folder: Path
@@ -50,7 +50,7 @@ class Yarn:
     servers: Servers
 
     def figures(self) -> dict[str, Any]:
-        """What the resource manager counts of applications and containers so far."""
+        """The resource manager's counters of applications and containers."""
         url = f"http://{HOST}:{self.page}/jmx?qry=Hadoop:{_QUEUE}"
         (found,) = httpx.get(url, timeout=10).raise_for_status().json()["beans"]
         return dict(found)
@@ -60,7 +60,7 @@ class Yarn:
 
         Args:
             project: The project.
-            store: The URL of its state store, which a cluster has on a server.
+            store: The URL of the project's state store. With a cluster, it must be on a server.
             conf: Settings of Spark besides those for a small cluster.
             settings: Other settings of the section ``spark``.
         """
@@ -84,7 +84,7 @@ class Yarn:
 
 @contextlib.contextmanager
 def own_yarn(folder: Path) -> Iterator[Yarn]:
-    """A cluster for a block: one node with 6 GB for containers, which are processes of its own."""
+    """A YARN cluster for a block, of one node with 6 GB for containers."""
     ports = choose(list(PORTS))
     configuration = folder / "conf"
     configuration.mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""What tributary-airflow knows of Tributary without importing it is true.
+"""Facts about Tributary that tributary-airflow repeats, since it does not import it, are true.
 
-Its modules that need no Airflow are compared with Tributary itself here; its own tests run in an
-environment of their own (`make test-airflow`).
+These tests compare the package's modules that need no Airflow with Tributary. The package's own
+tests run in a separate environment (`make test-airflow`).
 """
 
 from __future__ import annotations

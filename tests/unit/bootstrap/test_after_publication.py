@@ -1,4 +1,4 @@
-"""Faults right after a publication: runs follow the table all the same."""
+"""Faults right after a copy is published: runs must still follow the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one offset from which on the stream is applied, found among records and Kafka's markers."""
+"""The offset from which the stream is applied, found among records and Kafka's control records."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_topic_without_records_begins_at_its_end() -> None:
 def test_an_attempt_records_whether_its_connector_sends_null(
     converter: str | None, kept: bool
 ) -> None:
-    """The connector counts that is there now, not the settings that a new one would have."""
+    """The attempt records the converter of the running connector, not the one in the settings."""
     running = converter and {
         "value.converter": converter,
         "value.converter.ignore.default.for.nullables": "true",

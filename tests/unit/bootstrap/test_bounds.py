@@ -1,4 +1,4 @@
-"""R of an attempt, where the source changes how it counts its log meanwhile."""
+"""The bound R of an attempt if the source changes its kind of log position meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RECORD = table_record(
 
 
 class Positions:
-    """As much of a source as is asked."""
+    """The part of a source that these tests need: it parses positions."""
 
     def position(self, text: str) -> LogPosition:
         return read_position(text)

@@ -1,4 +1,4 @@
-"""What a bootstrap refuses before it records O."""
+"""Captures that a bootstrap refuses before it records the start offsets O."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def prove(patch: pytest.MonkeyPatch, evidence: CaptureEvidence, policy: str = "d
 
 
 def wait(positions: Iterable[int], upto: int) -> None:
-    """Wait for a position with a bound of one look."""
+    """Wait until a log is captured up to a position; the looks find the given positions."""
     places = iter(positions)
     log = SimpleNamespace(
         title="log",

@@ -1,4 +1,4 @@
-"""When the generation of a resync continues the former one, for readers of changes."""
+"""When readers of changes can go on from the former generation to that of a resync."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_only_a_followed_table_without_a_loss_is_continued(
 
 
 def test_a_table_that_moved_to_another_topic_is_not_continued() -> None:
-    """Offsets of two topics cannot be compared, by which readers find what changed."""
+    """Readers find changes by their offsets, and offsets of two topics cannot be compared."""
     build = replace(record(BUILD, State.CATCHING_UP), topic="of_another_tier")
     found = _continuing_generation(build, record(FORMER, State.INCREMENTAL))
     assert found.attempt is not None

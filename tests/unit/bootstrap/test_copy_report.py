@@ -1,4 +1,4 @@
-"""How far a copy is, as its process reports it and others read it."""
+"""The progress of a copy, as the copying process reports it and other processes read it."""
 
 from __future__ import annotations
 

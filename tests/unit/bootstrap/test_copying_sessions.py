@@ -1,4 +1,4 @@
-"""When a copy takes the sessions in which it reads, and how many tasks read then."""
+"""When a copy takes its read sessions, and how many Spark tasks read at the same time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Sessions(CopySessions):
 
 @dataclass(frozen=True)
 class Copy:
-    """What stands for `SnapshotCopy`."""
+    """A fake `SnapshotCopy` that notes each read."""
 
     events: list[str]
     parallel: int | None = None
@@ -48,7 +48,7 @@ class Copy:
 
 
 def only_copies(monkeypatch: pytest.MonkeyPatch, events: list[str], planned: Any) -> None:
-    """Leave of a copy what opens its view, takes its sessions and reads its chunks."""
+    """Replace all parts of a copy by fakes that note the opened view and each read of chunks."""
     view = SimpleNamespace(on_replica=True, warnings=(), split=None, upper_bound="0/1")
 
     @contextmanager
@@ -85,7 +85,7 @@ def events_of(
     shares_views: bool,
     **settings: Any,
 ) -> list[str]:
-    """What a copy does in a view, on 4 cores."""
+    """The sessions, views and reads of a copy on 4 cores, in their order."""
     events: list[str] = []
     sessions = Sessions(most, events)
     points = tuple((str(number),) for number in range(1, chunks))
@@ -128,7 +128,7 @@ def events_of(
 def test_a_view_whose_sessions_open_together_waits_for_all_of_them_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """MySQL's replica does not go on between the first session and the last one."""
+    """MySQL's replica stands still from the first session to the last, so these must not wait."""
     found = events_of(monkeypatch, chunks=3, most=8, shares_views=False, one_view=True)
     assert found == [
         "take 3 of 3",

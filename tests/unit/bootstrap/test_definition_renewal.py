@@ -7,7 +7,7 @@ from schemas.avro import DebeziumField, DebeziumSchema
 
 
 def row(**nullable: bool) -> DebeziumSchema:
-    """The schema of an event, by column whether it allows NULL."""
+    """An event schema with these columns; each value says whether the column allows NULL."""
     fields = tuple(DebeziumField(name, "int", nullable=null) for name, null in nullable.items())
     return DebeziumSchema("{}", "Envelope", after=fields, envelope=("after", "source", "op"))
 

@@ -1,4 +1,4 @@
-"""What a bootstrap's commits say, and the copies that the handoff refuses."""
+"""The contents of a bootstrap's commits, and the copies that the handoff refuses."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_failover_during_the_copy_spoils_the_attempt(other: Marker) -> None:
 
 @pytest.mark.parametrize("other", [marker("124", 4), marker("123", 5)])
 def test_a_failover_between_the_start_and_the_view_spoils_the_attempt(other: Marker) -> None:
-    """The topic from O on may have changes that only the former primary has committed."""
+    """From O on, the topic may have changes that only the former primary has committed."""
     started = replace(ATTEMPT, view=None, server=CopiedServer("123", 4))
     record = replace(RECORD, attempt=started)
     require_same_server(record, marker("123", 4))

@@ -1,4 +1,4 @@
-"""The order of a bootstrap's steps, replayed from every prefix of what can be on record."""
+"""The order of a bootstrap's steps, resumed after a crash at every possible point."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ORDER = [
 
 @dataclass
 class World:
-    """What survives a crash: the store's record and the lake's timeline; nothing else."""
+    """The only state that survives a crash: the table record and the lake's timeline."""
 
     record: TableRecord
     chunks: set[int] = field(default_factory=set)
@@ -189,7 +189,7 @@ def test_a_store_from_a_backup_never_copies_into_a_table_that_is_handed_off(
 def test_a_store_from_a_backup_never_keeps_chunks_of_a_plan_that_it_does_not_know(
     backup_after: int, went_on: int
 ) -> None:
-    """O and the plan of a copy that goes on would be others than those of the chunks."""
+    """The resumed copy would have another O and another plan than the chunks in the lake."""
     backup = World(registered())
     backup.run(crash_after=backup_after)
     world = replace(backup, chunks=set(backup.chunks))
@@ -330,7 +330,7 @@ def test_every_partition_has_to_reach_its_target() -> None:
 
 
 def test_a_table_that_failed_on_its_stream_is_sent_to_what_helps_it() -> None:
-    """There is nothing to copy or to go on with: `bootstrap` is not what it needs."""
+    """Nothing is to be copied or resumed, so `bootstrap` refers to the command that helps."""
     failed = replace(registered(), state=State.FAILED, resume_to=State.INCREMENTAL)
     with pytest.raises(BootstrapError) as caught:
         next_step(failed, LakeFacts())

@@ -1,4 +1,4 @@
-"""What a copy leaves behind when Spark fails: in earnest, or because the command ends."""
+"""The state that a copy leaves when Spark fails: by a real error, or as the command ends."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Command:
     """A command with one table, in which something fails.
 
     Args:
-        folder: Holds its state store.
-        how: Whether it fails by itself, since Spark was killed, or since its jobs were cancelled;
-            both of these as the command ends.
+        folder: Holds the state store.
+        how: The cause. ``failed`` is a real error. ``killed`` means that the ending command has
+            killed Spark, ``interrupted`` that the ending command has cancelled the Spark jobs.
     """
 
     def __init__(self, folder: Path, how: str) -> None:
@@ -61,12 +61,12 @@ class Command:
         return self.services.store.put(replace(known, state=state, attempt=attempt))
 
     def context(self, **changes: Any) -> RunContext:
-        """What runs of the command work with, without servers."""
+        """The run context of the command, without servers and with these changes."""
         self.services.__dict__.update(kafka=None, schemas=None, connect=None)
         return replace(self.services.run_context, **changes)
 
     def left(self) -> tuple[State, int]:
-        """The table's state, and how often it has failed."""
+        """The table's state and its number of failures."""
         record = self.services.store.get(TABLE)
         assert record is not None
         return record.state, record.failures
@@ -85,7 +85,7 @@ def command(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
 def test_a_copy_whose_spark_is_killed_as_the_command_ends_has_not_failed(
     command: Command, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failure would make it wait, longer with each."""
+    """If it counted as a failure, the table would wait for its next try, longer each time."""
     monkeypatch.setattr("bootstrap.handoff._Bootstrap._lake_facts", lambda _: LakeFacts())
     record = command.put(State.BOOTSTRAPPING)
     sources = {"shop": cast("Any", SimpleNamespace(capture=command.fails))}

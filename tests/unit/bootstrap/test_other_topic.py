@@ -1,4 +1,4 @@
-"""A next generation that follows another topic replaces the serving one only once it is level."""
+"""A next generation from another topic replaces the serving one only after it has caught up."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 class Steps:
-    """Notes what is done with a next generation, and whether the table's lease is held then."""
+    """Notes each step with a next generation, and whether the table's lease is held at the step."""
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[tuple[str, bool]] = []
@@ -79,7 +79,7 @@ LEVEL = ["marker", "captured M", "readable {0: 10}", "catch up to {0: 10}"]
 def test_all_that_readers_can_have_seen_is_in_the_next_generation_before_it_serves(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The marker is written once no run can commit to the serving generation any more."""
+    """The marker is written only when runs can no longer commit to the serving generation."""
     store.put(table_record(attempt=attempt(1), other=FAST, shown_as="a.b"))
     build = store.put(
         table_record(
@@ -119,7 +119,7 @@ def test_a_resync_of_one_topic_writes_no_marker_and_keeps_what_a_move_left(
 def test_a_generation_that_is_built_for_another_capture_is_given_up(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its offsets are of another topic than those that the resync would follow."""
+    """The generation's offsets belong to another topic than the one that the resync follows."""
     record = store.put(table_record(attempt=attempt(1)))
     build = module._begin_next_generation(Steps(store, monkeypatch).context, record, FAST)
     assert (build.captured, build.generation, build.beside) == (FAST, 2, True)

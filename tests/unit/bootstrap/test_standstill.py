@@ -1,4 +1,4 @@
-"""Which settings of a table decide what its copy may not go through."""
+"""Which changes of a table's definition spoil its copy, depending on the settings."""
 
 from __future__ import annotations
 

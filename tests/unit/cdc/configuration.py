@@ -1,4 +1,4 @@
-"""A configuration in which every key is set, and what tests do with it."""
+"""A configuration in which every key is set, a minimal one, and helpers for tests of them."""
 
 from __future__ import annotations
 

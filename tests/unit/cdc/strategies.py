@@ -1,4 +1,4 @@
-"""What durable documents are made of, for tests with hypothesis."""
+"""Hypothesis strategies for the values in durable documents."""
 
 from __future__ import annotations
 

@@ -83,12 +83,12 @@ def headers(task: str | None, *more: str) -> tuple[tuple[str, bytes | None], ...
 
 
 def sent(offset: int, task: str | None, *more: str) -> KafkaRecord:
-    """A record whose contents nobody reads."""
+    """A record without contents, for tests of its headers."""
     return KafkaRecord("t", 0, offset, b"", b"", None, headers(task, *more))
 
 
 def event(offset: int, transaction: int, op: str, key: int, **more: Any) -> KafkaRecord:
-    """A change of the row with a key; ``at`` is a number of seconds since START."""
+    """An event for the row with this key; ``at`` is the number of seconds since START."""
     place = {"lsn": more.get("lsn", 5), "txId": transaction, "sequence": more.get("sequence")}
     value = {"op": op, "source": place, "after": more.get("after"), "transaction": None}
     if "number" in more:
@@ -105,7 +105,7 @@ def event(offset: int, transaction: int, op: str, key: int, **more: Any) -> Kafk
 
 
 def in_binlog(offset: int, pos: int, row: int, op: str, **more: Any) -> KafkaRecord:
-    """A change that MySQL or MariaDB has logged."""
+    """An event with a change from a binlog of MySQL or MariaDB."""
     place = {"file": "binlog.000007", "pos": pos, "row": row, "gtid": more.get("gtid")}
     value = {"op": op, "source": place, "after": more.get("after"), "transaction": None}
     if "decoded" in more:
@@ -116,7 +116,7 @@ def in_binlog(offset: int, pos: int, row: int, op: str, **more: Any) -> KafkaRec
 
 
 def learned(offset: int, pos: int, at: int, **more: Any) -> KafkaRecord:
-    """A definition of table orders in a schema history, ``at`` seconds after START."""
+    """A schema history's record of a definition of ``orders``, ``at`` seconds after START."""
     columns = [
         {"name": name, "typeName": "INT", "charsetName": None, "position": place, "optional": True}
         for place, name in enumerate(more.get("columns", ("id", "a", "b")), start=1)
@@ -134,7 +134,7 @@ def learned(offset: int, pos: int, at: int, **more: Any) -> KafkaRecord:
 
 @dataclass
 class Topics:
-    """The records of topics by offset; the offsets between them are those of transactions."""
+    """Fake topics with records by offset; an offset without a record is a transaction marker."""
 
     records: dict[str, dict[int, KafkaRecord]] = field(default_factory=dict)
     offsets: dict[str, list[int]] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class Topics:
         return made
 
     def add(self, record: KafkaRecord) -> None:
-        """Add a record behind those that its topic has."""
+        """Append a record to its topic."""
         self.records.setdefault(record.topic, {})[record.offset] = record
         self.offsets.setdefault(record.topic, []).append(record.offset)
 
@@ -188,7 +188,7 @@ class Topics:
         return offsets[bisect_left(offsets, start) : bisect_left(offsets, end)]
 
     def _ask(self, topic: str, start: int, end: int) -> None:
-        """Count a read that was not read ahead; refuse to read what has expired, as Kafka does."""
+        """Count a read, unless its range was read ahead; refuse expired offsets, as Kafka does."""
         assert start >= self.start(topic)
         first, last = self.ahead.get(topic, (0, 0))
         self.asked += start < end and not first <= start < end <= last

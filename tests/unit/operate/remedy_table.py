@@ -1,7 +1,7 @@
-"""Which test does what each remedy says, by the beginning of its text; the longest one counts.
+"""Which test executes each remedy. A remedy is found by the longest beginning of its text.
 
-A new remedy has no entry, and fails ``test_remedies.py``: name here what executes it, or in
-`untried_remedies` why no test does.
+A new remedy has no entry, so ``test_remedies.py`` fails. Add the test that executes the remedy
+here, or the reason why no test does in `untried_remedies`.
 """
 
 from __future__ import annotations
@@ -455,4 +455,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Resume it on the replica",
     ),
 }
-"""By the test, whatever it runs: commands of ours, settings, statements on a server."""
+"""By test: the beginnings of the remedies that the test executes.
+
+A remedy may consist of commands of the product, settings, or statements on a server.
+"""

@@ -1,6 +1,6 @@
-"""Every remedy of the product as a text, read from the source; values in it are holes.
+"""Every remedy of the product as a text, read from the source code; `HOLE` stands for values.
 
-A remedy is what a parameter or a variable named ``remedy`` gets. Names, calls and pairs of a
+A remedy is the value of a parameter or variable named ``remedy``. Names, calls, and pairs of a
 problem and its remedy are followed to the texts that they stand for.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("schemas", "cdc", "bootstrap", "tributary_reader", "operate", "stack")
 HOLE = "{}"
-"""What stands for a value in a text."""
+"""Stands for a value in the text of a remedy."""
 
 NAME = "remedy"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -24,18 +24,18 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class UnreadableError(Exception):
-    """An expression whose texts the walk cannot find."""
+    """The texts of an expression cannot be found in the source code."""
 
 
 @dataclass
 class Module:
-    """One file.
+    """One source file.
 
     Args:
-        path: From the root of the repository.
-        tree: Its code.
-        around: Id of a node to the innermost function that it is in.
-        imports: An imported name to the files that it may come from.
+        path: The path from the root of the repository.
+        tree: The syntax tree of the file.
+        around: By the id of a node, the innermost function around the node.
+        imports: By an imported name, the files from which it may be imported.
     """
 
     path: str
@@ -64,7 +64,7 @@ def modules() -> tuple[Module, ...]:
 
 @cache
 def _definitions() -> dict[str, list[tuple[Module, ast.AST]]]:
-    """Functions, classes and constants of modules by name."""
+    """The functions, classes and constants of all modules, by name."""
     found: dict[str, list[tuple[Module, ast.AST]]] = {}
     for module in modules():
         for node in ast.walk(module.tree):
@@ -77,7 +77,10 @@ def _definitions() -> dict[str, list[tuple[Module, ast.AST]]]:
 
 
 def _meant(module: Module, name: str, owner: str | None = None) -> list[tuple[Module, ast.AST]]:
-    """What a name in a module may mean: of its own, of what it imports, or any of that name."""
+    """The definitions that a name in a module may mean.
+
+    They are the module's own definitions, else those of its imports, else all of this name.
+    """
     found = _definitions().get(name, [])
     imported = module.imports.get(owner or name)
     return (
@@ -88,7 +91,7 @@ def _meant(module: Module, name: str, owner: str | None = None) -> list[tuple[Mo
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr, int | None]]:
-    """Names that a statement gives a value, and which item of the value that is."""
+    """The names to which a statement assigns; each with the value, and with the item of a tuple."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             yield from _targets(target, node.value)
@@ -110,10 +113,10 @@ def _targets(
 
 @cache
 def remedies() -> dict[str, str]:
-    """Each text with one place where it is given.
+    """Each remedy's text with one place in the source code that gives it.
 
     Raises:
-        UnreadableError: What is given as a remedy somewhere cannot be followed.
+        UnreadableError: An expression that is given as a remedy cannot be followed.
     """
     found: dict[str, str] = {}
     for module in modules():
@@ -129,7 +132,10 @@ def remedies() -> dict[str, str]:
 
 
 def _given(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, int | None]]:
-    """Expressions that give a remedy; with a number, the item of a pair that it is."""
+    """The expressions in a node that give a remedy.
+
+    Each comes with a number if the remedy is that item of a pair, or with None.
+    """
     if isinstance(node, ast.Call):
         yield from ((one.value, None) for one in node.keywords if one.arg == NAME)
         at = _place(module, node.func)
@@ -143,7 +149,7 @@ def _given(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, int | None
 
 
 def _called_name(function: ast.expr) -> tuple[str, str | None]:
-    """The name of what is called, and of the module or object that has it."""
+    """The name of a called function, and the name of the module or object that has it."""
     if isinstance(function, ast.Name):
         return function.id, None
     if isinstance(function, ast.Attribute):
@@ -152,7 +158,7 @@ def _called_name(function: ast.expr) -> tuple[str, str | None]:
 
 
 def _place(module: Module, function: ast.expr) -> int | None:
-    """The place of the parameter ``remedy`` of a function or class of ours, without ``self``."""
+    """The position of parameter ``remedy`` of a product's function or class, without ``self``."""
     for _, node in _meant(module, *_called_name(function)):
         parameters = _parameters(node)
         if NAME in parameters:
@@ -175,7 +181,7 @@ def _parameters(node: ast.AST) -> list[str]:
 
 
 def _texts(module: Module, node: ast.expr, item: int | None = None) -> Iterator[str]:
-    """What an expression, or an item of the pairs that it holds, may be; nothing if passed on."""
+    """The texts that an expression can have, or an item of its pairs; none if it is a parameter."""
     if isinstance(node, ast.Constant):
         if isinstance(node.value, str):
             yield node.value

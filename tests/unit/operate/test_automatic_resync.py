@@ -1,4 +1,4 @@
-"""Resyncs without a command that go on whatever happens."""
+"""Resyncs that runs start by themselves, and that go on after errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that captures must not share, and names that they keep."""
+"""Names of captures: which names two captures must not share, and which names a capture keeps."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ KNOWN, NEW = TableId("shop", "public", "known"), TableId("shop", "public", "new"
 def test_a_capture_keeps_the_names_with_which_its_tables_were_onboarded(
     tmp_path: Path, setting: str
 ) -> None:
-    """A second capture would be made, and nothing would watch or remove the first one."""
+    """Else a second capture would be created, and nothing would watch or remove the first one."""
     before = services(tmp_path)
     register(before, KNOWN)
     (group,) = tier_capture.groups(before, [NEW])
@@ -114,7 +114,7 @@ def test_a_capture_keeps_the_names_with_which_its_tables_were_onboarded(
 
 
 def test_a_move_keeps_the_names_of_the_capture_that_the_table_has_joined(tmp_path: Path) -> None:
-    """The repeated move would join a second capture, and forget the first one with its slot."""
+    """Else a repeated move would join another capture, and forget the first one with its slot."""
     before = services(tmp_path)
     register(before, KNOWN)
     other = captured_by(names("shop", before.config.source("shop"), "fast"), KNOWN)
@@ -129,7 +129,7 @@ def test_a_move_keeps_the_names_of_the_capture_that_the_table_has_joined(tmp_pat
 
 
 def test_no_second_connector_is_made_for_the_same_topics() -> None:
-    """The first one is left of a command that was killed before it had put a table on the plan."""
+    """The first connector is left by a command that was killed before it recorded the table."""
     mine, other = {"topic.prefix": "shop_default"}, {"topic.prefix": "shop_slow"}
     refuse_other_writers({"c1": mine, "c9": mine}, ONE)
     refuse_other_writers({"c9": other, "sink": {}}, ONE)
@@ -138,7 +138,7 @@ def test_no_second_connector_is_made_for_the_same_topics() -> None:
 
 
 class Slot:
-    """A slot as its server shows it."""
+    """A fake replication slot, as its server shows it."""
 
     def __init__(self, reader: str | None = None, beat_age_s: float | None = None) -> None:
         self._reader, self._beat_age_s = reader, beat_age_s
@@ -164,7 +164,7 @@ class Slot:
 def at(
     monkeypatch: pytest.MonkeyPatch, folder: Path, slot: Slot | None, *connectors: str
 ) -> Services:
-    """An installation whose Kafka Connect has these connectors, on a source with a slot."""
+    """The services of an installation with these connectors, on a source with this slot."""
     monkeypatch.setattr("operate.capture_names._SESSION_ENDS_S", 0.0)
     made = services(folder)
     connect = SimpleNamespace(connector=lambda name: {} if name in connectors else None)
@@ -176,7 +176,7 @@ def at(
 
 READ = Slot("`Debezium Streaming` on 10.0.0.5, process 7", 0.5)
 BETWEEN = Slot(None, 12.0)
-"""As while the worker of the connector starts again."""
+"""A slot without a reader, as while the worker of the slot's connector starts again."""
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_slot_that_nobody_reads_can_be_used(
 def test_a_fresh_heartbeat_can_be_that_of_a_connector_that_was_here(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A person has deleted the connector, and does what it takes to have it again."""
+    """A person has deleted the connector, and runs the command that creates it again."""
     slot = Slot(None, 12.0)
     made = at(monkeypatch, tmp_path, slot)
     names = made.capture(NEW)
@@ -275,7 +275,10 @@ def publication(*tables: TableId, there: bool = True) -> SimpleNamespace:
 def test_a_slot_without_our_publication_is_not_dropped_by_who_never_had_the_capture(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It would look as if it could not be read further. `onboard` makes the publication first."""
+    """Without a publication, the slot looks unreadable, but another installation may use it.
+
+    `onboard` creates its publication before its slot.
+    """
     slot = Slot()
     made = at(monkeypatch, tmp_path, slot)
     names = made.capture(NEW)
@@ -297,7 +300,7 @@ def test_a_slot_without_our_publication_is_not_dropped_by_who_never_had_the_capt
 def test_the_publication_of_another_installation_is_not_shared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It has a slot of its own. The last `offboard` here would drop the publication."""
+    """Else the last `offboard` here would drop the publication that the other one needs."""
     slot = Slot()
     slot.there, slot.other_slots = False, ["theirs"]
     made = at(monkeypatch, tmp_path, slot)
@@ -332,7 +335,7 @@ def test_a_publication_that_is_this_installations_has_tables(
 
 
 class Topics:
-    """The heartbeats that are in Kafka, of which the newest is of a server and so many seconds."""
+    """Fake heartbeats in Kafka; the newest is from ``server``, and ``age_s`` seconds old."""
 
     def __init__(self, server: str, age_s: float) -> None:
         self.server, self.sent = server, datetime.now(timezone.utc) - timedelta(seconds=age_s)
@@ -348,7 +351,7 @@ class Topics:
 def test_topics_to_which_another_environment_writes_are_left_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str, age_s: float, refused: bool
 ) -> None:
-    """Its Kafka Connect is another one, and its slot is on another server: only Kafka shows it."""
+    """The other environment has another Kafka Connect and server, so only Kafka shows it."""
     made = at(monkeypatch, tmp_path, Slot())
     names, topics = made.capture(NEW), Topics(server, age_s)
     beat = Heartbeat("s", server, 1, topics.sent, None, 7)
@@ -372,7 +375,7 @@ def test_topics_to_which_another_environment_writes_are_left_alone(
 
 
 def running(**settings: str) -> SimpleNamespace:
-    """A Kafka Connect on which each connector has these settings."""
+    """A fake Kafka Connect in which each connector has these settings."""
     return SimpleNamespace(connector=lambda _: settings, configs=dict)
 
 
@@ -383,7 +386,7 @@ PROD = {"database.hostname": "prod-db", "database.port": "5432", "database.dbnam
 def test_the_connector_of_another_environment_is_not_deleted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
-    """On this database its capture looks lost, and a lost capture is made again."""
+    """The capture of that connector looks lost here, and the product recreates lost captures."""
     staging = at(monkeypatch, tmp_path, None)
     monkeypatch.setattr(Services, "connect", running(**PROD))
     names = staging.capture(NEW)
@@ -422,7 +425,7 @@ def test_a_connector_that_was_here_can_be_taken_to_another_database(
 
 
 def test_a_table_that_moves_shares_its_topic_with_nobody(tmp_path: Path) -> None:
-    """Until the move has ended, its record can have the former tier."""
+    """Until the move has ended, the table's record can have the former tier."""
     made = services(tmp_path)
     joins, built, new = (TableId("shop", "public", name) for name in ("a b", "e f", "a_b"))
     (group,) = tier_capture.groups(made, [new, joins, renamed(built)])
@@ -439,5 +442,5 @@ def test_a_table_that_moves_shares_its_topic_with_nobody(tmp_path: Path) -> None
 
 
 def renamed(table: TableId) -> TableId:
-    """Another table with the same topic."""
+    """Another table, whose name gives the same topic as this table's name."""
     return replace(table, name=table.name.replace(" ", "_"))

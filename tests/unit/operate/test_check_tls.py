@@ -36,7 +36,7 @@ PROTECTED: dict[str, Any] = {
 
 
 def found(path: str = "", value: object = None) -> dict[str, str]:
-    """The warnings of a configuration that is protected but for one key, at a path of keys."""
+    """The warnings for a fully protected configuration in which one key, at a path, is changed."""
     document = copy.deepcopy(PROTECTED)
     section = document
     *parents, last = path.split("/")

@@ -1,4 +1,4 @@
-"""What `check` says if the state store cannot be used."""
+"""The lines of `check` if the state store cannot be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def no_kafka(_services: Services) -> None:
 def test_the_servers_are_checked_without_a_state_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A person who sets a project up sees all that is wrong at once."""
+    """A person who sets up a project must see all faults at once."""
     document = minimal() | {
         "state": {"url": f"sqlite:///{tmp_path / 'missing' / 's' / 'state.db'}"}
     }

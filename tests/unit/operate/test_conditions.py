@@ -1,4 +1,4 @@
-"""What `--check` and `--fail-on` know, and what ends `status` and `run` with which exit code."""
+"""The conditions of `--check` and `--fail-on`, and the exit codes of `status` and `run`."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def runs_of(services: Services, *fail_on: str) -> Runs:
 
 
 def fill(services: Services) -> None:
-    """A table in each condition that the state store knows, and one that is as it should be."""
+    """Store a table for each condition that the state store can have, and one without a fault."""
     store = services.store
     for number, state in enumerate((State.PAUSED, State.FAILED, State.BOOTSTRAPPING), start=1):
         record = of_state(state, table=TableId("shop", "public", state.value))
@@ -312,7 +312,7 @@ def test_what_only_a_new_process_can_repair_counts_whatever_was_asked_for(
 
 
 def test_a_failed_first_copy_counts_if_it_is_asked_for(services: Services) -> None:
-    """`run` alone does not count it: it has no readers."""
+    """By default, `run` does not count such a table as failed, since it has no readers."""
     copying = table_record(state=State.BOOTSTRAPPING, attempt=ATTEMPT)
     error = KafkaError("down", remedy="wait")
     at = datetime.now(timezone.utc)

@@ -1,4 +1,4 @@
-"""What dbt reads of the tables: names as readers find them, freshness, and tests from checks."""
+"""The dbt sources of the tables: names for readers, freshness, and tests from data checks."""
 
 from __future__ import annotations
 

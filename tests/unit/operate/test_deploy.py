@@ -1,4 +1,4 @@
-"""The files of `deploy/`: valid for Kubernetes and for us, without root and without secrets."""
+"""The files of `deploy/`: valid for Kubernetes and the product, without root and secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.unit.operate.test_docs import ROOT
 DEPLOY = ROOT / "deploy"
 FOLDERS = sorted(file.parent for file in DEPLOY.rglob("kustomization.yaml"))
 PAGE = DEPLOY / "kubernetes" / "ui"
-"""The folder of the page: a component, which belongs to the overlays that name it."""
+"""The folder of the web page: a component of Kustomize, for overlays that name it."""
 OVERLAYS = [folder for folder in FOLDERS if folder != PAGE]
 CONFIGURED = [folder for folder in OVERLAYS if (folder / "tributary.yaml").exists()]
 SETTINGS = ("kustomization.yaml", "tributary.yaml")
@@ -47,7 +47,7 @@ def documents(file: Path) -> list[Any]:
 
 
 def pods(manifests: list[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The specification of each pod, with the name of what makes it."""
+    """The specification of each pod, with the name of the Deployment or CronJob that creates it."""
     for one in manifests:
         if one["kind"] == "Deployment":
             yield one["metadata"]["name"], one["spec"]["template"]["spec"]
@@ -107,7 +107,10 @@ WITH_KUBECTL = pytest.mark.skipif(
 
 
 def kustomized(folder: Path) -> list[Any]:
-    """What kustomize makes of a folder: valid, and each pod with its account and configuration."""
+    """The manifests that kustomize generates from a folder.
+
+    Asserts that they are valid, and that each pod has its service account and configuration.
+    """
     ran = subprocess.run([KUBECTL or "", "kustomize", folder], capture_output=True, check=True)
     made = list(yaml.safe_load_all(ran.stdout))
     for one in made:
@@ -186,7 +189,7 @@ def test_the_page_needs_a_token_and_its_service_reaches_it(monkeypatch: pytest.M
 
 
 def test_the_tables_of_each_tier_have_one_process_and_the_jobs_are_there_once() -> None:
-    """The tier that a table has without a setting is among the examples; only it keeps the jobs."""
+    """One example is for the default tier, and only this one keeps the jobs."""
     tiers = {folder for folder in OVERLAYS if folder.parent.name == "tiers"}
     removing = {
         folder
@@ -236,7 +239,7 @@ def test_a_pod_runs_a_command_that_there_is(pod: str) -> None:
 
 
 def test_prometheus_scrapes_the_port_at_which_one_process_serves_metrics() -> None:
-    """Each process shows all tables, so the tier of its own serves none."""
+    """Each process can serve the metrics of all tables, so the second process serves none."""
     (run,) = documents(DEPLOY / "kubernetes/base/run.yaml")
     template = run["spec"]["template"]
     (container,) = template["spec"]["containers"]

@@ -23,7 +23,7 @@ PROGRAM = "/opt/tributary/bin/tributary"
 
 
 def jobs() -> dict[str, list[str]]:
-    """The words of each job, as systemd splits them: by blanks, and without a shell's wildcards."""
+    """The words of each job, split by blanks and without a shell's wildcards, as systemd does."""
     files = sorted((SYSTEMD / "jobs").iterdir())
     return {
         file.name: file.read_text().strip().removeprefix("TRIBUTARY_JOB=").split() for file in files
@@ -31,7 +31,7 @@ def jobs() -> dict[str, list[str]]:
 
 
 def lines() -> list[list[str]]:
-    """The words of each command of the table of cron, as its shell splits them."""
+    """The words of each command in the crontab, as cron's shell splits them."""
     commands = re.findall(rf"exec {PROGRAM} (.*?) >>", CRON.read_text())
     return [shlex.split(command) for command in commands]
 

@@ -1,4 +1,4 @@
-"""Which tables a command's wildcards stand for, and what ``discover`` looks at."""
+"""Which tables a command's wildcards match, and which facts ``discover`` reads."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_paused_table_is_copied_by_its_name_only(
 
 
 def found(table: TableId) -> SourceTable:
-    """A table with a key, as a catalog has it."""
+    """A table with a key, as the source's catalog describes it."""
     key = SourceColumn("id", PostgresType("int4"), False, False, None)
     return SourceTable(
         table, "table", (key,), ("id",), (("id",),), "default", ("id",), "admin", "postgres"
@@ -76,7 +76,7 @@ def found(table: TableId) -> SourceTable:
 def test_discover_reads_no_rows_and_looks_at_no_table_that_is_on_the_plan(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows of thousands of tables would take hours, and what is on the plan was judged before."""
+    """Reading rows of thousands of tables takes hours; tables on the plan are judged already."""
     new = TableId("shop", "public", "new")
     stats = [TableStats(table, "table", 10, 1, ("id",), "default", None) for table in (ORDERS, new)]
     source = services.source("shop")

@@ -70,13 +70,13 @@ def blocks(page: str) -> list[str]:
 
 
 def settings_of_places() -> list[tuple[str, int]]:
-    """Each block of settings for a lake, a cluster or a catalog, by its page and its number."""
+    """The YAML blocks with settings for a lake, a cluster or a catalog, by page and number."""
     pages = ("README.md", "docs/deploy.md", "docs/cluster.md", "docs/checks.md")
     return [(page, number) for page in pages for number in range(len(blocks(page)))]
 
 
 def spoken() -> set[str]:
-    """Commands that a document names in running text, as ``tributary name``."""
+    """The commands that a document names in its running text, written as ``tributary name``."""
     found = set()
     for name in DOCUMENTS:
         for quoted in re.findall(r"`tributary\s+([a-z][a-z-]*)", text(name)):
@@ -111,7 +111,7 @@ def test_the_readme_is_short() -> None:
 def test_the_settings_that_pages_show_are_taken(
     page: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each block by itself, beside the sources and servers that every configuration has."""
+    """Each block is tested alone, together with the required sources and servers."""
     secret = tmp_path / "secret"
     secret.write_text("secret")
     shown = re.sub(r"\$\{file:[^}]+\}", f"${{file:{secret}}}", blocks(page)[number])
@@ -212,7 +212,7 @@ NAMES_OF_TESTS = re.compile(r"\btest_\w+")
 
 
 def allowed(one: Kind) -> str:
-    """The setting under which a kind of change has its verdict."""
+    """Text for the setting that a kind of change needs for its verdict; empty if none."""
     return "" if one.renames is None else " with `columns.renames: {{{}: {}}}`".format(*one.renames)
 
 
@@ -224,11 +224,11 @@ SHAPES = {
     PARTITIONED: " (partitioned)",
     WITH_DEFAULT: " (`x` was added with a default)",
 }
-"""What the page of changes says of a table, by the statements that make it."""
+"""By the statements that create a table: its description on the page of changes."""
 
 
 def kinds() -> str:
-    """The table of what `ALTER TABLE` and its like ask of the lake, from the test of them."""
+    """The docs' table with the verdict on each change of a table, from the tested changes."""
     rows = [
         f"| {'; '.join(f'`{text}`' for text in one.by_superuser + one.statements)}"
         f"{allowed(one)}{SHAPES[one.create]} | {one.verdict.value} |"
@@ -250,7 +250,10 @@ def all_tests() -> dict[str, bool]:
 
 
 def proven(page: str) -> list[str]:
-    """The rows of a page that name tests; `(unit)` is where no other test is named."""
+    """The rows of a page that name tests.
+
+    Asserts that the tests exist, and that exactly the rows with only unit tests have `(unit)`.
+    """
     rows = [line for line in page.splitlines() if NAMES_OF_TESTS.search(line) and line[0] == "|"]
     tests = all_tests()
     named = {name for row in rows for name in NAMES_OF_TESTS.findall(row)}

@@ -1,4 +1,4 @@
-"""Which state stores without tables are those of new projects, and which have lost their tables."""
+"""Whether a state store without tables belongs to a new project, or has lost its tables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONNECTOR = "tributary_shop_default"
 
 
 class Told(Answers):
-    """Answers with these connectors."""
+    """Fake answers of servers, with the connectors that a function returns."""
 
     def __init__(self, services: Services, look: Callable[[], list[str]]) -> None:
         super().__init__(services)
@@ -140,7 +140,7 @@ def test_a_store_that_has_a_record_is_not_empty(services: Services, state: State
 
 
 def test_the_first_onboarding_of_a_project_is_no_loss(services: Services) -> None:
-    """It creates the connector before it records the table."""
+    """The onboarding creates the connector before it records the table."""
     creating = Lease(services.store, "the capture of shop, tier default", "another process")
     creating.acquire()
     found = empty_store(services, told(services, CONNECTOR))

@@ -1,4 +1,4 @@
-"""How old a table is whose topic has events that the lake lacks."""
+"""The age of a table whose topic has events that the lake does not have yet."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def event(at: datetime) -> bytes:
 
 @dataclass
 class Registry:
-    """A registry with the schema 4, of events; ``error`` is raised in its place."""
+    """A fake registry with the events' schema under id 4; it raises ``error`` if that is set."""
 
     error: Exception | None = None
 
@@ -112,7 +112,7 @@ class Kafka:
 
 
 class Asked(Answers):
-    """Servers with topics of eight offsets, and with a heartbeat of this moment."""
+    """Fake answers of servers: each topic ends at offset 8, and a heartbeat has just come."""
 
     def capture(self, names: CaptureNames) -> CaptureAnswer:
         return CaptureAnswer(without_connector(names), now(), None)
@@ -146,9 +146,9 @@ def put(
     state: State = State.INCREMENTAL,
     committed: bool = True,
 ) -> str:
-    """Put a table into the store whose last commit, of offset 6, is as old as ``age``.
+    """Put a table into the store; its last commit, up to offset 6, is as old as ``age``.
 
-    If it is not committed, its copy is as old, and began at offset 7.
+    If ``committed`` is False, the table has no commit; its copy is as old and began at offset 7.
     """
     at, topic = now() - age, f"shop.{table.name}"
     commit = CommitSummary({0: 7}, "0/9", at, "20260102110000000", at)
@@ -175,7 +175,7 @@ def age_of(found: TableStatus) -> float:
 def test_an_idle_table_with_one_new_event_is_as_old_as_the_event(
     services: Services, kafka: Kafka
 ) -> None:
-    """After an idle night, the table was as old as its last commit, and raised alarms."""
+    """Before, a table was as old as its last commit, and raised alarms after an idle night."""
     kafka.put(put(services), now() - MINUTE)
     found = only(services)
     assert found.events_behind == 1
@@ -206,7 +206,7 @@ def test_a_table_whose_first_event_waits_for_long_is_late(services: Services, ka
 def test_an_event_that_connect_sent_late_is_as_old_as_its_change(
     services: Services, kafka: Kafka
 ) -> None:
-    """Connect was away for the night: the lake lacks a change of three hours ago."""
+    """After Connect was down for a night, the lake lacks a change of three hours ago."""
     kafka.put(put(services), now() - 3 * HOUR, sent=now() - MINUTE)
     assert 3 * 3600 <= age_of(only(services)) < 3 * 3600 + 30
 

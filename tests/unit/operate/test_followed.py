@@ -37,7 +37,7 @@ def services(tmp_path: Path) -> Iterator[Services]:
 
 
 def move(services: Services, table: TableId, state: State, **facts: object) -> None:
-    """Change a table's state in the store, as another process does."""
+    """Change a table's state in the store, as another process could."""
     record = services.store.get(table)
     assert record is not None
     services.store.put(replace(record, state=state, **facts))  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def test_a_table_that_is_onboarded_while_runs_repeat_is_followed(
 
 
 def test_a_new_table_counts_for_exit_code_and_waiting_tables(services: Services) -> None:
-    """Resyncs and the checks of captures ask the same function."""
+    """Resyncs and checks of captures use the same function, so they are covered, too."""
     runs = Runs(services, followed(services, []))
     assert (runs.empty, runs.exit_code()) == (True, ExitCode.OK)
     register(services, ORDERS)
@@ -104,7 +104,7 @@ def test_a_wildcard_without_a_table_is_refused_by_a_single_run_only(services: Se
 
 
 def in_tiers(folder: Path) -> Services:
-    """Services of a plan: orders and the append table log are critical, lines are not."""
+    """Services of a plan in which ``orders`` and ``log`` are critical, and ``lines`` is not."""
     tables = {
         "public.orders": {"tier": "critical"},
         "public.log": {"tier": "critical", "mode": "append"},

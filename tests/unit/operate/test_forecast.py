@@ -39,7 +39,7 @@ def entry(name: str, *, seconds: float = 2.0, wait: float = 100.0, target: float
 
 
 def need(name: str, rate: float, *, target: float = 100.0, tier: str = "default") -> Need:
-    """What a table needs at a rate of events, with commits of 2 s and events of 1 ms."""
+    """The work of a table with this rate of events, if a commit takes 2 s and an event 1 ms."""
     return need_of(TableId("shop", "public", name), tier, target, COST, rate)
 
 
@@ -77,7 +77,7 @@ def test_what_has_to_change_is_named() -> None:
 
 
 def test_the_share_of_a_tier_is_no_advice_while_all_targets_can_be_kept() -> None:
-    """What other tiers do not need is lent."""
+    """A tier may use the workers that other tiers do not need, so its share is no limit then."""
     needs = tuple(need(f"t{n}", 1.0, target=20.0, tier="critical") for n in range(8))
     assert Forecast(Rules(2, {"critical": 0.1}), needs).kept
 

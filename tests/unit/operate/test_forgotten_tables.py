@@ -1,4 +1,4 @@
-"""What commands say of tables and captures that the state store has lost."""
+"""The messages of commands about tables and captures that the state store has lost."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def services(tmp_path: Path) -> Iterator[Services]:
 
 
 class Told(Answers):
-    """Servers with these connectors, and what the captures of their tiers send."""
+    """Fake answers of servers: the connectors, and by tier, the tables that a capture sends."""
 
     def __init__(
         self, services: Services, connectors: Sequence[str], **sent: Sequence[TableId]
@@ -146,7 +146,7 @@ def test_captures_without_tables_are_those_of_the_configuration(services: Servic
 
 
 def test_the_first_onboarding_of_a_tier_is_no_loss(services: Services) -> None:
-    """It creates the connector before it records the table."""
+    """The onboarding creates the connector before it records the table."""
     names, everything = fast(services), services.store.tables()
     creating = Lease(services.store, names.resource, "another process")
     creating.acquire()

@@ -1,4 +1,4 @@
-"""Captures that hold back too much log: who says so, and what a run gives up."""
+"""Captures that retain too much log: which commands report it, and which slots a run drops."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def slot(held: float | None) -> SlotHealth:
 
 @dataclass
 class Server:
-    """A source and a Connect cluster of one capture, with what they were asked."""
+    """A fake source and Connect cluster with one capture, which note the requests they get."""
 
     held: float | None = 5.0
     connector: str | None = "RUNNING"
@@ -278,7 +278,7 @@ def test_a_table_that_another_process_works_on_is_marked_by_its_next_run(
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Stands for the death of the process at a crash point."""
 
 
 @pytest.mark.parametrize("point", ["after_note", "after_stop", "after_drop"])

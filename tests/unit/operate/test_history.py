@@ -1,4 +1,4 @@
-"""What `history` shows, and the times that it takes."""
+"""The output of `history`, and the forms of times that the command accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken for a folder of this machine, and what Spark is asked about."""
+"""Which lake URLs count as folders of this machine, and for which URLs Spark is asked."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_path_is_of_the_file_system_that_settings_name(name: str) -> None:
 
 @dataclass
 class NoSpark:
-    """As much of the services as the lake's line needs, on a machine where Spark does not start."""
+    """The services that `check` needs for the lake, on a machine where Spark does not start."""
 
     config: Config
 

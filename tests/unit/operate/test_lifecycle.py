@@ -1,4 +1,4 @@
-"""What the commands of a table's life hold while they change its capture."""
+"""The leases that commands hold while they change the capture of a table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TABLE = TableId("shop", "public", "orders")
 
 
 class Source:
-    """A source whose slot begins at a position."""
+    """A fake source whose slot begins at a position."""
 
     def __init__(self, begins: int) -> None:
         end = Lsn(900)
@@ -42,7 +42,7 @@ class Source:
 
 
 class Connect:
-    """A worker with a connector that has failed; each change asks who holds the capture."""
+    """A fake Connect with a failed connector; each change notes who holds the capture's lease."""
 
     def __init__(self, store: Store, failed: str = "c") -> None:
         self._store = store
@@ -144,7 +144,7 @@ def test_a_failed_table_is_tried_again_although_the_connector_of_its_move_fails(
 
 
 def test_a_connector_whose_slot_has_lost_changes_is_not_restarted(store: Store) -> None:
-    """A run must see the loss first: the next commit of the connector would hide it."""
+    """A run must see the loss first, since the connector's next commit would hide it."""
     following = store.put(table_record(TABLE, state=State.INCREMENTAL))
     connect = Connect(store)
     with pytest.raises(CaptureError, match="connector c was not restarted, since") as refused:

@@ -1,4 +1,4 @@
-"""Which tables a capture that is made anew takes along, and which it must not."""
+"""Which tables stay in a capture that is created again, and which tables must not."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def table(name: str) -> TableId:
 def put(
     services: Services, name: str, *path: State, beside: bool = False, upto: str | None = None
 ) -> TableRecord:
-    """A table that went through these states."""
+    """Store the record of a table that went through these states."""
     names = services.capture(table(name))
     record = table_record(
         table=table(name),
@@ -143,7 +143,7 @@ def test_tables_of_other_tiers_and_those_that_wait_stay_as_they_are(services: Se
 
 
 class Positions:
-    """As much of a source as is asked."""
+    """The part of a source that these tests need: it parses positions."""
 
     def position(self, text: str) -> LogPosition:
         return read_position(text)
@@ -199,7 +199,7 @@ class Server:
 def test_a_capture_of_another_server_is_made_anew_once(
     services: Services, copied_on: tuple[str, ...], now: str, anew: bool, started: bool
 ) -> None:
-    """Whether each copy has a view already, or has only recorded O."""
+    """With ``started``, each copy has only recorded O; else each copy has a view already."""
     for number, server in enumerate(copied_on):
         record = put(services, f"t{number}", State.BOOTSTRAPPING)
         assert record.attempt is not None

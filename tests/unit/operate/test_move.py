@@ -1,4 +1,4 @@
-"""What `move` does next, what it records before it acts, and which capture others still need."""
+"""The steps of `move`, the facts it records before each step, and captures that others need."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FAILURE = StateError("killed", remedy="none")
 
 
 def in_state(*path: State) -> TableRecord:
-    """A table that went through these states from REGISTERED on."""
+    """The record of a table that went through these states, starting from REGISTERED."""
     record = table_record(state=State.REGISTERED)
     copy = Attempt(uuid.uuid4(), NOW, "/a", start_offsets=OFFSETS, handoff_offsets=OFFSETS)
     for state in path:
@@ -116,7 +116,7 @@ def test_a_followed_table_stays_in_its_tier_until_its_next_generation_is_there(
 def test_offsets_of_the_former_topic_are_never_used_in_the_new_tier(
     path: tuple[State, ...], state: State
 ) -> None:
-    """A copy that is not published would apply the events of O to H from another topic."""
+    """With them, an unpublished copy would apply events between O and H of the wrong topic."""
     before = in_state(*path)
     noted = joining(before, FAST, at=NOW)
     assert (noted.state, noted.captured, noted.other) == (state, FAST, before.captured)
@@ -142,7 +142,7 @@ def services(tmp_path: Path) -> Iterator[Services]:
 
 
 def test_a_capture_stays_while_a_table_is_on_its_way_to_it_or_from_it(services: Services) -> None:
-    """Else `offboard` of its last table took slot and connector from under the move."""
+    """Else `offboard` of the capture's last table would remove slot and connector amid the move."""
     fast = services.capture(ORDERS)
     store = services.store
     assert fast.tier == "fast"
@@ -191,7 +191,7 @@ def test_a_move_that_is_to_be_made_or_completed_is_told(
 
 
 class Left:
-    """Stands for the captures from which tables are removed."""
+    """Replaces the removal of tables from captures, and notes the removed tables."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tables: list[tuple[str, list[TableId]]] = []
@@ -264,7 +264,7 @@ def test_a_resync_that_was_begun_in_the_present_tier_is_not_given_up(
 
 
 def moved(*path: State, **facts: object) -> TableRecord:
-    """The table in tier fast, after these states."""
+    """The record of the table in tier ``fast``, after it went through these states."""
     return replace(in_state(*path), tier="fast", topic=FAST.topic, capture=FAST.capture, **facts)  # type: ignore[arg-type]
 
 
@@ -337,7 +337,7 @@ def test_a_move_that_did_not_end_where_it_was_to_end_is_an_error(
 def test_a_table_that_a_run_marks_meanwhile_is_not_reported_as_moved(
     services: Services, left: Left, monkeypatch: pytest.MonkeyPatch, marked_at: str
 ) -> None:
-    """A run stops it while its new capture is made, or right after its copy is published."""
+    """A run stops the table while its new capture is created, or after its copy is published."""
     store = services.store
     store.put(in_state(*FOLLOWED))
 
@@ -347,7 +347,7 @@ def test_a_table_that_a_run_marks_meanwhile_is_not_reported_as_moved(
         store.put(transition(record, State.NEEDS_BOOTSTRAP, at=NOW, cause=Cause("a slot is gone")))
 
     def copied(_context: object, _connect: object, record: TableRecord, **_: object) -> object:
-        """What copies a table that nobody follows, in the tier of its record."""
+        """A replacement for the copy of a table; it stores the record that the copy would leave."""
         if record.state is State.NEEDS_BOOTSTRAP:
             record = store.put(replace(record, state=State.INCREMENTAL))
         else:
@@ -386,7 +386,7 @@ def test_a_table_that_a_run_marks_meanwhile_is_not_reported_as_moved(
 
 
 class Log:
-    """A slot that is dropped."""
+    """A fake slot that can be dropped."""
 
     title = "slot s"
 
@@ -402,7 +402,10 @@ class Log:
 def test_a_slot_that_the_product_creates_again_is_no_loss(
     services: Services, monkeypatch: pytest.MonkeyPatch, lost: str | None
 ) -> None:
-    """Its tables are cut off from the former one. One that a connector has made may be a loss."""
+    """The tables of the new slot no longer depend on the former slot.
+
+    If a connector itself created a slot, changes might be lost.
+    """
     fast, marks = services.capture(ORDERS), LogMarks(services.store)
     mark, slot = LogMark("server", "", "9 900"), Log(there=True)
     marks.move(fast.resource, None, mark)
@@ -430,7 +433,7 @@ def test_a_slot_that_is_left_on_the_former_server_is_named(
     caplog: pytest.LogCaptureFixture,
     former: str | None,
 ) -> None:
-    """Nobody watches it: the configuration file no longer names that server."""
+    """Nothing watches such a slot, because the configuration no longer names that server."""
     fast, slot = services.capture(ORDERS), Log(there=False)
     wanted = wanted_connector(services, fast)
     running = None if former is None else {**wanted, "database.hostname": former}
@@ -458,7 +461,7 @@ def test_a_slot_that_is_left_on_the_former_server_is_named(
 def test_what_is_kept_of_a_capture_goes_with_it(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the capture of a tier whose tables come back would begin with a loss."""
+    """If tables moved back to the tier later, its new capture would seem to begin with a loss."""
     fast, marks = services.capture(ORDERS), LogMarks(services.store)
     marks.move(fast.resource, None, LogMark("server", "", "9 900"))
     slot = Log(there=True)

@@ -1,4 +1,4 @@
-"""What `onboard` costs beside the copies does not grow with the tables, or only by what is new."""
+"""The cost of `onboard`, without the copies, grows at most with the number of new tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def found(table: TableId) -> SourceTable:
 
 
 class Counted:
-    """Services whose source is a catalog of equal tables, with the number of calls."""
+    """Services with a fake source of equal tables, which count the calls."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **tables: Any) -> None:
         document = minimal() | ({"tables": tables} if tables else {})
@@ -108,7 +108,7 @@ def test_the_plan_is_read_once_for_all_tables_that_are_registered(
 def test_the_source_is_not_asked_again_about_tables_that_a_wildcard_matches_and_that_are_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A schedule repeats `onboard 'public.*'` to find the tables that are new."""
+    """A schedule can repeat `onboard 'public.*'` to find new tables."""
     counted = Counted(tmp_path, monkeypatch)
     counted.follow(some(100))
     monkeypatch.setattr("operate.onboard._capture_group", lambda _, group: untouched(group.tables))
@@ -125,7 +125,7 @@ def test_the_source_is_not_asked_again_about_tables_that_a_wildcard_matches_and_
 
 
 def untouched(tables: tuple[TableId, ...]) -> list[Any]:
-    """The outcomes of a capture that needs no change; a new table waits for a command."""
+    """The outcomes for tables whose capture needs no change; the one new table is paused."""
     from operate.table_outcome import Outcome
 
     return [

@@ -1,4 +1,4 @@
-"""Two tables never share a folder of the lake, whatever their names and the configuration say."""
+"""Two tables never share a folder of the lake, with any names and any configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New tables are refused if another installation uses their folders; others are not looked at."""
+"""New tables are refused if another installation uses their folders; others are not checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far registered readers are, in commands, conditions and metrics, and when files are read."""
+"""The progress of registered readers in commands, conditions and metrics, and reads of files."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Project:
     """A configuration, its state store, and a folder of a table with the commits A and B.
 
     Args:
-        folder: Where all of it is.
-        here: Whether the lake counts as one on this machine.
+        folder: Holds the state store and the lake.
+        here: Whether the lake counts as a folder of this machine.
     """
 
     def __init__(self, folder: Path, *, here: bool = True, **settings: Any) -> None:
@@ -120,7 +120,7 @@ UNREADABLE = ReaderState("billing", problem="no JSON")
 def test_the_lag_is_since_what_was_read_and_the_limit_is_of_what_was_not(
     state: ReaderState, progress: Progress, lag_h: int | None, unread_h: int | None, late: bool
 ) -> None:
-    """A table that rests for hours makes nobody late by its next commit."""
+    """If a table is idle for hours, its next commit must not make readers late at once."""
     found = status(state)
     assert (found.progress, found.late) == (progress, late)
     assert found.lag_s == (None if lag_h is None else lag_h * 3600)
@@ -222,7 +222,7 @@ def test_a_folder_that_this_user_may_not_list_hides_no_status(
 
 
 class FarProject(Project):
-    """A project whose lake only runs can read."""
+    """A project with a remote lake, which only runs can read, by Spark."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
         super().__init__(folder, here=False, **settings)
@@ -237,7 +237,7 @@ class FarProject(Project):
         monkeypatch.setattr(Services, "spark", None)
 
     def age(self, by: timedelta) -> None:
-        """Make the kept looks older."""
+        """Make the looks in the state store older."""
         looks = ReaderLooks(self.services.store)
         for one in looks.all().values():
             looks.keep(replace(one, at=one.at - by))

@@ -1,4 +1,4 @@
-"""The page of what query engines show has each type of the lake."""
+"""The page of the docs on query engines has each type of the lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tables can travel; each refusal names its choices."""
+"""Which tables can be replicated; each refusal names its choices."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_columns_behind_a_generated_one_are_refused_beside_a_domain_over_an_enum
 def test_columns_behind_a_generated_one_that_no_event_has_are_refused_beside_an_enum(
     kind: PostgresType, *, fits: bool
 ) -> None:
-    """Without a field of the generated column, no event shows that values are in wrong columns."""
+    """If events lack the generated column, nothing shows that values are in wrong columns."""
     enum = replace(column("state", 4), type=PostgresType("mood", kind="e", display="mood"))
     computed = replace(column("spot", 5, generated=True), type=kind)
     shown, after = column("twice", 6, generated=True), column("z", 7)

@@ -1,4 +1,7 @@
-"""What errors tell a person to do exists, and a test does it: all of the source is read for it."""
+"""Remedies name only commands and settings that exist, and each remedy has a test.
+
+The remedies are read from the whole source code.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ COMMANDS = typer.main.get_command(app)
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Every string of the source with its place, but for docstrings; values are holes."""
+    """Every string in the source code, with its place; no docstrings. `HOLE` replaces values."""
     for module in modules():
         inside = {id(part) for node in ast.walk(module.tree) for part in _parts(node)}
         for node in ast.walk(module.tree):
@@ -31,7 +34,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 def _parts(node: ast.AST) -> list[ast.AST]:
-    """What is told already as a part of something else, and docstrings."""
+    """The nodes that `texts` must skip: the parts of a string, and docstrings."""
     if isinstance(node, ast.JoinedStr):
         return list(node.values)
     if isinstance(node, ast.Expr):
@@ -130,7 +133,7 @@ CHANGING = re.compile(
 
 
 def entry(remedy: str) -> str | None:
-    """The longest beginning in the table that a remedy has."""
+    """The longest entry of the remedy tables with which a remedy's text begins, or None."""
     fits = [begin for begin in BEGINNINGS if remedy.startswith(begin)]
     return max(fits, key=len) if fits else None
 
@@ -155,7 +158,7 @@ def test_each_test_that_the_table_names_exists(test: str) -> None:
 
 
 def test_a_remedy_that_changes_something_is_never_left_to_a_general_reason() -> None:
-    """`Check ...` may stand for many remedies, but for none with a command in it."""
+    """The entry `Check ...` may cover many remedies, but none that names a command."""
     general = {
         begin
         for text in remedies()

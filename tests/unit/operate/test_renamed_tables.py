@@ -1,4 +1,4 @@
-"""What leaves a publication with a table that was renamed since its copy."""
+"""Which tables leave a publication if a table was renamed after its copy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ITEMS, RENAMED = (TableId("shop", "public", name) for name in ("items", "orders_
 
 
 class Publication:
-    """A publication, which has its tables by their object ids.
+    """A fake publication, which knows its tables by their object ids.
 
     Args:
         tables: The present name of each table.

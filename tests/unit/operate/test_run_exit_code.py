@@ -1,4 +1,4 @@
-"""What the states of tables make of the exit code of a run."""
+"""The exit code of a run, depending on the states of its tables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TABLE = TableId("shop", "public", "orders")
 
 @pytest.fixture(autouse=True)
 def repetitions_do_not_wait() -> Iterator[None]:
-    """Requests to a Connect that is not there are repeated as often as in production, at once."""
+    """Repeat failed requests to Connect as often as in production, but without pauses."""
     with stamina.set_testing(True, attempts=100, cap=True):
         yield
 
@@ -75,7 +75,10 @@ def put(services: Services, **facts: Any) -> None:
 def test_a_table_that_was_never_taken_is_no_failure_of_a_run(
     services: Services, was: State, generation: int, code: ExitCode
 ) -> None:
-    """It is named each time; its values may stop every copy until somebody changes its settings."""
+    """A table whose first copy fails is named by each run, but does not fail the run.
+
+    The table's values may stop every copy until somebody changes its settings.
+    """
     put(services, state=State.FAILED, resume_to=was, generation=generation)
     runs = Runs(services, services.store.tables)
     assert runs.exit_code() is code
@@ -93,7 +96,7 @@ def test_a_table_that_was_never_taken_is_no_failure_of_a_run(
 def test_a_table_that_a_setting_has_paused_is_a_failure_until_it_is_resumed(
     services: Services, error: PausedByPolicyError | None, code: ExitCode
 ) -> None:
-    """Its line in the output of one run is easily missed, and later runs do not touch it."""
+    """The line in one run's output is easily missed, and later runs do not touch the table."""
     put(services, state=State.INCREMENTAL)
     (record,) = services.store.tables()
     cause = Cause("a reason", error, "r")
@@ -302,7 +305,7 @@ def test_runs_end_as_failed_once_cores_are_lost(
 def test_runs_end_as_failed_once_something_fails_and_a_secret_has_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A client has read its password once; a new process reads it again."""
+    """A client reads its password only once, but a new process reads it again."""
     secret = tmp_path / "password"
     secret.write_text("former")
     document = minimal()
@@ -338,7 +341,7 @@ def test_runs_end_as_failed_once_something_fails_and_a_secret_has_changed(
 def test_a_run_that_finds_no_work_looks_at_its_captures_nevertheless(
     services: Services, monkeypatch: pytest.MonkeyPatch, *, store_away: bool
 ) -> None:
-    """While Kafka is away, a slot can fill the disk of the primary."""
+    """While Kafka is down, a slot can fill the disk of the primary, so runs must report it."""
     context = SimpleNamespace(
         config=services.config,
         kafka=None,

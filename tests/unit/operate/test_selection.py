@@ -1,4 +1,4 @@
-"""Which tables a command means, and what their outcomes make of the exit code."""
+"""Which tables a command's arguments select, and the exit code for the tables' outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers by which MySQL and MariaDB tell the readers of a binlog apart."""
+"""The server ids by which MySQL and MariaDB distinguish the readers of a binlog."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def numbered(number: str | None) -> Config:
 
 
 def test_tiers_that_would_end_each_others_connector_are_refused() -> None:
-    """With one number, the primary ends the reader that came first."""
+    """If two readers have the same number, the primary ends the session of the first one."""
     binlogs = [ONE, OTHER]
     refuse_equal_numbers(numbered(None), binlogs)
     logs = [replace(one, kind="postgres", slot=one.connector) for one in binlogs]
@@ -45,7 +45,7 @@ def test_tiers_that_would_end_each_others_connector_are_refused() -> None:
 
 
 class Worker:
-    """A Kafka Connect with or without the connector of a binlog.
+    """A fake Kafka Connect with or without the connector of a binlog.
 
     Args:
         settings: The connector's settings; None without one.
@@ -78,7 +78,7 @@ def number(
 def test_installations_with_the_same_names_have_numbers_of_their_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On one primary, the second connector ended the first one."""
+    """With equal numbers on one primary, the second connector ended the first one."""
     numbers = {number(monkeypatch, tmp_path, cluster, None) for cluster in ("one", "other")}
     assert len(numbers) == 2
     again = number(monkeypatch, tmp_path, "one", {})

@@ -1,4 +1,4 @@
-"""What `status` says of a lake table that several source tables feed."""
+"""The lines of `status` on a lake table that several source tables feed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_it_is_no_fresher_than_the_oldest_of_its_shards() -> None:
 
 
 def test_a_shard_whose_watermark_is_not_known_leaves_the_whole_without_one() -> None:
-    """Its rows are there, and nobody knows how old they are."""
+    """The shard's rows are in the lake table, but their age is not known."""
     (found,) = shared_tables(
         [
             status("eu", State.INCREMENTAL, 10),

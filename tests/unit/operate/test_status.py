@@ -1,4 +1,4 @@
-"""How old `status` says that a table is, and which captures it, `check` and metrics show."""
+"""The age of a table in `status`, and the captures that `status`, `check` and metrics show."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def shown(
 
 
 def test_a_table_whose_first_events_nobody_applies_becomes_late(services: Services) -> None:
-    """No event lay between O and H, so its copy's commits have no watermark."""
+    """No event was between O and H, so the commits of the table's copy have no watermark."""
     waiting = shown(services, NOW - HOUR, end=9)
     assert (waiting.watermark, waiting.freshness_s, waiting.events_behind) == (None, 3600.0, 2)
     assert waiting.late
@@ -77,7 +77,7 @@ def copied(view_at: datetime, **attempt: object) -> TableRecord:
 
 
 def test_a_copied_table_that_no_run_continues_becomes_late(services: Services) -> None:
-    """Nobody scheduled the runs: without a first commit, the age counts from the copy's view."""
+    """No runs were scheduled; until a run commits, the age counts from the copy's view."""
 
     def of(record: TableRecord, end: int, beat: datetime | None = None) -> TableStatus:
         beats = {(record.table.source, record.tier): beat}
@@ -189,7 +189,7 @@ def test_behind_an_end_that_is_not_judged_no_heartbeat_counts(services: Services
 
 
 class Asked(Answers):
-    """What servers say whose connectors are gone."""
+    """Fake answers of servers that have no connectors any more."""
 
     def capture(self, names: CaptureNames) -> CaptureAnswer:
         return CaptureAnswer(without_connector(names), NOW, None)
@@ -202,7 +202,7 @@ class Asked(Answers):
 
 
 def test_the_capture_of_an_unfinished_move_is_shown_with_its_tables(services: Services) -> None:
-    """Its slot keeps the log of the primary, and the copy can take hours, or was killed."""
+    """The new capture's slot retains the primary's log while the copy takes hours or was killed."""
     record = services.store.put(table_record(other=FAST))
     found = module.status(services, (), answers=Asked(services), brief=True)
     default, fast = found.captures

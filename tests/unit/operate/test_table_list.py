@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What each call of `onboard` was asked to do."""
+    """The arguments of each call of `onboard`."""
     calls: list[dict[str, Any]] = []
     stats = [SimpleNamespace(table=one, partition_root=None) for one in (LINES, ORDERS)]
     monkeypatch.setattr("operate.discover._tables_of_sources", lambda *_: stats)

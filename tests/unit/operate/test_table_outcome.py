@@ -1,4 +1,4 @@
-"""What is said of the tables of one command, and the exit code that it makes."""
+"""The messages about the tables of one command, and the exit code of the command."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def many(count: int, action: str, **more: object) -> list[Outcome]:
 def test_many_tables_are_summed_up_and_only_what_was_done_is_listed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A schedule that repeats `onboard` writes a line for what is new, not for each table."""
+    """So a schedule that repeats `onboard` gets a line for each new table only."""
     done = many(995, "is up to date", counted_as="already up to date", unchanged=True)
     new = Outcome(A, "copied 10 rows in 2 s", counted_as="copied", details={"notes": ["Big."]})
     odd = Outcome(B, "copied 5 rows in 1 s", counted_as="copied", details={"notes": ["Big."]})

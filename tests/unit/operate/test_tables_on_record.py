@@ -1,4 +1,4 @@
-"""Paths in the lake that overlap are found, whatever other tables there are."""
+"""Overlapping paths in the lake are found among any other tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORDERS = TableId("shop", "public", "orders")
 
 
 class Named:
-    """A configuration that gives each table a path and a shard."""
+    """A fake configuration that gives each table the path and the shard of its record."""
 
     def __init__(self, records: list[TableRecord]) -> None:
         self._records = {record.table: record for record in records}
@@ -72,7 +72,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 def overlaps(new: TableRecord, other: TableRecord) -> bool:
-    """By the definition, which compares two tables."""
+    """Whether the paths of two tables overlap, by the plain definition for one pair of tables."""
     if overlap(new.base_path, other.base_path):
         return True
     stranger = new.shard is None or not is_beside(other, new.shard)
@@ -93,7 +93,7 @@ some_records = st.builds(
 def test_a_table_is_refused_exactly_if_its_path_overlaps_with_another_ones(
     new: TableRecord, records: list[TableRecord]
 ) -> None:
-    """Also after a table was noted again with another path."""
+    """This must hold even after a table was noted again with another path."""
     last = {one.table: one for one in records}
     others = [one for one in last.values() if one.table != new.table]
     expected = {one.table for one in others if overlaps(new, one)}

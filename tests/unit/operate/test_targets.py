@@ -1,4 +1,4 @@
-"""Which freshness targets are missed or cannot be kept, and what is said about it."""
+"""Which freshness targets are missed or cannot be kept, and the messages about them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def table(name: str) -> TableId:
 
 
 def need(name: str, rate: float, *, target: float = 100.0, tier: str = "default") -> Need:
-    """What a table needs at a rate of events, with commits of 2 s and events of 1 ms."""
+    """The work of a table with this rate of events, if a commit takes 2 s and an event 1 ms."""
     return need_of(table(name), tier, target, COST, rate)
 
 
@@ -94,7 +94,7 @@ def test_too_few_workers_are_told_with_the_load() -> None:
 
 
 def test_one_hot_table_does_not_make_all_others_short() -> None:
-    """It uses one worker at most."""
+    """One hot table uses one worker at most."""
     found = shortfalls([need("hot", 9000.0), need("calm", 1.0)], Rules(8), POSSIBLE)
     assert shown(found) == [("table", False, ["hot"])]
 
@@ -155,7 +155,7 @@ def test_late_tables_that_should_be_kept_say_what_they_wait_for() -> None:
 
 
 class Topics:
-    """A cluster that knows the first offset since a time, and up to where it can be read."""
+    """A fake cluster with the first offset since a time, and the end of the readable records."""
 
     def __init__(self, stable: int = 1_000, **first: dict[int, int]) -> None:
         self.stable, self.first = stable, first
@@ -199,7 +199,7 @@ def test_tables_that_lack_old_changes_are_overdue() -> None:
 def test_a_hanging_transaction_makes_a_table_late_and_is_named(
     tmp_path: Path, stable: int, held: bool
 ) -> None:
-    """Nobody can read the record at offset 102, which is older than the target."""
+    """A record older than the target, at offset 102, cannot be read."""
     known = config(tmp_path)
     predictions = Predictions(Store(f"sqlite:///{tmp_path}/state.db"))
     kafka, records = Topics(stable, old={0: 103}), [followed("old")]
@@ -228,7 +228,7 @@ def config(tmp_path: Path, **tables: dict[str, Any]) -> Config:
 
 
 def freshness(_: TableRecord) -> float:
-    """All tables are known to be whole up to `NOW`, which is long ago."""
+    """The time up to which each table is complete: always `NOW`, which is long ago."""
     return NOW.timestamp()
 
 

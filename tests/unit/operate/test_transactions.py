@@ -1,4 +1,4 @@
-"""Runs notice Kafka Connect's workers that have lost the support for transactions."""
+"""Runs notice Kafka Connect workers that have lost the support for Kafka transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from operate.transactions import Transactions
 
 
 class Workers:
-    """A Kafka Connect whose workers have the support, have it not, or do not answer."""
+    """A fake Kafka Connect whose workers have the support, lack it, or do not answer."""
 
     def __init__(self, answers: list[bool | ConnectError | None]) -> None:
         self.answers = iter(answers)
@@ -35,7 +35,7 @@ def looking(workers: Workers, *, exactly_once: bool = True) -> Transactions:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A monotonic clock that the test sets; it begins after the time of a machine's start."""
+    """A monotonic clock that the test can advance; it starts at the real monotonic time."""
     now, real = SimpleNamespace(ahead=0.0), time.monotonic
     monkeypatch.setattr("operate.transactions.time.monotonic", lambda: real() + now.ahead)
     return now

@@ -1,4 +1,4 @@
-"""Slots to which no record leads: what an interrupted command removes, and who names the rest."""
+"""Slots that no table record needs: an interrupted command removes its slot, or others name it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLE = TableId("shop", "public", "orders")
 
 
 class Place:
-    """The source and the Kafka Connect of a project: what there is of its captures."""
+    """A fake source and Kafka Connect of a project, with the slots and connectors that exist."""
 
     def __init__(self) -> None:
         self.slots: set[str] = set()
@@ -58,7 +58,7 @@ class Place:
         return {} if name in self.connectors else None
 
     def require_own(self, _: str) -> None:
-        """No other installation has a connector here."""
+        """Accept any connector: none belongs to another installation in these tests."""
 
     def delete(self, name: str, **_: object) -> None:
         self.connectors.discard(name)
@@ -87,7 +87,7 @@ def test_a_signal_during_the_first_onboarding_leaves_no_slot(
     signal: BaseException,
     away: bool,
 ) -> None:
-    """No table is on the plan yet, so nothing would watch it."""
+    """No table is on the plan yet, so nothing would watch such a slot."""
     names = services.capture(TABLE)
 
     def interrupted(*_: object) -> None:

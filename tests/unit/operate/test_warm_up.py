@@ -13,7 +13,7 @@ from operate.cli import app
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the command finds or makes the archive, without a session that records it."""
+    """The path of the class archive; no Spark session is started to record it."""
     path = tmp_path / f"a-{3 << 20}.jsa"
 
     def record(_prefix: Path, *_: Any, **__: Any) -> Path:

@@ -1,4 +1,4 @@
-"""Why no test does what a remedy says, by the beginning of its text; the longest one counts.
+"""Why no test executes certain remedies. A remedy is found by the longest beginning of its text.
 
 `remedy_table` has the remedies that tests execute.
 """
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Why(Enum):
-    """Why no test does what a remedy says."""
+    """The reasons for which no test executes a remedy."""
 
     AGAIN = "the same command again, or nothing at all, is what the product does by itself"
     LOOK = "it names what to look at, or to wait for"

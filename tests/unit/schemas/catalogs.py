@@ -1,4 +1,4 @@
-"""Catalogs of a table as values, and what changed from one to the other."""
+"""Catalogs of a table as Python values, and the changes between two of them."""
 
 from __future__ import annotations
 

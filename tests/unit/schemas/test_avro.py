@@ -21,7 +21,7 @@ from schemas.errors import AvroSchemaError, WireFormatError
 
 
 def column(name: str, kind: Any, pg_type: str, *, null: bool = True, **more: Any) -> dict[str, Any]:
-    """A column's field as Debezium 3.7 and the Apicurio converter write it."""
+    """The Avro field of a column, as Debezium 3.7 and the Apicurio converter write it."""
     told = {"type": pg_type, "length": "10", "scale": "0", "name": name}
     parameters = {f"__debezium.source.column.{key}": value for key, value in told.items()}
     typed = {**(kind if isinstance(kind, dict) else {"type": kind})}

@@ -1,4 +1,4 @@
-"""A recorded catalog that lacks a fact is refused by the fact's name."""
+"""A recorded catalog that lacks a fact is refused with an error that names the fact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which facts of a table may change while it is copied, one by one."""
+"""Which facts of a table may change during its copy; each fact is tested alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPOILED, UNSPOILED = True, False
 
 
 def note(**facts: Any) -> dict[str, Any]:
-    """The facts with another column 2."""
+    """The facts to change so that column 2, ``note``, has these properties."""
     return {"columns": {**FACTS["columns"], "2": column("note", **facts)}}
 
 
@@ -178,7 +178,7 @@ def test_a_column_that_may_have_allowed_null_for_a_while_spoils_such_a_copy_too(
 
 
 def test_an_owner_explains_no_name_that_was_another_before() -> None:
-    """The facts of each look are those that the next one is compared with."""
+    """Each look is compared with the facts of the look before, which already has the owner."""
     owned = {"owner": "b", "named": "800"}
     assert found(owned) == []
     assert found(owned | {"named": "900"}, **owned) != []

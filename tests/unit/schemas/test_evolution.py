@@ -1,4 +1,4 @@
-"""Columns, keys, files and partitions that changed, and what the lake makes of it."""
+"""Changes of columns, keys, files and partitions, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_unchanged_table_asks_for_nothing() -> None:
 
 
 def test_a_column_without_stored_values_comes_as_null() -> None:
-    """Also NOT NULL and with a default of its own: both were set after its rows were written."""
+    """This holds even for a NOT NULL column with a default, if both were set after the rows."""
     facts = column("extra", "integer", nullable=False, default="5")
     change = only(with_columns({"4": facts}), stored={"extra": (None,)})
     assert isinstance(change, AddColumn)
@@ -58,7 +58,7 @@ def test_stored_values_fill_old_rows() -> None:
 
 
 def test_a_stored_value_holds_in_a_new_file_too() -> None:
-    """A rewrite removes it, so it is younger than the file."""
+    """A rewrite of the table removes stored values, so this one was stored after the new file."""
     now = with_columns({"4": column("extra", "integer")}, relfilenode=9)
     added, new_file = compared(now, stored={"extra": ("{5}",)})
     assert (added.verdict, new_file.verdict) == (Verdict.FILL, Verdict.EVOLVE)
@@ -113,14 +113,14 @@ def test_a_column_that_was_dropped_and_added_again_needs_a_copy(*, frozen: bool)
 
 
 def test_a_new_column_behind_one_that_came_and_went_needs_a_copy() -> None:
-    """Events of the one before may have the same name, and values that the source has no more."""
+    """The dropped column may have had the same name, with values that the source no longer has."""
     change = only(with_columns({"5": column("x")}, attributes=5))
     assert change.verdict is Verdict.BOOTSTRAP
     assert "was added and dropped meanwhile" in change.why
 
 
 def test_a_new_column_before_one_that_came_and_went_needs_a_copy() -> None:
-    """The later one may have had its name while it had another one itself."""
+    """The later column may have had the new column's name while that one had another name."""
     change = only(with_columns({"4": column("x")}, attributes=5))
     assert change.verdict is Verdict.BOOTSTRAP
     assert "was added and dropped meanwhile" in change.why
@@ -159,7 +159,7 @@ def test_a_column_that_the_lake_only_kept_needs_a_copy_when_it_returns() -> None
 def test_a_column_that_returns_in_another_case_needs_a_copy(
     source_kind: str, *, later: bool
 ) -> None:
-    """The lake would have two columns whose names it cannot tell apart."""
+    """The lake would get two columns whose names differ only in case."""
     before = changed(source_kind=source_kind)
     before["columns"]["2"]["name"] = "Note"
     now = deepcopy(before)
@@ -413,7 +413,7 @@ def test_a_partition_without_rows_excuses_no_other_change() -> None:
 
 
 def test_a_partition_for_a_while_is_seen_behind_a_later_change_of_a_column() -> None:
-    """ATTACH and DETACH write the rows of all columns, and the later change one of them again."""
+    """ATTACH and DETACH write the catalog rows of all columns; the later change rewrites one."""
     moved = {n: {**one, "written": "800"} for n, one in FACTS["columns"].items()}
     later = {**moved, "2": {**moved["2"], "nullable": False, "written": "801"}}
     grave = [one for one in compared(changed(columns=later)) if isinstance(one, LoseEvents)]
@@ -435,7 +435,7 @@ def test_a_partition_for_a_while_is_seen_behind_a_later_change_of_a_column() -> 
 def test_rights_on_all_columns_do_not_hide_a_partition_for_a_while(
     row_written: str, owner: str, granted: str | None, *, noticed: bool
 ) -> None:
-    """Whether the rights are new, repeated or revoked, they do not write the table's own row."""
+    """GRANT and REVOKE on columns do not write the table's own row in the catalog."""
     before = {n: {**one, "granted": "{a=r/o}"} for n, one in FACTS["columns"].items()}
     after = {n: {**one, "granted": granted, "written": "900"} for n, one in before.items()}
     found = diff(

@@ -1,4 +1,4 @@
-"""One text of a JSON document, of the server's and of the connector's."""
+"""The texts of a JSON document by server and by connector are brought into one form."""
 
 from __future__ import annotations
 

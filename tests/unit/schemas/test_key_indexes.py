@@ -1,4 +1,4 @@
-"""Indexes that were dropped between two looks, and the key that they may have kept unique."""
+"""Indexes that were dropped between two looks, and that may have kept the key unique."""
 
 from __future__ import annotations
 

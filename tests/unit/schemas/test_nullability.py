@@ -1,4 +1,4 @@
-"""Columns that allow NULL, or refuse it, for a while: when rows cannot be corrected by events."""
+"""Columns that allow or refuse NULL for a while, and tables whose rows no event can correct."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.schemas.catalogs import LAKE, changed, column, compared, only, w
 
 
 def test_a_column_that_no_longer_allows_null_asks_for_a_copy_where_no_event_corrects_rows() -> None:
-    """PostgreSQL's connector reads the catalog of now for events of before."""
+    """PostgreSQL's connector reads the present catalog for events that are older."""
     now = with_columns({"2": column("note", nullable=False)})
     change = only(now, keyed=False)
     assert isinstance(change, ChangeNullability)
@@ -30,7 +30,7 @@ def test_a_column_that_no_longer_allows_null_asks_for_a_copy_where_no_event_corr
 
 
 def test_a_column_that_begins_to_allow_null_asks_for_a_copy_where_no_event_corrects_rows() -> None:
-    """The connector may still take it for NOT NULL, and sends another value for a NULL."""
+    """The connector may still believe in NOT NULL, and send another value in place of NULL."""
     before = changed()
     before["columns"]["2"] = column("note", nullable=False)
     now = with_columns({"2": column("note")})

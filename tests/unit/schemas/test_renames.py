@@ -1,4 +1,4 @@
-"""A column that gets another name goes on under it where the settings say so, and only there."""
+"""A renamed column goes on under its new name in the lake only if the settings say so."""
 
 from __future__ import annotations
 

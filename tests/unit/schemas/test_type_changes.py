@@ -1,4 +1,4 @@
-"""Types of columns that changed, and what the lake makes of it."""
+"""Changes of columns' types, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_what_a_type_is_made_of(
 
 @pytest.mark.parametrize(("before", "now"), [(False, True), (True, False), (True, True)])
 def test_text_of_the_server_and_values_of_events_do_not_mix(*, before: bool, now: bool) -> None:
-    """Both are text in the lake, and a type that changes may print itself otherwise."""
+    """Both are text in the lake, but after a change of type, the two texts may differ."""
     shown = "character varying" if before and now else "text"
     facts = with_columns({"2": column("note", shown)})
     wanted = [

@@ -1,4 +1,4 @@
-"""The rules as text; what they do to values is tested on a real source and connector."""
+"""The rules of the type map as text; other tests check values on a real source and connector."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_type_without_a_proven_rule_is_refused_by_name(kind: PostgresType) -> 
 
 @pytest.mark.parametrize("name", ["regclass", "regrole", "regtype", "regproc", "aclitem"])
 def test_text_with_names_of_other_objects_is_refused_as_text_too(name: str) -> None:
-    """A rename of the object changes the text of rows, and sends no event."""
+    """A rename of such an object changes the text of existing rows, but sends no event."""
     plain = PostgresType(name)
     over = PostgresType("over", kind="d", base=plain)
     for kind in (plain, PostgresType(f"_{name}", element=plain), over):
@@ -182,6 +182,6 @@ def test_what_is_no_numeric_cannot_be_a_decimal_of_choice(kind: SourceType) -> N
 
 
 def test_a_negative_scale_is_refused_with_a_decimal_too() -> None:
-    """The topic has other digits than the source."""
+    """With a negative scale, the connector sends other digits than the source has."""
     with pytest.raises(UnsupportedTypeError):
         chosen(numeric(5, -2))

@@ -1,4 +1,4 @@
-"""What the columns of a table are that several shards feed."""
+"""The columns of a lake table that several shards with different columns feed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that the log withholds, and values behind them."""
+"""Columns that the log does not have, and the values of columns after them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def revision(bundle: str, name: str) -> str:
 
 
 def problems(document: dict[str, Any]) -> list[str]:
-    """What the Compose schema says against the document."""
+    """The violations of the Compose schema in the document."""
     schema = get_builtin_schema("vendor.compose-spec")
     validator = validator_for(schema)(schema)
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
@@ -241,7 +241,7 @@ def test_no_password_is_written_into_it() -> None:
 def test_the_page_is_of_this_machine_and_changes_nothing(
     compose: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Its token is a reference, which Compose and the command read as we write it."""
+    """The page's token is a reference, which Compose must pass to the command unchanged."""
     service = compose["services"][PAGE]
     assert service["profiles"] == [PAGE]
     assert (FILE.parent / service["build"]["dockerfile"]).is_file()

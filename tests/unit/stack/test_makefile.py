@@ -1,4 +1,4 @@
-"""What a fresh clone's `make` does before there is an environment."""
+"""The behaviour of `make` in a fresh clone, before an environment exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOOLS = ("make", "sh", "rm", "touch", "awk", "echo")
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """The Makefile alone, and a PATH on which the only Pythons are those of the test."""
+    """A folder with the Makefile, and a ``bin`` folder for PATH with only the test's Pythons."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for tool in TOOLS:
@@ -30,7 +30,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def python(clone: Path, name: str, *, fits: bool, venv: str = "exit 1") -> None:
-    """A stand-in for an interpreter: says whether it fits, and what `-m venv` does."""
+    """Create a fake Python, which fits or not; ``venv`` is what its `-m venv` does."""
     path = clone / "bin" / name
     path.write_text(
         "#!/bin/sh\ncase $1 in\n"
@@ -92,7 +92,7 @@ def test_a_python_without_venv_is_named_and_leaves_nothing(clone: Path) -> None:
 
 
 def docker(clone: Path, answer: str) -> str:
-    """The files that name images beside a stand-in for docker, which answers `answer`."""
+    """Copy the files that name images, and create a fake docker that runs ``answer``."""
     (clone / "deploy").mkdir()
     shutil.copy(ROOT / "deploy" / "Dockerfile", clone / "deploy")
     (clone / EXECUTORS).parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Which MySQL or MariaDB is used, and what is said when there is none."""
+"""Which MySQL or MariaDB is used, and the error if there is none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MYSQL_TEXT = "/usr/sbin/mysqld  Ver 8.4.2 for Linux on x86_64 (Source distributi
 
 @pytest.fixture(autouse=True)
 def nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what a test puts into the folder ``bin`` is on the PATH, and so no APT."""
+    """Limit the PATH to the test's folder ``bin``, so that even APT is missing."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr("stack.mysql_software._SBIN", ())
@@ -25,7 +25,7 @@ def nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def program(folder: Path, name: str, text: str, code: int = 0) -> Path:
-    """A program that prints a version."""
+    """Create a program that prints a text and exits with a code."""
     path = folder / "bin" / name
     path.write_text(f"#!/bin/sh\necho '{text}'\nexit {code}\n")
     path.chmod(0o755)

@@ -1,4 +1,4 @@
-"""How the stack's servers of table names reach a lake on its S3-compatible server."""
+"""How the stack's metastore and Trino reach a lake on the stack's S3-compatible server."""
 
 from __future__ import annotations
 

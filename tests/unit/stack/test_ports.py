@@ -1,4 +1,4 @@
-"""Ports are free ones, and stay."""
+"""The ports of servers: each is free when it is chosen, and stays the same afterwards."""
 
 from __future__ import annotations
 

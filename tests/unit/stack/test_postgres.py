@@ -1,4 +1,4 @@
-"""Which installation of PostgreSQL the stack takes."""
+"""Which installation of PostgreSQL the stack uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server process is found again, told apart from others, and ended with its children."""
+"""A server process is found again, distinguished from others, and ended with its children."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def command(server: ServerProcess, script: str) -> Command:
 
 
 def ended(pid: int) -> bool:
-    """Whether the process is gone, or only waits for its new parent to take note."""
+    """Whether the process has ended, even if its parent has not noticed it yet (a zombie)."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""The position of a reader of changes, and what it takes from a commit's record."""
+"""The position of a reader of changes, and the facts from a commit's record in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known about readers that record what they have read, from files as Hudi writes them."""
+"""The progress of registered readers, computed from files in the form in which Hudi writes them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def shop(tmp_path: Path) -> Shop:
 
 
 def test_a_table_without_readers_has_none_and_is_not_opened(tmp_path: Path) -> None:
-    """There is no pointer, which a look at readers would need."""
+    """The table has no pointer here, so a look that opened the table would fail."""
     assert look(LocalStorage(), str(tmp_path), at=NOW).readers == ()
 
 
@@ -136,7 +136,7 @@ def test_a_reader_of_a_former_generation_goes_on_only_where_the_next_one_continu
 
 
 def test_a_reader_that_names_no_generation_is_of_the_one_that_has_its_commit(shop: Shop) -> None:
-    """Its file is from before the table was copied again, so it has read the former generation."""
+    """A reader's file from before a new copy names no generation; its commit shows which one."""
     after = f"{(FIRST + timedelta(hours=1, minutes=1)):%Y%m%d%H%M%S}000"
     shop.path = table(shop.folder / "attempt=again", {B: {}, C: {}, after: {}})
     path = table(shop.folder / f"attempt={FORMER}", {A: {}, D: {}})
@@ -160,7 +160,7 @@ def test_a_reader_that_names_no_generation_is_of_the_one_that_has_its_commit(sho
 def test_a_reader_by_time_from_before_the_table_was_copied_again_is_lost(
     shop: Shop, removed: bool
 ) -> None:
-    """Its time is no commit, so nothing shows that it has read the published generation."""
+    """The reader recorded a time, not a commit, so nothing shows which generation it has read."""
     later = f"{(FIRST + timedelta(hours=1, seconds=-1)):%Y%m%d%H%M%S}000"
     path = table(shop.folder / f"attempt={FORMER}", {A: {}, D: {}})
     shop.publish(() if removed else (Published(str(path), 1, FORMER, FIRST),))

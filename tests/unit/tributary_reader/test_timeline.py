@@ -1,4 +1,4 @@
-"""What the reader takes from a table's files, where a table of Spark cannot easily get."""
+"""The files that the reader chooses, for states of a table that Spark cannot easily create."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ A, B, C, D = (f"2026010112000{number}000" for number in range(4))
 
 
 def table(folder: Path, commits: dict[str, Any], *files: str, version: str = "6") -> Path:
-    """A folder with the files of a Hudi table; a text instead of metadata is a state."""
+    """Create a folder with the files of a Hudi table.
+
+    A commit has its metadata, or a text: the state of an incomplete commit.
+    """
     hoodie = folder / ".hoodie"
     hoodie.mkdir(parents=True)
     (hoodie / "hoodie.properties").write_text(f"#saved\nhoodie.table.version={version}\n")
@@ -45,12 +48,12 @@ def table(folder: Path, commits: dict[str, Any], *files: str, version: str = "6"
 
 
 def noted(kind: str, **facts: Any) -> dict[str, Any]:
-    """Metadata of a commit with the record of the product."""
+    """The metadata of a commit that has the product's record with these facts."""
     return {"extraMetadata": {COMMIT_KEY: json.dumps({"kind": kind, **facts})}}
 
 
 def names(folder: Path, as_of: str | None = None) -> list[str]:
-    """The files, found on the disk by either means."""
+    """The files of an open table; asserts that Python and Arrow find the same files."""
     found = open_table(str(folder), as_of=as_of).files
     assert found == open_table(str(folder), as_of=as_of, filesystem=LocalFileSystem()).files
     return [one.path.removeprefix(f"{folder}/") for one in found]
@@ -108,7 +111,7 @@ ROLLBACK = {
 def test_only_a_chunk_whose_rollback_is_complete_may_be_undone(
     tmp_path: Path, kind: str | None, state: str, read: bool
 ) -> None:
-    """The copy has copied the chunk again. What another commit had written is lost."""
+    """A copy writes such a chunk again, but the rows of any other commit would be lost."""
     notes = {} if kind is None else {COMMIT_KEY: json.dumps({"kind": kind})}
     folder = table(tmp_path / "t", {A: {}, B: {"extraMetadata": notes}, D: noted("run"), C: state})
     (folder / f"x-0_0_{A}.parquet").touch()
@@ -123,7 +126,7 @@ def test_only_a_chunk_whose_rollback_is_complete_may_be_undone(
 
 
 def test_a_part_of_a_copy_is_never_read(tmp_path: Path) -> None:
-    """Chunks lack rows; between O and H, rows are from different times."""
+    """Chunks lack rows, and between O and H, rows are from different times."""
     upto = {"handoff": {"handoff_offsets": {"0": 9, "1": 4}}}
     commits = {
         A: noted("chunk"),
@@ -234,7 +237,7 @@ def test_a_plan_that_is_half_written_is_named(tmp_path: Path) -> None:
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Run the block as a user whose access the modes of files limit."""
+    """Run the block as a user other than root, so that the permissions of files apply."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(65534)

@@ -1,4 +1,4 @@
-"""Which captures tables have, and whom a finding about one of them concerns."""
+"""Which captures the tables have, and which tables a finding about a capture concerns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked about a capture, how often, and what an answer that is missing means."""
+"""Which questions are asked about a capture, how often, and the meaning of missing answers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def records(*, exactly_once: bool) -> SentRecords:
 
 
 class ServerOpeners:
-    """Servers that answer, but for one question."""
+    """Fake servers that answer all questions except one."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ def test_the_log_is_asked_with_what_the_connector_promises(
 def test_the_log_is_compared_with_what_the_connector_has_captured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Not with a position of Connect which a killed worker has left behind the slot."""
+    """The log is not compared with Connect's stored position, which lags after a worker's kill."""
     servers, asked = ServerOpeners(monkeypatch, tmp_path), list[object]()
 
     def problem(captured: object, **_: object) -> None:
@@ -289,7 +289,7 @@ def test_a_log_that_lost_commits_is_a_loss_of_all_tables_of_its_capture(
 def test_a_loss_against_a_mark_that_was_replaced_meanwhile_is_not_counted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Another process has counted it, or a command has created the slot again."""
+    """Another process has counted the loss already, or a command has created the slot again."""
     before, now = LogMark("server", "", "9 900"), LogMark("server", "", "1 100")
     compared = Continuity(before, now, "was recreated")
     servers = ServerOpeners(monkeypatch, tmp_path, compared=compared)
@@ -301,7 +301,7 @@ def test_a_loss_against_a_mark_that_was_replaced_meanwhile_is_not_counted(
 def test_all_captures_of_tables_are_looked_at_also_those_of_next_generations(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A loss that begins and ends during a copy would else leave no trace."""
+    """Without these looks, a loss that begins and ends during a copy would leave no trace."""
     servers = ServerOpeners(monkeypatch, tmp_path)
     orders = servers.store.put(record("orders"))
     facts = {"tier": "fast", "beside": True}

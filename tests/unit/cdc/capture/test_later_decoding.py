@@ -1,4 +1,4 @@
-"""Which changes a restarted connector without GTIDs has decoded by a later definition."""
+"""Which changes a restarted connector has decoded by a later definition, without GTIDs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def orders(o: int = 0) -> TableRecord:
 
 
 def history(topics: Topics, *, altered_at: int = 50, place: int = 900, **more: Any) -> None:
-    """The history of a table that was altered: its snapshot, and the statement that followed."""
+    """The schema history of an altered table: the snapshot, and the later statement."""
     snapshot = {"snapshot": "INITIAL", "server_id": 0}
     topics.add(learned(0, 100, -9_000, topic=HISTORY, position=snapshot))
     topics.add(learned(1, place, altered_at, topic=HISTORY, columns=REORDERED, **more))
@@ -45,7 +45,7 @@ def look(folder: Path, topics: Topics, one: TableRecord | None = None) -> dict[s
 def test_rows_from_before_a_statement_that_the_next_task_sends_are_a_loss(
     tmp_path: Path, sent_before: bool, outdated: dict[str, Any]
 ) -> None:
-    """The server has no GTIDs. If it had some earlier, all positions repeat them."""
+    """The server has no GTIDs now; if it had GTIDs before, all positions still contain them."""
     topics = Topics()
     history(topics, position=outdated)
     beat(topics, "a", at=10)
@@ -64,7 +64,7 @@ def test_rows_from_before_a_statement_that_the_next_task_sends_are_a_loss(
 def test_rows_that_the_next_task_sends_after_its_first_heartbeat_are_judged_once(
     tmp_path: Path, later_looks: int
 ) -> None:
-    """The look that sees the new task finds no row of it in the topic yet."""
+    """The look that finds the new task does not find any of the task's rows in the topic yet."""
     topics = Topics()
     history(topics)
     topics.add(in_binlog(0, 300, 0, "c", topic="orders", task="a", at=5, decoded=5))

@@ -22,7 +22,7 @@ NOW = LogMark("server", "binlog.000008", "0-1-9")
 def test_a_loss_that_another_copy_counts_meanwhile_is_counted_once(
     tmp_path: Path, parallel: bool
 ) -> None:
-    """Each count above that of an attempt discards the attempt's copy."""
+    """Counting twice would discard a good copy: each count after a copy's start discards it."""
     store = Store(f"sqlite:///{tmp_path / 'state.db'}")
     marks, losses = LogMarks(store), Losses(store)
     marks.move("capture", None, BEFORE)

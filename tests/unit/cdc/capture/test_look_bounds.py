@@ -1,4 +1,4 @@
-"""What a look at a connector's tasks does with topics that it cannot read."""
+"""How a look at a connector's tasks treats topics that it cannot read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def follow(folder: Path, topics: Topics) -> TaskLook:
 def ends_within_a_changed_key(
     topics: Topics, topic: str, tasks: list[str], offset: int, at: int
 ) -> None:
-    """Let a task leave out the second event of a changed key, and the next one go on."""
+    """Let a task end between the two events of a changed key, and let the next task go on."""
     first, second = tasks
     topics.add(event(offset, at, "d", 1, topic=topic, task=first, at=at, headers=MOVED))
     topics.add(event(offset + 1, at + 1, "u", 2, topic=topic, task=second, at=at + 1))
@@ -47,7 +47,7 @@ def ends_within_a_changed_key(
 def test_a_topic_that_cannot_be_read_keeps_no_other_from_being_judged(
     tmp_path: Path, again: bool
 ) -> None:
-    """It is searched from where it was once it can be read, however many tasks ended until then."""
+    """Once the topic can be read, it is searched from its last known end, with all tasks since."""
     topics = Topics()
     beat(topics, "a", at=10)
     assert follow(tmp_path, topics).behind == {}

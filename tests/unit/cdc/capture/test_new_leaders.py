@@ -1,4 +1,4 @@
-"""What the topics of tables are asked beside their offsets, and what becomes of the tables."""
+"""Questions to the leaders of tables' topics, beside offsets, and their effect on the tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SILENT = KafkaError("no answer", remedy="Wait.")
 
 
 class Kafka:
-    """Leaders that answer as they are told to, and how often who was asked."""
+    """A fake Kafka with given answers, which keeps the questions that it was asked."""
 
     def __init__(self) -> None:
         self.answers: dict[str, str | KafkaError] = {}
@@ -86,7 +86,7 @@ def record(name: str) -> TableRecord:
 
 
 def due(context: RunContext, epoch: int) -> set[str]:
-    """The idle tables that a look finds work for while leaders of an epoch lead."""
+    """The names of idle tables for which a look finds work, while all leaders have this epoch."""
     topics = {name: TopicFacts("T1", {0: 0}, {0: 5}, {0: epoch}) for name in NAMES}
     return {table.name for table in cut_off(context, context.store.tables(), topics)}
 
@@ -141,7 +141,7 @@ LAST = LastRecord(4, 1_767_225_600_000)
 def test_each_process_asks_once_whether_idle_topics_have_the_last_record_that_was_read(
     context: RunContext, kafka: Kafka, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A cluster that was restored can have the former epochs and the former end offsets."""
+    """A restored cluster can have the same epochs and end offsets as before, with other records."""
     for name in NAMES:
         read_to(store, name, LAST)
     kafka.there = {"orders": "the record at offset 4 is another one", "lines": SILENT}

@@ -1,4 +1,4 @@
-"""Which looks at a connector's tasks are written, and in which capture their losses count."""
+"""Which looks at a connector's tasks are stored, and for which capture their losses count."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_look_that_is_not_new_is_not_written(tmp_path: Path) -> None:
 
 
 def test_an_end_that_is_judged_later_is_shown_as_not_judged(tmp_path: Path) -> None:
-    """The next task's first record is newer than its predecessor's newest heartbeat."""
+    """The next task's first record is newer than the last heartbeat of the task before."""
     orders, lines, copying = record(), record("lines"), replace(record(), attempt=None)
     topics, kept = Topics(), KeptLooks(Store(f"sqlite:///{tmp_path / 'state.db'}"))
     topics.add(event(0, 1, "c", 1, topic="lines", task="a", at=1))
@@ -100,7 +100,7 @@ def test_without_a_heartbeat_no_end_is_judged(tmp_path: Path) -> None:
 def test_a_loss_at_the_end_of_a_task_counts_in_the_capture_of_its_connector(
     tmp_path: Path,
 ) -> None:
-    """The next generation of a table that moves has lost it, and not the serving one."""
+    """If the table moves, its next generation has lost the change, but not the serving one."""
     fast, topics = replace(NAMES, tier="fast"), Topics()
     beat(topics, "a", at=10)
     looks_at(tmp_path, topics).follow(fast, [record()], asked)

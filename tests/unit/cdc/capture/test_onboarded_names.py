@@ -1,4 +1,4 @@
-"""A table keeps the capture and the folder of its onboarding; settings with others are refused."""
+"""A table keeps the capture and folder of its onboarding; settings that change them are refused."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_another_folder_is_refused(
 def test_a_source_that_left_the_configuration_is_another_error(
     services: Services, tmp_path: Path
 ) -> None:
-    """`Config.source` has it, with its own remedy."""
+    """`Config.source` raises the error, with a remedy of its own."""
     record = services.store.get(ORDERS)
     assert record is not None
     document = minimal()

@@ -73,7 +73,7 @@ def test_heartbeats_of_two_servers_in_turns_are_named(
 def test_one_installation_is_named_at_no_restart_failover_or_failback(
     sent: tuple[str, ...],
 ) -> None:
-    """A task has another name at each start, so its heartbeats are together."""
+    """Each start of a task has a new name, so the heartbeats of one name are consecutive."""
     assert found(beats(*sent), OURS, {FORMER, OURS}) is None
 
 
@@ -89,7 +89,7 @@ def test_servers_that_follow_each_other_are_never_another_installation(
 
 
 def test_the_heartbeats_of_another_server_alone_are_named() -> None:
-    """This installation's connector does not run, and the other one's heartbeats hide it."""
+    """The heartbeats of another installation hide that this one's connector does not run."""
     alone = beats("b 72", "b 72")
     problem = found(alone) or ""
     assert "is of server 72, but source shop is server 71" in problem

@@ -176,7 +176,10 @@ def test_a_slot_after_what_was_captured_stops(
 def test_with_transactions_a_slot_in_use_is_never_after_what_was_captured(
     confirmed: int, stored: Lsn | None, lost: bool
 ) -> None:
-    """Another reader has moved it: ours confirms what a transaction of Kafka has stored before."""
+    """If it is after, another reader has moved the slot.
+
+    The product's connector confirms only positions that a Kafka transaction has stored before.
+    """
     health = replace(slot("reserved"), active=True, confirmed_flush_lsn=Lsn(confirmed))
     problem = health.problem(stored, exactly_once=True)
     assert (problem is not None) is lost
@@ -192,7 +195,7 @@ def test_a_log_that_ends_before_what_was_captured_of_it_stops(known: str) -> Non
 
 
 def test_a_table_rests_on_its_newest_commit_and_on_its_copy() -> None:
-    """Connect's position may have been reset, and R is as old as the copy."""
+    """Neither Connect's stored position, which may be reset, nor R, which can be old, is enough."""
     source = cast("Source", SimpleNamespace(position=Lsn.parse))
     assert rests_on(source, "0/5", "0/9") == Lsn(9)
     assert rests_on(source, "0/9", "0/5") == Lsn(9)

@@ -150,7 +150,7 @@ def look(
 
 
 def test_a_connector_whose_slot_another_reader_has_moved_is_not_restarted(tmp_path: Path) -> None:
-    """It would go on behind the gap, and its next commit would hide the gap from runs."""
+    """The connector would go on after the gap, and its next commit would hide the gap from runs."""
     connect, store = Connect(BEHIND), Store(f"sqlite:///{tmp_path / 'state.db'}")
     failed = FailedConnector("replication slot s is active", "what to do")
     found = restart_connector(

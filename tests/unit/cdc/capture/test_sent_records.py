@@ -35,13 +35,20 @@ BEATS, ORDERS = NAMES.heartbeat_topic, "shop.public.orders"
 
 @dataclass
 class Sender:
-    """Writes the events of a connector's tasks, each event a transaction of its own."""
+    """Writes the events of a connector's tasks; each event is one transaction of the source."""
 
     topics: Topics = field(default_factory=Topics)
     second: float = 0.0
 
     def send(self, task: str, loaded: int, ends: Sequence[int], **more: Any) -> None:
-        """Send transactions by their ends; a task without a gap begins behind ``loaded``."""
+        """Send transactions that end at these positions.
+
+        Args:
+            task: The task that sends.
+            loaded: The position from which the task has started.
+            ends: The ends of the transactions.
+            more: ``topic``, ``rows`` and ``every_s``, if not the defaults.
+        """
         topic, before = more.get("topic", BEATS), loaded
         for end in ends:
             place = {"sequence": f'["{before}","{end - more.get("rows", 5)}"]', "task": task}
@@ -75,13 +82,13 @@ def records(
 
 
 def problem(sender: Sender, stored: int, confirmed: int) -> str | None:
-    """What a look finds while nothing reads the slot."""
+    """The problem that a look finds while no connector reads the slot, or None."""
     log = slot(confirmed)
     return log.problem(records(sender.topics).position(NAMES, log, Lsn(stored)))
 
 
 def test_a_position_that_became_older_is_no_loss(sender: Sender) -> None:
-    """A worker that was suspended has stored it again, although another one has its task."""
+    """A worker that was suspended stores its old position, although another worker has the task."""
     sender.send("a", 0, range(10, 200, 10))
     assert problem(sender, 100, 120) is None
     assert problem(sender, 100, 180) is None
@@ -99,7 +106,7 @@ def test_a_slot_that_was_created_again_or_advanced_by_a_stranger_has_lost_change
 
 
 def test_a_gap_is_found_although_the_connector_went_on_behind_it(sender: Sender) -> None:
-    """Another reader has had the slot between two tasks, and the next one was killed, too."""
+    """Another reader has moved the slot between two tasks, and the second task was killed, too."""
     sender.send("a", 0, range(10, 110, 10))
     sender.send("b", 90, range(160, 260, 10))
     assert "something other than the connector moved it" in (problem(sender, 90, 150) or "")
@@ -115,7 +122,7 @@ def test_a_task_that_began_at_the_stored_position_counts(sender: Sender) -> None
 
 
 def test_a_topic_shows_it_while_the_task_reads_a_backlog(sender: Sender, tmp_path: Path) -> None:
-    """The task's heartbeats come behind the backlog."""
+    """The task sends heartbeats only after the backlog, so the topic's records must show it."""
     store = Store(f"sqlite:///{tmp_path / 'state.db'}")
     for name in ("orders", "idle"):
         table = TableId("shop", "public", name)
@@ -172,10 +179,10 @@ def test_a_task_shows_that_all_was_sent(stream: TaskStream, *, sent: bool) -> No
 
 @st.composite
 def lives(draw: st.DrawFn) -> tuple[Sender, int, int, bool]:
-    """Tasks of a connector, between which a stranger may advance the slot.
+    """Random lives of a connector's tasks, between which another reader may advance the slot.
 
-    The result has what they have sent, the stored and the confirmed position, and whether a
-    transaction between the two was not sent.
+    A life has the sent events, the stored position, the confirmed position, and whether a
+    transaction between these positions was not sent.
     """
     log = [10 * number for number in range(1, 60)]
     sender, stored, confirmed, before = Sender(), 0, 0, 0
@@ -225,7 +232,7 @@ def let_pass(store: Store, seconds: float) -> None:
 def transactional(
     sender: Sender, store: Store, stored: int, confirmed: int, *, active: bool = True
 ) -> str | None:
-    """What a look finds in a slot whose connector writes in Kafka transactions."""
+    """The problem that a look finds if the connector writes in Kafka transactions, or None."""
     log = slot(confirmed, active=active)
     at = records(sender.topics, store, exactly_once=True).position(NAMES, log, Lsn(stored))
     return log.problem(at, exactly_once=True)
@@ -235,7 +242,7 @@ def transactional(
 def test_a_commit_whose_markers_are_late_in_kafka_is_no_loss(
     sender: Sender, store: Store, *, active: bool
 ) -> None:
-    """Kafka has answered, so the slot is confirmed, but a broker that restarts lacks the marker."""
+    """Kafka has acknowledged the commit, but a restarting broker lacks the marker for a while."""
     sender.send("a", 0, range(10, 110, 10))
     assert transactional(sender, store, 100, 120, active=active) is None
     let_pass(store, 30)
@@ -271,7 +278,7 @@ def test_what_does_not_come_for_a_minute_is_lost(
 def test_a_connector_that_goes_on_behind_a_gap_does_not_hide_it(
     sender: Sender, store: Store
 ) -> None:
-    """Its stored position is after the slot's first one, as if a late commit had arrived."""
+    """The stored position is after the slot's position at the first look, like a late commit."""
     sender.send("a", 0, range(10, 110, 10))
     assert transactional(sender, store, 100, 150) is None
     sender.send("b", 150, range(160, 260, 10))

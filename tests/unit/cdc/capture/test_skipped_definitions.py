@@ -1,4 +1,4 @@
-"""Which captures stop because their connector would skip a definition when it starts."""
+"""Which captures stop because their connector would skip a table definition at its next start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which topics only a table with another name for a while explains."""
+"""Which topics can exist only because a table had another name for a while."""
 
 from __future__ import annotations
 

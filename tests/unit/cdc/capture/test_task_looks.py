@@ -1,4 +1,4 @@
-"""Which last event of a connector's task shows that the next task can skip too much."""
+"""After which last event of a connector's task the next task can skip events."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def asked() -> Any:
 
 
 def losses(folder: Path) -> dict[str, int]:
-    """How many losses count for a table, in whichever tier."""
+    """The number of losses that count for each table, in any tier."""
     tables, tiers = ("orders", "lines"), ("default", "default_append")
     named = [(record(table).table, replace(NAMES, tier=tier)) for table in tables for tier in tiers]
     scopes = {table_scope(names, table): str(table) for table, names in named}
@@ -156,7 +156,7 @@ def test_an_end_between_the_two_events_of_a_changed_key_is_a_loss(
 
 
 def test_the_first_look_searches_everything_that_came_after_the_copy_began(tmp_path: Path) -> None:
-    """The command that onboards a table can look at its tasks hours after O."""
+    """The command that onboards a table may look at the tasks only hours after O was recorded."""
     topics = Topics()
     topics.add(event(0, 1, "d", 1, topic="orders", task="a", at=10, headers=MOVED))
     topics.add(event(1, 2, "d", 1, topic="orders", task="b", at=20, headers=MOVED))
@@ -182,7 +182,7 @@ def test_other_ends_in_a_binlog_lose_nothing(tmp_path: Path, op: str) -> None:
 
 
 def place(commit: int, lsn: int) -> dict[str, Any]:
-    """Where the log has a change."""
+    """The facts in an event that say where the log has its change."""
     return {"lsn": lsn, "sequence": f'["{commit}","{lsn}"]'}
 
 
@@ -229,8 +229,8 @@ class Page:
     """A source whose table has a page of rows.
 
     Args:
-        known: Whether the given row has the id of the transaction of its event.
-        behind: The key of the row behind it.
+        known: Whether the source's row has the transaction id of its event.
+        behind: The key of the next row that was inserted, or None.
     """
 
     def __init__(self, known: bool, behind: int | None) -> None:
@@ -264,7 +264,7 @@ class Page:
 def test_a_row_behind_a_savepoint_is_in_doubt_only_if_it_can_have_been_changed(
     tmp_path: Path, page: Page, later: tuple[Any, ...], lost: bool, doubt: bool
 ) -> None:
-    """The row with the key 1 is inserted, and then the connector restarts."""
+    """The row with key 1 is inserted, and the connector restarts after the row's event."""
     topics = Topics()
     beat(topics, "a", at=10)
     looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
@@ -282,7 +282,7 @@ def test_a_row_behind_a_savepoint_is_in_doubt_only_if_it_can_have_been_changed(
 def test_without_transactions_of_kafka_a_position_can_be_before_rows_that_were_sent(
     tmp_path: Path,
 ) -> None:
-    """Three rows of five were sent, and the position after the first one is stored."""
+    """Three of five rows were sent, but the stored position is the one after the first row."""
     topics = Topics()
     looks = looks_at(tmp_path, topics, exactly_once=False)
     beat(topics, "a", at=10)
@@ -343,7 +343,7 @@ def test_equal_rows_of_an_append_table_are_doubled_only_in_the_first_record(
 def test_rows_that_come_again_after_a_lost_position_double_those_of_an_append_table(
     tmp_path: Path, tier: str, following: KafkaRecord, lost: bool
 ) -> None:
-    """The task that ended has sent a transaction, and of the next one two pages of COPY."""
+    """The ended task has sent one transaction, and of the next one, two pages of a COPY."""
     names, topics = replace(NAMES, tier=tier), Topics()
     beat(topics, "a", at=10, names=names)
     looks_at(tmp_path, topics).follow(names, [record()], asked)
@@ -365,7 +365,7 @@ def test_rows_that_come_again_after_a_lost_position_double_those_of_an_append_ta
 
 
 def test_an_end_before_the_copy_of_an_append_table_is_not_judged(tmp_path: Path) -> None:
-    """The positions of a server that replaced another one can be lower."""
+    """After a server was replaced, the new server's positions can be lower than the old ones."""
     names, topics = replace(NAMES, tier="default_append"), Topics()
     beat(topics, "a", at=10, names=names)
     copied = replace(record(), attempt=Attempt(READY.id, AT, "p", start_offsets={0: 2}))
@@ -381,7 +381,7 @@ def test_an_end_before_the_copy_of_an_append_table_is_not_judged(tmp_path: Path)
 def test_an_append_table_waits_for_the_task_that_can_still_send_its_rows_again(
     tmp_path: Path,
 ) -> None:
-    """The first heartbeat without a stored position is an old one, which comes again, too."""
+    """The first heartbeat of a task without a stored position can be an old one, sent again."""
     names, topics = replace(NAMES, tier="default_append"), Topics()
     beat(topics, "a", at=10, names=names)
     looks_at(tmp_path, topics).follow(names, [record()], asked)
@@ -441,7 +441,7 @@ def test_two_processes_that_look_at_once_count_a_loss_once(tmp_path: Path) -> No
 
 
 def test_a_look_at_many_tables_reads_most_of_them_at_once(tmp_path: Path) -> None:
-    """Each of these tables has an end of a task, after an update, which needs no question."""
+    """In each table's topic, a task ends after an update, so the source need not be asked."""
     topics, records = Topics(), [record(f"t{number}") for number in range(3_000)]
     for one in records:
         for n in range(5):

@@ -22,7 +22,7 @@ FAST = TierCapture("fast", "shop_fast.public.orders", CaptureRecord("shop_fast",
 def test_both_topics_of_a_table_that_moves_are_checked(
     state: State, topics: tuple[str, ...]
 ) -> None:
-    """The next generation reads the other one once its copy, which can take hours, is complete."""
+    """The next generation reads the new topic only after its copy, which can take hours."""
     source = SimpleNamespace(kind="postgres")
 
     def settings(names: Collection[str]) -> Any:

@@ -1,4 +1,4 @@
-"""Which types the connector can take for others that had their names."""
+"""Which types the connector can mistake for other types that had the same names before."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_names_that_are_gone_or_mean_another_type_are_kept_with_what_they_meant(
 
 
 def test_one_table_is_enough_for_what_a_name_has_meant() -> None:
-    """Programs that create a table again and again do not fill the state store."""
+    """So a program that creates a table again and again does not fill the state store."""
     before, former = {"a": {"public": TABLE}}, {"a": {"public": (replace(TABLE, oid=8), INT)}}
     now = {"a": {"public": replace(TABLE, oid=10)}}
     assert changed(before, now, former) == {"a": {"public": (INT, TABLE)}}
@@ -204,7 +204,7 @@ def test_a_table_that_uses_the_name_later_is_found_too(lab: Lab) -> None:
 
 
 def test_what_a_name_has_meant_counts_until_the_second_task_since(lab: Lab) -> None:
-    """The first new task can have read the types before the name was changed."""
+    """The first new task may have read the types before the name changed its meaning."""
     lab.follow()
     lab.become_enum()
     lab.follow()

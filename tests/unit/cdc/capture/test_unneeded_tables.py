@@ -1,4 +1,4 @@
-"""Which tables of a capture no table on the plan needs, and which of them the store has lost."""
+"""Tables in a capture that the plan does not need, and those that the state store has lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def copied(table: TableId, oid: int) -> TableRecord:
-    """A record of a table that had this object id when it was copied."""
+    """The record of a table that had the object id ``oid`` when it was copied."""
     known = Fingerprint({"oid": oid})
     attempt = Attempt(UUID(int=1), NOW, "/lake/orders/a", fingerprint=known)
     return table_record(table, attempt=attempt)
@@ -52,7 +52,7 @@ def sends(*tables: TableId, oid: int = 8) -> CaptureEvidence:
 
 
 def lists(*tables: TableId) -> CaptureEvidence:
-    """The evidence of a connector that has a list of tables, as those of binlogs have."""
+    """The evidence of a binlog connector whose configuration lists these tables."""
     names = replace(SOUND.names, publication=None, slot=None, kind="mariadb")
     return replace(SOUND, names=names, connector=replace(RUNNING, listed=frozenset(tables)))
 
@@ -142,7 +142,7 @@ def test_a_server_that_does_not_answer_has_no_such_tables(store: Store) -> None:
 
 
 def test_the_connector_of_another_installation_is_not_called_unneeded(store: Store) -> None:
-    """Its remedy would let a person delete what feeds the tables of the other one."""
+    """Else the remedy would make a person delete the connector that feeds the other's tables."""
     theirs = OtherConnectorError("another installation made it", remedy="Leave it.")
     others = replace(RUNNING, listed=frozenset({OTHER}), other_owner=theirs)
     assert found(store, lists(OTHER)) != NOTHING

@@ -32,7 +32,7 @@ BEATS, ORDERS, LINES = CAPTURE.heartbeat_topic, "shop.public.orders", "shop.publ
 
 
 class Kafka:
-    """How old the newest record of each topic is, in seconds, and where the topic ends."""
+    """A fake Kafka with the age of each topic's newest record, in seconds, and the topic's end."""
 
     def __init__(self) -> None:
         self.ages_s = {BEATS: 3600.0, ORDERS: 3600.0}
@@ -70,7 +70,7 @@ def ends_at(topic: str, end: int) -> TopicLook:
 
 
 class Connect:
-    """The trace of each connector that has failed, and which were restarted."""
+    """A fake Kafka Connect, with the traces of failed connectors and the restarted connectors."""
 
     def __init__(self) -> None:
         self.traces: dict[str, str] = {}
@@ -140,7 +140,7 @@ def begins_at(at: Lsn) -> Any:
 
 
 def told(context: RunContext) -> str:
-    """What a run of one of the tables says."""
+    """The reasons of the silences that a run of one table reports, as one text."""
     (record, *_) = (one for one in context.store.tables() if one.topic == ORDERS)
     return "".join(silence.reason for silence in silences(context, [record]))
 
@@ -148,7 +148,7 @@ def told(context: RunContext) -> str:
 def test_changes_that_come_without_heartbeats_are_no_silence(
     context: RunContext, kafka: Kafka
 ) -> None:
-    """As while one long transaction is sent, here to a table that the run is not about."""
+    """This happens while one long transaction is sent, here for a table outside the run."""
     assert "its last heartbeat in topic shop.tributary.heartbeat is 3,600 s old" in told(context)
     kafka.ages_s[LINES] = 1.0
     assert told(context) == ""
@@ -184,7 +184,7 @@ def test_what_is_dated_ahead_does_not_speak_for_the_time_until_then(
 
 
 def of_other_tier(store: Store) -> TableRecord:
-    """A table of the connector of tier fast, which sends heartbeats."""
+    """A table of tier fast, whose connector sends heartbeats."""
     return table_record(
         TableId("shop", "public", "there"), tier="fast", capture=capture_record(FAST)
     )
@@ -236,7 +236,7 @@ def test_a_tables_topic_that_cannot_be_read_leaves_silence_unknown_unless_anothe
 def test_the_connector_of_tables_that_all_need_a_bootstrap_is_watched(
     context: RunContext, state: State
 ) -> None:
-    """Until they are copied, its slot keeps the log of the primary."""
+    """Until the tables are copied, the connector's slot retains the primary's log."""
     (record, *_) = (one for one in context.store.tables() if one.topic == ORDERS)
     connect = Connect()
     connect.traces["shop-default"] = "java.net.SocketTimeoutException: it took too long"
@@ -265,7 +265,7 @@ def moving(store: Store, state: State) -> TableRecord:
 def test_a_capture_that_only_a_move_uses_is_watched_for_the_move(
     context: RunContext, kafka: Kafka, state: State
 ) -> None:
-    """Its slot keeps the log of the primary, whether the move goes on or was killed."""
+    """The capture's slot retains the primary's log, whether the move goes on or was killed."""
     record = moving(context.store, state)
     kafka.ages_s[BEATS] = 1.0
     (silence,) = silences(context, [record])
@@ -302,7 +302,7 @@ def test_a_silence_of_what_tables_follow_also_names_those_that_move_there(
 def test_a_connector_that_reads_has_a_connection_although_no_heartbeat_comes(
     context: RunContext, kafka: Kafka, kind: str
 ) -> None:
-    """As while it reads a backlog, or the changes of tables that nobody captures."""
+    """The connector reads a backlog, or changes of tables that are not captured."""
     names = replace(CAPTURE, kind=kind)
     heartbeats = names.heartbeat_topic
 
@@ -324,7 +324,7 @@ def test_a_connector_that_reads_has_a_connection_although_no_heartbeat_comes(
 def test_a_run_restarts_no_connector_whose_slot_another_reader_has_moved(
     context: RunContext, monkeypatch: pytest.MonkeyPatch, *, begins: int, restarted: bool
 ) -> None:
-    """What is lost would be hidden by its next commit."""
+    """The connector's next commit would hide the lost changes."""
     monkeypatch.setattr(SentRecords, "_is_sent", lambda *_: False)
     trace = "a.b.SomeException: replication slot s is active"
     status = ConnectorStatus("shop-default", "FAILED", "w", (), trace=trace)

@@ -1,4 +1,4 @@
-"""Which checks the configuration takes, and which one of several sections a table gets."""
+"""Which data checks the configuration accepts, and from which section a table gets each check."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_a_minimal_document_takes_the_documented_defaults(tmp_path: Path) -> Non
 
 
 def test_the_full_document_sets_every_key_there_is() -> None:
-    """So that the tests below, which change its keys in turn, cover the whole configuration."""
+    """The tests below change each key of this document, so it must have all keys."""
 
     def missing(model: type[BaseModel], value: Any, path: str) -> Iterator[str]:
         for attribute, field in model.model_fields.items():

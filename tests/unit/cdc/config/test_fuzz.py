@@ -1,4 +1,4 @@
-"""Whatever the file holds, it is read or refused by name; nothing else ever comes out."""
+"""Any content of a configuration file is read, or refused with an error that names the fault."""
 
 from __future__ import annotations
 

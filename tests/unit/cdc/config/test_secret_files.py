@@ -1,4 +1,4 @@
-"""Which files with secrets have changed since a process has read them."""
+"""Which secret files have changed after a process has read them."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_a_secret_that_was_read_is_taken_out_of_text(monkeypatch: pytest.MonkeyP
 def test_a_password_that_is_a_word_leaves_remedies_and_names_readable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Or one could not do what an error says, and would learn the password from its gaps."""
+    """If the word were removed, the remedy would be useless and its gaps reveal the password."""
     for name, secret in (("A_PW", "tributary"), ("B_PW", "orders"), ("C_PW", "canary-remedy-1")):
         monkeypatch.setenv(name, secret)
         SecretRef("env", name).resolve()

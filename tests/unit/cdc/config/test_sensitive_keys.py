@@ -1,4 +1,4 @@
-"""Which settings of other programs hold secrets, and that none of those is shown."""
+"""Which settings of other programs hold secrets; none of their values may be shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which source tables feed one lake table, under which names."""
+"""Which source tables feed one lake table, and the names of the shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each kind of source has settings of its own, and is told by ``kind``."""
+"""Each kind of source has its own settings; the key ``kind`` says which kind it is."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SOURCE: dict[str, Any] = {
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    """A document with a PostgreSQL source, shop, and a MySQL source, orders."""
+    """A configuration with the PostgreSQL source ``shop`` and the MySQL source ``orders``."""
     made = minimal()
     made["sources"]["orders"] = {**copy.deepcopy(_SOURCE), **changes}
     made["lake"].pop("name", None)

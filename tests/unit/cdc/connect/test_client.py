@@ -1,4 +1,4 @@
-"""What a client leaves behind in Connect if a request fails, and which offset it takes."""
+"""The state in Connect after a client's request has failed, and the offsets that a client uses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OURS = {"partition": {"server": "shop_default"}, "offset": {"lsn": 7}}
 def test_an_offset_that_a_former_connector_of_the_name_has_left_is_not_taken(
     monkeypatch: pytest.MonkeyPatch, stored: list[Any], found: Any
 ) -> None:
-    """Connect keeps the offsets of a connector that is deleted, by name and topic prefix."""
+    """Connect keeps the offsets of deleted connectors, by connector name and topic prefix."""
     client = ConnectClient(ConnectConfig(url="http://localhost:1"))
     written: list[Any] = []
 

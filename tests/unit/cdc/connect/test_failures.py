@@ -38,7 +38,7 @@ server. Reconfigure the connector to use a snapshot mode when needed.
 
 
 def ended_by(words: str) -> str:
-    """What Debezium tells if the server sends no binlog: one code, whatever the reason."""
+    """Debezium's error if the server sends no binlog: it has the same code for every reason."""
     return (
         f"io.debezium.DebeziumException: {words} Error code: 1236; SQLSTATE: HY000.\n\tat a.b(C)\n"
         f"Caused by: com.github.shyiko.mysql.binlog.network.ServerException: {words}"

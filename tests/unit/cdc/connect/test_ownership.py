@@ -1,4 +1,4 @@
-"""A connector that another installation made is changed by nothing, before it is taken over."""
+"""No request changes a connector of another installation until the connector is taken over."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_connector_that_names_no_installation_is_of_no_other_one() -> None:
 
 @pytest.fixture
 def client() -> Iterator[ConnectClient]:
-    """A client whose requests fail, so that each of them is seen."""
+    """A client without a server: a request that it should not send would fail the test."""
     made = ConnectClient(ConnectConfig(url="http://localhost:1"), owner=OWNER)
     with stamina.set_testing(True, attempts=1):
         yield made

@@ -1,4 +1,4 @@
-"""Which answers of a worker are asked for again."""
+"""After which answers of a Connect worker the request is repeated."""
 
 from __future__ import annotations
 

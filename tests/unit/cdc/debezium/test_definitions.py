@@ -1,4 +1,4 @@
-"""What a connector's topic of definitions tells, read from the records as they are."""
+"""The changes of table definitions in a connector's topic, read from its real record format."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Kafka:
         return {0: 7 + len(self.values)}
 
     def stable_offsets(self, _: str) -> dict[int, int]:
-        """The end of the records that are not hidden; the transaction ends before the next look."""
+        """The end of the records that no open transaction hides; it ends before the next call."""
         hidden, self.hidden = self.hidden, self.ends_with
         return {0: 7 + len(self.values) - hidden}
 
@@ -129,7 +129,7 @@ REGISTRY = cast("SchemaRegistry", Registry())
 
 
 def told(file: str, *, gtid: str | None = None, at: int = 300) -> list[DefinitionChange]:
-    """What is read of one RENAME TABLE of two tables, which begins at byte 300."""
+    """The changes that are read from one RENAME TABLE of two tables, by default at byte 300."""
     source = {"gtid": gtid, "snapshot": "false", "file": file, "pos": at}
     return read("RENAME TABLE orders TO former, swapped TO orders", "orders", "former", **source)
 
@@ -137,7 +137,7 @@ def told(file: str, *, gtid: str | None = None, at: int = 300) -> list[Definitio
 def read(
     ddl: str, *tables: str, database: str | None = "shop", **source: object
 ) -> list[DefinitionChange]:
-    """What is read of one statement, whose record has these tables of database ``shop``."""
+    """The changes that are read from one statement whose record has these tables of ``shop``."""
     columns = [
         dict(zip(("name", "typeName", "length", "optional", "position"), one, strict=True))
         for one in (("v", "VARCHAR", 20, True, 2), ("id", "INT", None, False, 1))
@@ -222,7 +222,7 @@ def test_statements_of_an_open_transaction_are_waited_for() -> None:
 
 
 def test_a_hanging_transaction_hides_no_statement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connector's stored position is after the statement, which nobody can read."""
+    """The open transaction hides the statement, but Connect's position is after the statement."""
     monkeypatch.setattr(definitions, "_OPEN_S", 0.0)
     kafka = Kafka([value(ddl) for ddl in "abc"])
     kafka.hidden = kafka.ends_with = 1
@@ -262,7 +262,7 @@ SHOP, ELSEWHERE, ANYWHERE, UNKNOWN = (
 def test_a_dropped_index_is_found_by_the_table_that_its_statement_names(
     statement: str, database: str | None, found: TableId | None
 ) -> None:
-    """The connector reports these statements for no table, with the session's database."""
+    """The connector's record of such a statement has no table, only the session's database."""
     (change,) = read(statement, database=database)
     assert (change.table, change.beside) == (None, found)
     of_table = StatementsByTable([change])
@@ -315,7 +315,7 @@ def test_a_dropped_index_is_found_by_the_table_that_its_statement_names(
 def test_a_replaced_table_is_found_by_its_statement(
     statement: str, database: str | None, found: TableId | None
 ) -> None:
-    """The connector skips the statement, and reports it for no table."""
+    """The connector does not apply the statement, and its record of it has no table."""
     (change,) = read(statement, database=database)
     assert (change.table, change.beside) == (None, found)
     assert bool(StatementsByTable([change]).of(SHOP)) is (found in (SHOP, ANYWHERE, UNKNOWN))

@@ -1,4 +1,4 @@
-"""One event is decoded by its writer's schema, or its record is named as something else."""
+"""A record is decoded as an event by its writer's schema, or an error says that it is no event."""
 
 from __future__ import annotations
 

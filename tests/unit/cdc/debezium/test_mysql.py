@@ -186,7 +186,7 @@ def test_heartbeats_of_logs_are_in_the_same_table() -> None:
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """Java's expression as Python's."""
+    """A regular expression of Java, translated to Python."""
     code = re.compile(r"\\x\{([0-9a-f]+)\}")
     return re.compile(code.sub(lambda match: re.escape(chr(int(match[1], 16))), text))
 
@@ -363,7 +363,7 @@ def test_an_offset_may_name_no_position(kind: Any) -> None:
 def test_a_transaction_is_captured_once_a_later_event_has_begun(
     stored: dict[str, Any], passed: bool
 ) -> None:
-    """It lies from 500 to 900 of the seventh file; servers write no event shorter than 19 bytes."""
+    """The transaction is at 500 to 900 in file 7; no event in a binlog is shorter than 19 bytes."""
     found = CONNECTORS["mysql"].stored_position({**stored, "ts_sec": 1, "server_id": 1})
     assert found is not None
     assert found.reaches(BinlogPosition("binlog.000007", 900)) is passed

@@ -46,7 +46,7 @@ def made(document: dict[str, Any]) -> tuple[dict[str, str], CaptureNames]:
 
 
 def with_connect(**settings: Any) -> dict[str, Any]:
-    """A document with everything that ends up in a connector."""
+    """A configuration with all settings that appear in a connector's configuration."""
     document = minimal()
     whole = full()
     document["sources"] = whole["sources"]

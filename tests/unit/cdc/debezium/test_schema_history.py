@@ -1,4 +1,4 @@
-"""Which definitions a schema history has, and which of them MariaDB's connector skips."""
+"""The table definitions in a schema history, and those that MariaDB's connector skips."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDERS = TableId("shop", "public", "orders")
 
 
 def of(*gtids: str, columns: tuple[tuple[str, ...], ...] = ()) -> list[KafkaRecord]:
-    """A history: a definition from a snapshot, and one for each later set of GTIDs."""
+    """The records of a schema history, one for each GTID set; ``snapshot`` marks a snapshot's."""
     found = []
     for place, text in enumerate(gtids):
         snapshot = text.startswith("snapshot ")
@@ -96,7 +96,7 @@ class Kafka(Topics):
 
 
 class Parts:
-    """The cluster as its clients see it; it counts reads."""
+    """The cluster as a Kafka client sees it; it remembers the ranges that were read."""
 
     def __init__(self, kafka: Kafka) -> None:
         self.kafka, self.read_ranges = kafka, list[tuple[int, int]]()

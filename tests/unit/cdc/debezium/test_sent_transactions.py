@@ -1,4 +1,4 @@
-"""How far back heartbeats and markers are read."""
+"""How far back from a topic's end heartbeats and markers are read, and which are left out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_what_a_server_sent_from_its_former_files_is_left_out() -> None:
 
 
 def test_what_another_server_of_the_same_number_sent_is_left_out() -> None:
-    """MariaDB's servers have the number 1 by default."""
+    """Several MariaDB servers can have the same server id, since 1 is the default of all."""
     former = SentTransaction("1", "binlog.000005", "0-1-500", "old:3306")
     for file, left in (("binlog.000003", []), ("binlog.000005", []), ("binlog.000006", [former])):
         later = SentTransaction("1", file, "0-1-7", "new:3306")

@@ -1,4 +1,4 @@
-"""Where one task of a connector ends in a topic, and the next one begins."""
+"""The offset in a topic at which one task of a connector ends and the next task begins."""
 
 from __future__ import annotations
 

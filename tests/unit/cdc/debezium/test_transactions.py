@@ -1,4 +1,4 @@
-"""What the connector's topic of transactions and its events say about transactions."""
+"""Facts on transactions, from the connector's transaction topic and from its events."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def record(offset: int, value: bytes) -> KafkaRecord:
 
 
 class Topic:
-    """A topic of records that are given; counts what was taken."""
+    """A topic with the given records; it counts the records that were read."""
 
     def __init__(self, *values: bytes) -> None:
         self.values, self.taken = values, 0

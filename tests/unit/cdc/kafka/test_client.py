@@ -1,4 +1,4 @@
-"""Answers of a cluster that do not come."""
+"""Requests that a Kafka cluster never answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIG = KafkaConfig.model_validate(
 
 
 def test_an_answer_that_never_comes_is_an_error_with_a_remedy() -> None:
-    """In each Python: before 3.11 the time-out of a future is an exception of its own."""
+    """This holds in each Python version: before 3.11, a future's timeout is not a TimeoutError."""
     client = KafkaClient(CONFIG, timeout_s=-4.99)
     with pytest.raises(KafkaError, match="did not answer") as caught:
         client.call("list offsets", lambda: {"t": Future[int]()}, topic="t")

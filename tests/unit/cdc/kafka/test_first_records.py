@@ -1,4 +1,4 @@
-"""Which record is the first one of a range, by what the client library returns."""
+"""How the first record of a range is found among the messages of the client library."""
 
 from __future__ import annotations
 

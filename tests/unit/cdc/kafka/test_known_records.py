@@ -16,7 +16,7 @@ KNOWN = KnownRecord("shop.public.orders", 0, 999, 1_767_225_600_500)
 
 @dataclass(frozen=True)
 class First:
-    """A partition's first record at or after a time, as the client library tells it."""
+    """A partition's first record at or after a time, in the form of the client library."""
 
     offset: int
     timestamp: int

@@ -1,4 +1,4 @@
-"""How many requests the topics of many tables take."""
+"""The number of requests for the creation of the topics of many tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIG = KafkaConfig.model_validate(
 
 
 class Cluster:
-    """Topics in memory, as `KafkaAdmin` and the admin client show them, with the requests."""
+    """Topics in memory, as `KafkaAdmin` and the admin client show them; it notes the requests."""
 
     def __init__(self, *names: str, partitions: int = 1, late: int = 0) -> None:
         self.there = {name: TopicInfo(name, name, partitions, 1) for name in names}

@@ -1,4 +1,4 @@
-"""Commits that lie ahead of this machine's clock are told to readers by time."""
+"""Warnings for readers that query by time, if commits are ahead of this machine's clock."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ LATE = "handoff.columns[0].late"
 
 
 def changed(path: str, *values: Any) -> str:
-    """The record with another value at a path, or without what is there."""
+    """The record with another value at a path, or without the entry at this path."""
     plain = json.loads(RECORD.to_json())
     *parents, last = path.replace("[0]", ".0").split(".")
     holder = plain

@@ -1,4 +1,4 @@
-"""How large files may get, from what commits did to them."""
+"""The limit for the size of data files, derived from the changes of former commits."""
 
 from __future__ import annotations
 

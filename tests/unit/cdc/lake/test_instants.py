@@ -1,4 +1,4 @@
-"""What Hudi prints of a timeline."""
+"""The instants in Hudi's printed form of a timeline."""
 
 from __future__ import annotations
 

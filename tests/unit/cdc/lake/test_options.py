@@ -1,4 +1,4 @@
-"""What is decided about a lake table before anything is written."""
+"""The write options of a lake table, which are decided before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder in which another installation has published is left to it, unless it is taken over."""
+"""A lake folder in which another installation has published is not used, unless taken over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decided about partitions by expressions before a row is read."""
+"""Decisions about partitions by expressions that are made before any row is read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_expression_is_a_column_of_the_lake_before_those_of_the_source() -> N
     ],
 )
 def test_rows_stay_if_key_and_expression_never_disagree(key: str, by: str, moves: bool) -> None:
-    """The rules of a zone can change, so that the same key has another day."""
+    """The rules of a time zone can change, and then the same key falls on another day."""
     made = layout(key, by)
     assert made.moves_partitions is moves
     options = table_options(made, IndexLayout.choose(TableSettings(), made, ONE), {}, operation="u")

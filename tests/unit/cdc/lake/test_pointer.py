@@ -30,7 +30,7 @@ def test_publishing_again_changes_nothing() -> None:
 
 
 def test_a_former_generation_is_not_published_again() -> None:
-    """As by a state store that was restored from a backup of before a resync."""
+    """This could happen with a state store from a backup that is older than a resync."""
     pointer = moved(moved(None, published(1)), published(2))
     with pytest.raises(LostHistoryError, match=r"generation 1, attempt 1, .* by generation 2") as e:
         moved(pointer, published(1))

@@ -1,4 +1,4 @@
-"""What stays for readers, and how often a table commits."""
+"""How long old commits and files are kept for readers, depending on how often a table commits."""
 
 from __future__ import annotations
 

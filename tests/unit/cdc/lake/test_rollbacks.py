@@ -1,4 +1,4 @@
-"""Each completed rollback of a lake table is read once in a process, not once in each look."""
+"""Each process reads a completed rollback of a lake table once, and not again in each look."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdc.lake.rollbacks import undone_by
 
 
 class JavaList(list[Any]):
-    """A list as py4j shows one of Java, which is printed as Hudi prints rollbacks."""
+    """A Java list as py4j shows it; its text is like Hudi's text of rollbacks."""
 
     def get(self, place: int) -> Any:
         return self[place]
@@ -27,7 +27,7 @@ class JavaList(list[Any]):
 
 @dataclass
 class Lake:
-    """A lake table's rollbacks, in the place of Hudi's meta client. It counts reads of files."""
+    """A fake of Hudi's meta client with a table's rollbacks, which counts the files read."""
 
     path: str
     undone: dict[str, str] = field(default_factory=dict)

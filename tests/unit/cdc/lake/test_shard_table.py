@@ -1,4 +1,4 @@
-"""A shard's part of a shared table has no write of its own."""
+"""A shard writes to its lake table only through the shared table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITES = ("upsert", "insert", "overwrite", "empty_commit")
 
 
 class Shared:
-    """Keeps what shards want to commit."""
+    """A fake shared table that keeps the writes that shards ask for."""
 
     def __init__(self) -> None:
         self.wanted: list[ShardWrite] = []

@@ -69,7 +69,7 @@ def test_a_run_makes_one_try_and_a_command_waits(store: Store, shared: SharedTab
 
 
 def test_a_command_that_waits_does_not_keep_runs_waiting(store: Store, shared: SharedTable) -> None:
-    """Both are in one process: a resync in a thread beside continuous runs."""
+    """Command and runs can be in one process: a resync in a thread beside continuous runs."""
     errors: list[Exception] = []
 
     def joins() -> None:
@@ -93,7 +93,7 @@ def test_a_command_that_waits_does_not_keep_runs_waiting(store: Store, shared: S
 def test_a_process_that_slept_deletes_nothing_of_the_process_that_took_its_lease(
     store: Store, shared: SharedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It saw no table before it slept, and the other process has created one since."""
+    """The process saw no lake table before it slept, and another process has created it since."""
 
     def sleeps(*_: object) -> None:
         with store.transaction() as connection:

@@ -1,4 +1,4 @@
-"""Places in a binlog are ordered within one binlog, and compare with nothing else."""
+"""Positions in one binlog are ordered; they cannot be compared with any other positions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ places = st.tuples(st.integers(0, 3_000_000), st.integers(0, 1 << 40))
 
 
 def place(number: int, offset: int, base: str = "binlog") -> BinlogPosition:
-    """As the server names its files: six digits, and more where it needs them."""
+    """A binlog position; the file's name has a number of six or more digits, as on a server."""
     return BinlogPosition(f"{base}.{number:06}", offset)
 
 

@@ -17,7 +17,7 @@ members = st.frozensets(st.tuples(st.sampled_from(OWNERS), st.integers(1, 12)))
 
 
 def mysql(numbers: frozenset[tuple[str, int]]) -> MysqlGtidSet:
-    """The set with these members, written one by one."""
+    """The MySQL GTID set with these members, parsed from a text that lists them one by one."""
     return MysqlGtidSet.parse(",".join(f"{owner}:{number}" for owner, number in sorted(numbers)))
 
 

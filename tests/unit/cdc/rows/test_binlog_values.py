@@ -1,4 +1,4 @@
-"""What events of a binlog leave open, and which records a search for a boundary looks at."""
+"""Values that a binlog's events leave unclear, and the records that a boundary search reads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A fleet of tables, simulated event by event, whose runs an order of the caller's choice starts.
+"""A fleet of tables, simulated event by event; the caller chooses the order of the runs.
 
-The simulation has what makes an order hard: costs that are not known before, a heavy tail, bursts,
-a giant backlog, tables that fail, and commits that the order sees only at the next round.
+The simulation has everything that makes a good order hard: costs that are not known beforehand, a
+heavy tail, bursts, a giant backlog, failing tables, and commits that are seen only at the next
+round.
 """
 
 from __future__ import annotations
@@ -25,17 +26,20 @@ EPOCH = datetime(2026, 1, 1, tzinfo=timezone.utc)
 TURN_S = 30.0
 ROUND_S = 10.0
 LARGEST = 0.3
-"""Largest part of a worker that a table's events may need."""
+"""The largest fraction of a worker's time that the events of one table may need."""
 LONGEST_COMMIT_S = 10.0
-"""Longest commit without events. A commit also takes at most a tenth of the table's target."""
+"""The longest commit without events, in seconds.
+
+A commit also takes at most a tenth of its table's freshness target.
+"""
 FAILED_S = 5.0
-"""How long a run takes that fails."""
+"""The duration of a run that fails, in seconds."""
 LOAD = 0.7
-"""Work that the targets require, as a part of what the workers can do."""
+"""The work that the freshness targets require, as a fraction of the workers' capacity."""
 
 
 class Order(Protocol):
-    """What decides the order of runs; `Schedule` is the one under test."""
+    """Decides the order of runs; the tests are about the implementation `Schedule`."""
 
     def offer(self, entries: Iterable[Entry]) -> None: ...
     def take(self, now: float) -> Entry | None: ...
@@ -47,14 +51,14 @@ class Table:
     """A table of the fleet, and how far its lake is.
 
     Args:
-        id: Its name.
-        tier: Its tier.
-        target_s: Its freshness target.
-        commit_s: True seconds of a commit.
-        event_s: True seconds of an event.
-        arrivals: Time and number of events, in order.
-        fails_until: Until when each of its runs fails.
-        giant: Whether it begins with a backlog.
+        id: The name of the table.
+        tier: The tier of the table.
+        target_s: The freshness target, in seconds.
+        commit_s: The true duration of a commit without events, in seconds.
+        event_s: The true time that each event adds, in seconds.
+        arrivals: Pairs of a time and the number of events that arrive then, in order.
+        fails_until: The time until which each run of the table fails.
+        giant: Whether the table begins with a giant backlog.
     """
 
     id: TableId
@@ -69,13 +73,13 @@ class Table:
     times: list[float] = field(default_factory=list)
     sums: list[int] = field(default_factory=list)
     done: int = 0
-    """Events that are applied."""
+    """The number of events that are applied."""
     oldest: float = 0.0
-    """Arrival of the oldest event that is not applied; infinite if there is none."""
+    """The arrival time of the oldest event that is not applied; infinite if there is none."""
     fresh_at: float = 0.0
     """The time up to which all events are known to be applied."""
     seen: tuple[float, int] = (0.0, 0)
-    """When the table was last looked at, and its events at that time."""
+    """The time of the last look at the table, and the number of events at that time."""
     waits_since: float = -1.0
     running: bool = False
     ran_at: float = 0.0
@@ -93,11 +97,11 @@ class Table:
         self.oldest = self.times[0]
 
     def events(self, now: float) -> int:
-        """Events that have arrived."""
+        """The number of events that have arrived by a time."""
         return self.sums[bisect_right(self.times, now) - 1]
 
     def apply(self, upto: int) -> None:
-        """Advance to a number of events."""
+        """Apply the table's events up to a number."""
         self.done = upto
         place = bisect_right(self.sums, upto)
         self.oldest = self.times[place] if place < len(self.times) else math.inf
@@ -105,19 +109,19 @@ class Table:
 
 @dataclass
 class Outcome:
-    """What an order made of a fleet: how late each deadline was that it missed."""
+    """The result of an order for a fleet; ``missed`` has the largest delay of each late table."""
 
     missed: dict[TableId, float] = field(default_factory=dict)
     longest_wait: float = 0.0
-    """Longest wait of a table with work for its start, in relation to its target."""
+    """The longest time that a table with work has waited for a worker, in freshness targets."""
     runs: int = 0
     giant_events: int = 0
     ages: dict[TableId, list[float]] = field(default_factory=dict)
-    """At each commit of a table, the age of its oldest event, in targets of the table."""
+    """By table: the age of its oldest unapplied event at each commit, in freshness targets."""
 
 
 def fleet(seed: int, tables: int, workers: int, duration: float) -> list[Table]:
-    """Return a fleet whose targets require `LOAD` of the workers; each seed has another one."""
+    """Return a random fleet, by a seed, whose targets require `LOAD` of the workers' capacity."""
     rng = random.Random(seed)
     found = []
     for number in range(tables):
@@ -160,14 +164,14 @@ def fleet(seed: int, tables: int, workers: int, duration: float) -> list[Table]:
 
 
 def _load(table: Table, duration: float) -> float:
-    """The part of a worker that the table needs if it commits as rarely as its target allows."""
+    """The fraction of a worker's time that a table needs if it commits as rarely as allowed."""
     events = sum(count for _, count in table.arrivals)
     commits = min(float(len(table.arrivals)), duration / table.target_s)
     return (commits * table.commit_s + events * table.event_s) / duration
 
 
 def _burst(table: Table, at: float, rng: random.Random) -> None:
-    """Let many events of a table arrive at one time, which take a few seconds."""
+    """Let many events of a table arrive at one time; to apply them takes a few seconds."""
     events = int(rng.uniform(1.0, 8.0) / table.event_s)
     table.arrivals = sorted([*table.arrivals, (at, events)])
 
@@ -240,7 +244,7 @@ class _Run:
         self.order.offer(entries)
 
     def entry(self, one: Table, events: int) -> Entry:
-        """Return what the order knows of a table."""
+        """Return the facts on a table that the order gets."""
         if self.clairvoyant:
             seconds, fresh_at, rest = self.true_seconds(one, events)[0], one.oldest, 0.0
         else:
@@ -257,7 +261,7 @@ class _Run:
         )
 
     def true_seconds(self, one: Table, events: int) -> tuple[float, int]:
-        """Seconds of the next run, and the events that it applies."""
+        """The true duration of the next run, in seconds, and the number of events it applies."""
         whole = (one.commit_s + one.event_s * events) * one.noise[one.runs % len(one.noise)]
         if whole <= TURN_S:
             return whole, events
@@ -299,14 +303,15 @@ class _Run:
         one.fresh_at = min(one.oldest, seen_at)
 
     def started_after(self, one: Table, now: float) -> None:
-        """Note how long a table waited for a worker."""
+        """Note the time that a table has waited for a worker."""
         wait = (now - one.waits_since) / one.target_s
         self.outcome.longest_wait = max(self.outcome.longest_wait, wait)
 
     def judge(self, one: Table, now: float) -> None:
-        """Note the age of the oldest event, and count a deadline missed by more than a round.
+        """Note the age of the oldest event, and whether its deadline was missed.
 
-        Failures and the giant have no deadline.
+        A deadline counts as missed if it is exceeded by more than a round. Failing tables and the
+        giant have no deadline.
         """
         age = now - one.oldest
         if age > 0.0:
@@ -316,7 +321,7 @@ class _Run:
             self.outcome.missed[one.id] = max(late, self.outcome.missed.get(one.id, 0.0))
 
     def outcome_at(self, now: float) -> Outcome:
-        """Return the outcome, also of the tables that still wait."""
+        """Return the outcome, including the tables that still wait."""
         for one in self.tables.values():
             self.judge(one, now)
             if one.waits_since >= 0.0:
@@ -325,7 +330,10 @@ class _Run:
 
 
 class Clairvoyant:
-    """Least slack by the true costs; tables that cannot be kept, and the giant, never run."""
+    """The order by least slack, with the true costs.
+
+    The giant and tables whose deadlines cannot be kept never run.
+    """
 
     def __init__(self) -> None:
         self.waiting: list[Entry] = []
@@ -344,7 +352,7 @@ class Clairvoyant:
 
 
 class Names(Clairvoyant):
-    """The order of names, as a queue without deadlines would have it."""
+    """The alphabetical order of the tables, like a queue without deadlines."""
 
     def offer(self, entries: Iterable[Entry]) -> None:
         self.waiting = list(entries)

@@ -23,7 +23,7 @@ class Gone:
     """A context whose Spark has ended.
 
     Args:
-        ending: Whether the command ends.
+        ending: Whether Spark has ended because the command ends.
     """
 
     def __init__(self, *, ending: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is learned of the cost of a table's runs."""
+"""How a process learns the cost of a table's runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 
 def after(*runs: tuple[int, int, float], cold: float = 1.0) -> TableCost:
-    """The sums after runs, each with its commits, events and seconds, a minute apart."""
+    """The learned cost after runs, one per minute; a run is (commits, events, seconds)."""
     known = None
     for number, (commits, events, seconds) in enumerate(runs):
         at = NOW + timedelta(minutes=number)
@@ -90,7 +90,7 @@ def test_the_rate_of_arrival_is_learned() -> None:
 
 
 def test_a_burst_is_no_rate_until_it_has_lasted() -> None:
-    """Two runs within a minute say nothing of the hours to come."""
+    """Two runs within a minute do not show how many events will come in the next hours."""
     assert arrival_rate(None) == 0.0
     assert arrival_rate(after((1, 9, 1.0), (1, 60_000, 1.0))) == pytest.approx(200.0)
     assert arrival_rate(after(*[(1, 600, 1.0)] * 7)) == pytest.approx(10.0)

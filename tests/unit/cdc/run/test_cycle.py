@@ -1,4 +1,4 @@
-"""What makes a table without new offsets due."""
+"""The reasons for which a table without new offsets still gets a run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VIEW = CopyView("", "0/5", NOW, on_replica=False, system_identifier="7", timelin
 
 
 def broken(log: object = LOG, server: ServerIdentity | None = None) -> bool:
-    """Whether an idle table is due, by the log and the server that its capture has now."""
+    """Whether an idle table is due, given the present log and server of its capture."""
     evidence = SimpleNamespace(
         names=SimpleNamespace(resource="capture"),
         server=server,
@@ -64,7 +64,7 @@ def _nothing_else_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("ends_at", [9, 8])
 def test_an_idle_table_rests_on_its_newest_commit(ends_at: int) -> None:
-    """A server that was put back to an earlier state may be beyond the copy of the table."""
+    """A server that was reset to an earlier state may still be after the position of the copy."""
 
     def problem(_stored: object, recorded: LogPosition | None) -> str | None:
         return "it ends before" if recorded is not None and recorded > Lsn(ends_at) else None
@@ -73,7 +73,7 @@ def test_an_idle_table_rests_on_its_newest_commit(ends_at: int) -> None:
 
 
 def test_an_idle_table_is_due_if_its_server_or_position_cannot_be_told() -> None:
-    """Its own run reports that by name; otherwise all idle tables of the capture go unchecked."""
+    """The table's run then names the problem; else the capture's idle tables would go unchecked."""
     known = ServerIdentity("7", None, in_recovery=False)
     assert not broken(server=known)
     assert broken(server=replace(known, unknown=True)), "MariaDB's row of identity is gone"
@@ -90,7 +90,7 @@ TABLES = tuple(TableId("shop", "shop", name) for name in ("seen", "told", "edite
 def look(
     error: TributaryError | None = None, **unread: TributaryError
 ) -> tuple[set[str], list[Any]]:
-    """The tables that are due, and what was not checked, of four tables that are idle.
+    """The due tables among four idle tables, and the facts that could not be checked.
 
     Args:
         error: The error of the capture's evidence.
@@ -161,7 +161,7 @@ def test_what_one_look_at_idle_tables_cannot_see_hides_nothing_from_the_others(
 def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The catalog's entry has the partition columns of the settings."""
+    """The table's entry in the metastore has the partition columns of its settings."""
     attempt = Attempt(UUID(int=1), NOW, "/lake", settings_digest="one", view=VIEW)
     edited = replace(attempt, settings_digest="another")
     record = replace(table_record(updated_at=NOW, attempt=attempt), state=State.INCREMENTAL)
@@ -183,7 +183,7 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
 
 
 def test_a_shard_waits_while_the_state_store_is_away() -> None:
-    """Its error in a worker would end `run --continuous` for all tables."""
+    """If a worker raised the store's error, `run --continuous` would end for all tables."""
 
     def away() -> None:
         raise StateError("the state store does not answer", remedy="Start it.")
@@ -197,7 +197,7 @@ def test_a_shard_waits_while_the_state_store_is_away() -> None:
 def test_captures_are_watched_although_no_round_is_possible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While Kafka is away, connectors fail, and their slots hold back the log of the primary."""
+    """While Kafka is down, connectors fail, and their slots retain the log of the primary."""
     watched: list[bool] = []
     stop = threading.Event()
 
@@ -221,7 +221,7 @@ def test_captures_are_watched_although_no_round_is_possible(
 
 
 def test_fair_pools_are_as_many_as_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark keeps each pool until it ends, and asks all of them for each free core."""
+    """Spark keeps each scheduler pool until Spark ends, and asks all pools for each free core."""
     pools: list[str] = []
     jobs = SimpleNamespace(setLocalProperty=lambda _, pool: pools.append(pool))
     context = SimpleNamespace(spark=SimpleNamespace(sparkContext=jobs))

@@ -1,4 +1,4 @@
-"""Which statements of a connector's topic concern a table."""
+"""Which statements in a connector's topic of definitions concern a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BIG = TableId("shop", "shop", "big")
 
 
 class Positions:
-    """As much of a source as is asked."""
+    """The part of a MariaDB source that these tests need: it parses positions."""
 
     def position(self, text: str) -> MariadbGtidSet:
         return MariadbGtidSet.parse(text)
@@ -71,7 +71,7 @@ def test_statements_of_a_table_are_found_in_the_order_of_the_log() -> None:
 
 
 class Places:
-    """The same, of a MySQL server."""
+    """The part of a MySQL source that these tests need: it parses positions."""
 
     def position(self, text: str) -> MysqlGtidSet | BinlogPosition:
         return read_position(text)
@@ -108,12 +108,12 @@ def test_what_is_told_without_a_gtid_came_after_those_that_have_one() -> None:
 
 
 def connector_has(reported: str, *, then: str = "int", later: bool = False) -> None:
-    """Compare a connector that reports a type with a catalog that has another one now.
+    """Compare the connector's reported type of a column with the catalog's type.
 
     Args:
         reported: The type that the connector has reported.
-        then: The catalog's type.
-        later: Whether the table changes once more while it is compared.
+        then: The type in the catalog.
+        later: Whether the table changes once more during the comparison.
     """
     read = KnownColumn("id", reported, None, None, None, True, ())
     column = SimpleNamespace(name="id", type=MysqlType.parse(then, ""), nullable=True)

@@ -1,4 +1,4 @@
-"""A run stops at a table whose settings give it another capture or folder, and so does a copy."""
+"""Runs and copies stop at a table whose edited settings give it another capture or folder."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_table_goes_on_when_the_setting_is_back(
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_no_copy_begins(followed: TableRecord, tmp_path: Path, edit: str) -> None:
-    """A copy took O from the former topic, which nobody wrote to any more."""
+    """Before, a copy took its O from the former topic, to which nothing was written any more."""
     context, nothing = services(tmp_path, edit).run_context, cast("Any", None)
     context = replace(context, sources={"shop": nothing})
     registered = replace(followed, state=State.REGISTERED, attempt=None)

@@ -1,4 +1,4 @@
-"""Which catalog the lake's newest commit says that it follows."""
+"""Which state of the source's catalog the lake's newest commit records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = TableSchema(TABLE, COLUMNS, ("id",))
 
 
 class Followed:
-    """A lake table as its newest commit tells of it."""
+    """A fake lake table with its newest commit."""
 
     def __init__(self) -> None:
         handoff = handed(map(LakeColumn.of, COLUMNS), fingerprint=Fingerprint(FACTS))
@@ -42,7 +42,7 @@ class Followed:
         return str(1 + self.commits)
 
     def look(self, facts: dict[str, Any]) -> tuple[Change, ...]:
-        """What a run finds changed; it follows what it may."""
+        """The changes that a run finds; the run records the new catalog unless a copy is needed."""
         handoff = self.latest.record.require_handoff()
         lake = handoff.lake_columns
         changes = diff(handoff.catalog, Catalog.read(facts), lake, Rules(COLUMNS), Evidence())
@@ -91,7 +91,7 @@ def test_a_column_whose_row_was_written_long_before_a_new_file_is_not_rewritten(
 
 
 def test_a_write_of_the_tables_row_alone_changes_no_fact() -> None:
-    """A GRANT writes it, and so does the first child, even a temporary one of some session."""
+    """GRANT or a first child, even a temporary one, rewrites the table's row in the catalog."""
     written = changed(row_written="9")
     for definition in written["columns"].values():
         definition["as_added"] = not definition["as_added"]
@@ -100,7 +100,7 @@ def test_a_write_of_the_tables_row_alone_changes_no_fact() -> None:
 
 
 def test_the_next_commit_has_the_moment_of_the_newest_look() -> None:
-    """Without it a partition that is younger than the catalog would have no row of before."""
+    """Without that moment, a partition newer than the known catalog would seem to have no rows."""
     lake = Followed()
     looked = Fingerprint(changed(snapshot="7:9:8"))
     assert looked.digest == Fingerprint(FACTS).digest

@@ -16,7 +16,7 @@ OLD, NEW = "76", "77"
 
 
 def enum(name: str, *written: str, **facts: Any) -> dict[str, Any]:
-    """A column whose labels ``l0``, ``l1``, ... were last written by these transactions."""
+    """An enum column with labels ``l0``, ``l1``, ...; each transaction id wrote one label last."""
     parts = {f"label {number}": f"l{number}" for number in range(len(written))}
     whens = {f"label {number}": xid for number, xid in enumerate(written)}
     return column(name, "mood", parts=parts, parts_written=whens, **facts)

@@ -114,7 +114,7 @@ def test_a_dropped_column_is_a_reason_only_while_events_can_have_had_it() -> Non
 
 
 def test_a_dropped_column_that_the_lake_never_had_is_a_reason_too() -> None:
-    """The events have the columns that the settings leave out of the lake."""
+    """Events have all columns, even those that the settings leave out of the lake."""
     found = LaterDefinitions(frozenset({"g"}), dropped_by=950)
     excluded = written("id", "s", "ssn", "b", s="x")
     assert found.doubts({2: written("id", "s", "b", "c", s="x,y")}, {1: excluded}) == {2: 950}

@@ -24,7 +24,7 @@ from tests.unit.bootstrap.test_killed import TABLE, Command
 
 
 def copied_again(store: Store) -> TableRecord:
-    """The next generation takes the table's place, by another process."""
+    """Let another process replace the table by its next generation."""
     record = store.get(TABLE)
     assert record is not None
     assert record.attempt is not None
@@ -33,7 +33,7 @@ def copied_again(store: Store) -> TableRecord:
 
 
 def taken(store: Store) -> None:
-    """Another process takes the lease, which has run out."""
+    """Let the table's lease expire, and another process take it."""
     with store.transaction() as connection:
         connection.execute(sa.update(leases).values(expires_at=0.0))
     Lease(store, TABLE, "another").acquire()
@@ -68,7 +68,7 @@ def test_a_run_that_lost_its_table_leaves_its_verdict_nowhere(
 def test_a_change_that_another_process_copies_over_is_dropped(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The copy comes between the run's look at the record and its write."""
+    """Another process copies the table after the run has read its record and before it writes."""
     store = command.services.store
     first = command.put(State.INCREMENTAL, handoff_offsets={0: 1})
     put = Store.put
@@ -94,7 +94,7 @@ def test_a_change_that_another_process_copies_over_is_dropped(
 def test_a_table_without_its_folder_is_not_lost(
     command: Command, monkeypatch: pytest.MonkeyPatch, mounted: bool
 ) -> None:
-    """The local disk is looked at by Python's means, and not by Hadoop's."""
+    """The test reads the local folder with Python, in place of Hadoop."""
     module = "cdc.run.published_generation"
     monkeypatch.setattr(f"{module}.read_pointer", lambda _, base: read_local(Path(base)))
     monkeypatch.setattr(f"{module}.folder_exists", lambda _, base: Path(base).exists())

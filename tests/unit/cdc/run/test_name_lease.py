@@ -1,4 +1,4 @@
-"""No outdated name stays: of a process that has lost its table's lease, or after an edit."""
+"""Outdated metastore names are replaced: after a process has lost its lease, and after an edit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.bootstrap.test_killed import TABLE, Command
 def test_a_name_that_a_process_without_the_lease_has_set_is_set_again(
     command: Command, monkeypatch: pytest.MonkeyPatch, during: bool
 ) -> None:
-    """Its machine was suspended, and another process has published and named a new copy."""
+    """The process's machine was suspended while another process published and named a new copy."""
     store, shown = command.services.store, list[str]()
     catalog = CatalogConfig(metastore="thrift://hive:9083")
     context = command.context(
@@ -68,7 +68,7 @@ def test_a_name_that_a_process_without_the_lease_has_set_is_set_again(
 def test_the_former_name_is_removed_once_the_new_one_is_there(
     command: Command, monkeypatch: pytest.MonkeyPatch, owner: str
 ) -> None:
-    """It would show a generation that gets no changes."""
+    """If the former name stayed, it would show a generation that gets no more changes."""
     store, done = command.services.store, list[str]()
     away = [True]
 

@@ -1,4 +1,4 @@
-"""Settings that name other partition columns than the lake table was created with."""
+"""Settings whose partition columns differ from those of the existing lake table."""
 
 from __future__ import annotations
 

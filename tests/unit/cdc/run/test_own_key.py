@@ -1,4 +1,4 @@
-"""When an update may change the key of the lake without being a delete and an insert."""
+"""When an update can change the lake's key in one event, instead of a delete and an insert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that events lack or have under another name, as the lake's commits tell them."""
+"""Columns that events may lack or have under another name, as the lake's commits record them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE = TableId("shop", "public", "t")
 
 
 class Writer:
-    """As much of a writer's schema as is looked at."""
+    """The part of a writer's schema that these tests need: its columns."""
 
     def __init__(self, *names: str) -> None:
         self.after = [SimpleNamespace(column=name) for name in names]
@@ -138,7 +138,7 @@ def test_a_new_column_that_had_another_name_at_first_stops_the_table() -> None:
 
 
 def test_a_later_column_with_the_first_name_of_a_new_one_stops_the_table() -> None:
-    """Columns are added in the order of their numbers, so no event has only the later one."""
+    """Columns are added in the order of their numbers, so no event has only the later column."""
     columns = [{"name": name} for name in ("id", "was", "now", "out", "n")]
     facts = {
         "source_kind": "postgres",

@@ -80,7 +80,7 @@ def test_a_recreated_topic_is_work_even_at_the_same_offset() -> None:
 
 
 def test_another_leader_alone_is_no_work() -> None:
-    """A rolling restart elects those of all topics anew; who looks at idle tables asks them."""
+    """A rolling restart elects new leaders for all topics; the looks at idle tables ask them."""
     known = record("t", offsets={0: 5})
     assert known.last_commit is not None
     table = replace(known, last_commit=replace(known.last_commit, epochs={0: 3}))

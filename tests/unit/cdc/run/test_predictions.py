@@ -1,4 +1,4 @@
-"""What a process knows of tables, for the order of their runs."""
+"""What a process knows about tables in order to choose the order of their runs."""
 
 from __future__ import annotations
 

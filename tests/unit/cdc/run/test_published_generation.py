@@ -1,4 +1,4 @@
-"""Where readers of idle tables are sent is looked at once, and is no reason to stop them."""
+"""The pointers of idle tables are read once per process; their errors do not stop tables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ONE, OTHER = table("one"), table("other")
 
 
 class Lake:
-    """Pointers of tables' folders, and who asked for them."""
+    """A fake lake with the pointers of tables' folders; it notes which pointers were read."""
 
     def __init__(self) -> None:
         self.paths = {one.base_path: f"{one.base_path}/a" for one in (ONE, OTHER)}
@@ -145,7 +145,7 @@ def test_only_pointers_with_former_generations_are_kept_and_settled_ones_until_t
 
 
 def test_a_run_may_note_a_pointer_while_the_former_one_is_judged() -> None:
-    """Workers run tables while the main thread looks for generations to remove."""
+    """Workers run tables while the main thread searches for generations to remove."""
     first = Pointer.of(Published("/lake/one/a", 1, "a", NOW))
     second = moved(first, Published("/lake/one/b", 2, "b", NOW))
     third = moved(second, Published("/lake/one/c", 3, "c", NOW))

@@ -1,4 +1,4 @@
-"""A long-lived process does not copy back what another one has copied with newer settings."""
+"""A process with old settings does not replace a copy that another one made with newer settings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def refuses(known: PublishedSettings, record: TableRecord, digest: str = OWN) ->
 
 
 def test_an_attempt_from_before_the_start_is_that_of_older_settings() -> None:
-    """The operator edits the configuration, and then starts the process."""
+    """The operator has edited the configuration before the process started."""
     known = PublishedSettings([made("older")])
     assert not refuses(known, made("older"))
     assert not refuses(PublishedSettings(), made("older")), "a process that noted nothing"
@@ -91,7 +91,7 @@ def test_what_was_made_later_with_other_settings_is_newer(
 
 
 def test_what_this_process_made_itself_may_be_made_again() -> None:
-    """The key of hashes in a file can change while the process runs."""
+    """The hash key, which is in a file, can change while the process runs."""
     known = PublishedSettings([])
     assert not refuses(known, made(OWN))
     assert not refuses(known, made(OWN), "own with another key")
@@ -117,7 +117,7 @@ class Process:
         return settings_digest(config.table_settings(ORDERS), config.lake)
 
     def copies(self, number: int, state: State = State.INCREMENTAL, **facts: Any) -> TableRecord:
-        """Put the table's record as a copy of this process leaves it."""
+        """Store the table's record that a copy by this process leaves."""
         record = self.store.get(ORDERS)
         assert record is not None
         config = self.services.config
@@ -193,7 +193,7 @@ APPENDS = {"tables": {"public.orders": {"mode": "append"}}}
 def test_a_run_leaves_a_table_alone_for_which_its_own_settings_are_unusable(
     start: Callable[[dict[str, Any]], Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are edited together with an onboarding or a copy by another process."""
+    """The settings are edited together with an onboarding or a copy by another process."""
     monkeypatch.setattr(run_module, "check_serving", reached)
     start(APPENDS)  # registers the table
     old = start({})
@@ -234,7 +234,7 @@ def test_a_run_leaves_tables_alone_whose_source_was_configured_after_its_start(
 def test_no_resync_of_an_older_process_replaces_a_newer_copy(
     start: Callable[[dict[str, Any]], Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither by itself, nor by a command that began before the edit, at any of its steps."""
+    """Neither an automatic resync nor a command from before the edit does so, at any step."""
     old = start(RESYNC)
     former = old.copies(1)
     context = old.services.run_context
@@ -267,7 +267,7 @@ def test_no_resync_of_an_older_process_replaces_a_newer_copy(
 def test_a_copy_that_another_process_made_meanwhile_is_judged_by_newer_facts(
     start: Callable[[dict[str, Any]], Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A table can wait for a worker for as long as others take; its evidence waits with it."""
+    """A table can wait for a worker for a long time, and its evidence becomes old meanwhile."""
     process = start(RESYNC)
     seen: list[tuple[Any, Any]] = []
     monkeypatch.setattr(

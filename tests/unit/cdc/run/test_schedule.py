@@ -19,14 +19,14 @@ NOW = 1000.0
 
 
 def entry(name: str, slack: float = 500.0, seconds: float = 1.0, **facts: Any) -> Entry:
-    """A waiting table with a target of 900 s; ``slack`` is the time that its start may wait."""
+    """A waiting table with a target of 900 s, whose start may be delayed by ``slack`` seconds."""
     known = {"tier": "default", "target_s": 900.0, **facts}
     deadline = NOW + slack + seconds
     return Entry(TableId("shop", "public", name), deadline=deadline, seconds=seconds, **known)
 
 
 def taken(schedule: Schedule, count: int, now: float = NOW) -> list[str]:
-    """The next tables, each of which ends at once."""
+    """The names of the next tables in the schedule; the run of each ends at once."""
     found = []
     for _ in range(count):
         one = schedule.take(now)
@@ -105,7 +105,7 @@ def test_late_tables_have_a_quarter_of_the_work_while_the_others_can_wait() -> N
 
 
 def test_no_table_of_an_overloaded_fleet_waits_for_minutes() -> None:
-    """Twenty tables whose runs take half as long again as their targets allow, for 20 minutes."""
+    """For 20 minutes, twenty tables run that need 150 % of the time that their targets allow."""
     names, target, seconds = [f"t{number}" for number in range(20)], 20.0, 3.0
     schedule, ends = Schedule(Rules(2)), list[tuple[float, str]]()
     whole, longest = dict.fromkeys(names, NOW), 0.0
@@ -167,7 +167,7 @@ def test_tiers_share_the_workers_while_both_have_work() -> None:
 
 
 def test_shares_are_those_of_the_true_work_and_not_of_the_predicted_one() -> None:
-    """The runs of a tier that take three times as long as predicted are a third as many."""
+    """If the runs of a tier take three times as long as predicted, it gets a third of the runs."""
     schedule, order = scheduled(shares={"critical": 0.75}), list[str]()
     for number in range(400):
         bulk, critical = entry(f"bulk{number}"), entry(f"critical{number}", tier="critical")

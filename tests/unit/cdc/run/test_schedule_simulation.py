@@ -10,7 +10,7 @@ from tests.unit.cdc.run.fleet_simulation import Clairvoyant, Names, Order, Outco
 SEEDS = 1000
 PARTS = 10
 LONGEST_WAIT = 4.0
-"""Longest wait for a worker, in targets of the table, also of late and of failing tables."""
+"""The longest allowed wait of any table for a worker, in freshness targets of the table."""
 
 
 def run(
@@ -21,7 +21,7 @@ def run(
     workers: int = 2,
     duration: float = 480.0,
 ) -> Outcome:
-    """One fleet under an order."""
+    """Simulate one fleet under an order of its runs."""
     return simulate(
         fleet(seed, tables, workers, duration),
         order,
@@ -32,10 +32,10 @@ def run(
 
 
 def missed_without_need(seed: int, **size: float) -> int:
-    """Tables whose deadlines the schedule misses, beyond those that the clairvoyant order misses.
+    """How many more tables miss deadlines under the schedule than under the clairvoyant order.
 
-    The clairvoyant order knows each run's true length and each event's arrival, and neither runs
-    the giant nor any table that it cannot keep.
+    The clairvoyant order knows each run's true length and each event's arrival. It never runs the
+    giant, nor a table whose deadline it cannot keep.
     """
     workers = int(size.get("workers", 2))
     found = run(seed, Schedule(Rules(workers)), **size)  # type: ignore[arg-type]
@@ -49,11 +49,11 @@ def missed_without_need(seed: int, **size: float) -> int:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_deadline_is_missed_that_a_clairvoyant_order_keeps(part: int) -> None:
-    """At a load of 70 %, with noise, bursts, failures, new tables and a giant beside it.
+    """The load is 70 %, with noise, bursts, failures, new tables and a giant table.
 
-    In each of 1,000 fleets, the schedule misses no deadline if the clairvoyant order misses none,
-    and otherwise the deadlines of no more tables than that order. A deadline counts as missed from
-    one round on, since no order sees an event before the next round.
+    In each of 1,000 fleets, no more tables miss deadlines under the schedule than under the
+    clairvoyant order. A deadline counts as missed only if it is exceeded by more than a round,
+    since no order sees an event before the next round.
     """
     bad = {seed: lost for seed in range(part, SEEDS, PARTS) if (lost := missed_without_need(seed))}
     assert bad == {}
@@ -67,7 +67,7 @@ def test_three_thousand_tables_keep_their_deadlines(seed: int) -> None:
 
 
 def test_the_order_of_names_misses_deadlines_in_the_same_fleets() -> None:
-    """So the simulation can fail: this order delays the tables at the end of the alphabet."""
+    """This shows that the simulation can fail: the order delays the last tables of the alphabet."""
     seeds = range(20)
     assert all(run(seed, Names()).missed for seed in seeds)
     kept = sum(not run(seed, Clairvoyant()).missed for seed in seeds)

@@ -1,4 +1,4 @@
-"""What tells that the rows of a lake table were made by other settings than those of now."""
+"""The digest by which a process sees that other settings than its own made a table's rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_order_of_names_does_not_count() -> None:
 
 
 def test_names_to_come_do_not() -> None:
-    """A copy reads the table as it is, so it goes on when an entry is added."""
+    """An entry for a future rename does not concern a copy, so the copy goes on."""
     assert digest(columns={"renames": {"b": "a"}}) == digest()
 
 

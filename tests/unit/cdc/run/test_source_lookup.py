@@ -1,4 +1,4 @@
-"""Rows that the source was asked for, query by query, become few data frames."""
+"""Rows from many look-ups in the source are combined into few data frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tier that fails or lags leaves another tier as fresh as it was, in simulated fleets."""
+"""In simulated fleets, a failing or lagging tier does not make another tier less fresh."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WORKERS = 8
 TABLES = 120
 DURATION = 600.0
 SHARE = 0.35
-"""About what the critical tables need of the workers."""
+"""The critical tier's share of the workers: about as much as its tables need."""
 
 
 class Freshness(NamedTuple):
-    """The ages of a tier's oldest events at its commits, in targets, over all seeds."""
+    """Statistics over all seeds: ages of oldest events at a tier's commits, in targets."""
 
     mean: float
     p95: float
@@ -33,7 +33,7 @@ def poisoned(table: Table) -> None:
 
 
 def lagging(table: Table) -> None:
-    """Give a table a backlog of two minutes of work; together, more than the workers ever do."""
+    """Give a table a backlog of two minutes of work; all backlogs exceed the workers' capacity."""
     table.arrivals = [(0.0, int(120.0 / table.event_s)), *table.arrivals]
 
 
@@ -74,7 +74,7 @@ def test_a_tier_with_a_share_is_as_fresh_beside_a_tier_that_fails_or_lags(
 
 
 def test_without_a_share_a_lagging_tier_makes_the_critical_tables_late(usual: Freshness) -> None:
-    """So the share is what isolates the tiers, and the test above can fail."""
+    """This shows that the share isolates the tiers, and that the test above can fail."""
     found = of_critical(lagging, Rules(WORKERS))
     assert found.p95 > 1.1 * usual.p95
     assert found.missed > 0

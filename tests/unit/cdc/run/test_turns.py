@@ -1,4 +1,4 @@
-"""When a run of one of many tables ends before the end of its topic."""
+"""When the run of a table ends early, before the end of its topic, because others wait."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _INSTANTS = itertools.count()
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    """A table that is some commits behind its topic."""
+    """A command with a table that is several commits behind its topic."""
     monkeypatch.setattr(Services, "spark", None)
     monkeypatch.setattr(RunContext, "spark", cast("Any", SimpleNamespace(sparkContext=Pools())))
     command = Command(tmp_path, "failed")
@@ -60,7 +60,7 @@ class Pools:
 
 
 class Writer:
-    """Commits that write nothing."""
+    """A fake writer whose commits write nothing."""
 
     meanwhile: Callable[[], object]
 
@@ -104,10 +104,11 @@ def test_a_run_gives_way_after_the_commit_during_which_another_process_asks(
 
 
 def test_a_run_uses_the_state_store_in_few_transactions(command: Command) -> None:
-    """Three for the lease with the newest record, the history and the release; one for each commit.
+    """A run has three transactions, and one more for each commit.
 
-    Between two commits, the run asks who waits for the table, and checks its lease. The guard of a
-    commit, the losses and the quarantine are not part of this run.
+    The three are for the lease with the newest record, for the history, and for the release.
+    Between two commits, the run checks its lease and whether another process waits for the table.
+    This run has no guard, no losses and no quarantine.
     """
     begun = list[object]()
     context, record = command.context(), command.put(State.INCREMENTAL)
@@ -203,7 +204,7 @@ def test_a_deferred_run_reads_nothing_while_the_other_process_goes_on(
 def test_a_name_that_was_not_set_is_set_later(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The catalog may lack a new column, which no other look would find."""
+    """The metastore may lack a new column of the table, which no other look would find."""
 
     def held(*_: object, **_given: object) -> None:
         raise LeaseHeldError("lake table /lake/a is held", remedy="Wait.")

@@ -1,4 +1,4 @@
-"""A table whose topic cannot be read, among others."""
+"""A table whose topic cannot be read does not stop other tables."""
 
 from __future__ import annotations
 

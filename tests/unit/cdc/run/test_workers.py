@@ -31,7 +31,7 @@ def work(
     end: int = 9,
     lake: str | None = None,
 ) -> Work:
-    """A table that has work."""
+    """A table that waits for a run."""
     table = TableId("shop", "public", name)
     facts = TopicFacts("T1", {0: 0}, {0: end})
     entry = Entry(table, "default", time.time() + 900.0, 900.0, seconds, lake)
@@ -40,7 +40,7 @@ def work(
 
 
 class Runs:
-    """Runs that last until they are let go."""
+    """Fake runs, each of which lasts until the test opens its gate."""
 
     def __init__(self) -> None:
         self.gates: dict[str, threading.Event] = {}
@@ -93,7 +93,7 @@ def test_small_tables_run_again_and_again_while_another_one_runs() -> None:
 
 
 def test_a_round_leaves_out_what_ran_since_it_began() -> None:
-    """Its facts of such a table can be older than the table's last commit."""
+    """The round's facts on such a table can be older than the table's last commit."""
     runs = Runs()
     with opened(runs, 1) as workers:
         workers.offer([work("one")])
@@ -125,7 +125,7 @@ def test_a_round_replaces_what_waits_but_not_what_only_a_look_finds() -> None:
 
 
 def test_a_table_that_began_and_ended_within_a_round_is_left_to_the_next() -> None:
-    """It waited when the round began, and the round may have read its facts before its commit."""
+    """The table's run began and ended after the round began, so the round's facts may be old."""
     runs = Runs()
     with opened(runs, 1) as workers:
         workers.offer([work("first"), work("second")])
@@ -208,7 +208,7 @@ def test_an_error_of_a_worker_ends_the_command() -> None:
 
 
 class Shards:
-    """Runs of shards whose lake table another process holds, and of other tables."""
+    """Fake runs of shards, whose lake table another process holds, and of other tables."""
 
     def __init__(self) -> None:
         self.held = True
@@ -245,7 +245,7 @@ def test_a_shard_that_waits_for_another_process_gives_its_worker_back(
 def test_the_other_shards_of_a_lake_table_that_is_held_wait_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else each of a thousand shards would take a worker for one try."""
+    """Else each of a thousand shards would occupy a worker for one useless try."""
     monkeypatch.setattr(workers_module, "_LOOK_S", 0.05)
     shards = Shards()
     names = [f"shard{n}" for n in range(20)]

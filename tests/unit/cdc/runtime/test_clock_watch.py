@@ -1,4 +1,4 @@
-"""A clock that is set back below a running process is told."""
+"""A warning if the clock is set back while a process runs."""
 
 from __future__ import annotations
 

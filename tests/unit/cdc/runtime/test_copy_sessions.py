@@ -1,4 +1,4 @@
-"""How many sessions the copies of one source open together, and which copy gets how many."""
+"""The number of sessions that all copies of one source may open, and each copy's part of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdc.runtime.copy_sessions import CopySessions, share
 
 
 def nothing() -> None:
-    """Let a wait go on."""
+    """Do nothing: a check for waits that are never interrupted."""
 
 
 @given(st.integers(1, 64), st.integers(1, 200), st.integers(0, 64))

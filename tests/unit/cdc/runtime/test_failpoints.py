@@ -19,7 +19,7 @@ PACKAGES = ("schemas", "cdc", "bootstrap", "operate", "stack")
 
 
 def calls() -> Iterator[tuple[str, str]]:
-    """Each call of ``crash`` in the product: where it is, and the name it gives."""
+    """Each call of ``crash`` in the product: its place, and the name of the crash point."""
     for package in PACKAGES:
         for file in sorted((ROOT / package).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text("utf-8"))):

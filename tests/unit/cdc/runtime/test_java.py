@@ -19,7 +19,7 @@ def fresh() -> Iterator[None]:
 
 
 def install(home: Path, version: str) -> Path:
-    """A program that calls itself that version of Java."""
+    """Create a program that reports this version of Java."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025' >&2\n")

@@ -1,4 +1,4 @@
-"""A child that does not end by itself, in place of a JVM with a thread that spins."""
+"""The guard kills a child process that does not end by itself, here in place of a hung JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of a run's steps: each second counts for one step."""
+"""The durations of a run's steps: each second counts for exactly one step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a stage is taken for stuck."""
+"""When a Spark stage counts as stuck."""
 
 from __future__ import annotations
 

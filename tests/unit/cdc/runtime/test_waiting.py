@@ -1,4 +1,4 @@
-"""One loop for every wait: its bound, its pauses, its task, and how it is stopped."""
+"""The loop of every wait: its time limit, its pauses, its progress, and how it is stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdc.runtime.waiting import Clock, wait_while
 
 
 class Stage(Clock):
-    """A clock that moves only when somebody sleeps, and remembers the pauses."""
+    """A clock that advances only when the loop sleeps; it remembers the pauses."""
 
     def __init__(self, stopped_at: float | None = None) -> None:
         self.time = 100.0
@@ -31,7 +31,7 @@ class Stage(Clock):
 
 
 class Seen:
-    """Progress, and its only task, which remember what they are given."""
+    """A progress that is also its only task, and remembers all its calls."""
 
     def __init__(self) -> None:
         self.started: list[tuple[str, int | None, str]] = []
@@ -54,7 +54,7 @@ class Seen:
 
 
 def looks(*results: str) -> Callable[[], str]:
-    """Looks with these results, one after the other; another look fails the test."""
+    """A function that returns these results, one per call; a further call fails the test."""
     left = iter(results)
     return lambda: next(left)
 

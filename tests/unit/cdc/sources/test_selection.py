@@ -1,4 +1,4 @@
-"""Columns that the settings name and the table has not."""
+"""Columns that the settings name, but that the table does not have."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_rule_for_every_name_of_a_column_needs_one_of_them(names: tuple[str, .
 
 
 def test_a_rule_for_a_name_to_come_does_not_cover_the_name_of_now() -> None:
-    """The values would reach the lake as they are."""
+    """If the rule for the new name sufficed, values under the present name would not be masked."""
     wanted = settings(mask=["b"], hash=["a"], renames={"b": "a"})
     assert not_there(table("id", "a"), wanted) == ("b",)
     with pytest.raises(SchemaError, match="'b'"):
@@ -121,7 +121,7 @@ def test_a_key_of_which_two_are_one_in_the_lake_is_refused(kind: PostgresType) -
 
 
 def odd(**types: str) -> SourceTable:
-    """A table whose columns are of the types given, by name; its key is `id`."""
+    """A table with the key `id` and with these columns; each value is a column's type."""
     columns = {"id": "int8", **types}
     return replace(
         table(*columns),
@@ -133,7 +133,7 @@ def odd(**types: str) -> SourceTable:
 
 
 def pasted(remedy: str) -> TableSettings:
-    """The settings that a remedy gives a table of its own, as a person pastes them."""
+    """The table settings in a remedy, parsed as if a person had pasted them."""
     (entry,) = re.findall(r"`(tables: .+})`", remedy)
     (found,) = yaml.safe_load("{" + entry + "}")["tables"].values()
     return TableSettings.model_validate(found)
@@ -201,7 +201,7 @@ def test_a_refused_column_of_the_key_is_told_what_a_key_can_do() -> None:
 
 
 def misread_one(*columns: str, key: tuple[str, ...] = ("id",)) -> SourceTable:
-    """A table whose columns named here are of a type that another type has the name of."""
+    """A table in which the named columns have a type that the connector takes for another type."""
     source = odd(email="email", note="text")
     found = (
         replace(one, misread_as="app.email") if one.name in columns else one

@@ -1,8 +1,8 @@
-"""A source, its connector, a lake and runs, all simulated, with everything that can go wrong.
+"""A simulated source with its connector, a lake and runs, with everything that can go wrong.
 
-Each step of a run and of a look is an action of its own, so that steps of several processes mix in
-any order, and a process can be killed between any two steps. What is decided is decided by the code
-of the product; the simulation only knows the truth.
+Each step of a run and of a look is a separate action. So the steps of several processes mix in any
+order, and a process can be killed between any two steps. The product's code makes all decisions,
+and the simulation knows whether they are right.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Change:
     """A row of the source's log.
 
     Args:
-        at: The source's time of the commit.
-        stated: The time that the source writes into the log; sessions can choose it.
+        at: The time of the commit, by the source's clock.
+        stated: The commit time in the log, which a session can choose.
         event: The event time of the row.
-        beat: Whether it is a heartbeat.
+        beat: Whether the row is a heartbeat.
     """
 
     at: datetime
@@ -55,7 +55,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit of the lake: its instant, and what its metadata say."""
+    """A commit of the lake, with its instant, its metadata and its rows."""
 
     instant: str
     attempt: str
@@ -67,7 +67,7 @@ class Commit:
 
 @dataclass
 class Said:
-    """An announcement, as the state store has it."""
+    """The announcement of a complete period, as the state store has it."""
 
     period: Period
     attempt: str
@@ -82,7 +82,7 @@ class Said:
 
 @dataclass
 class World:
-    """Everything, and the truth about it."""
+    """The state of the whole simulation, including facts that the product cannot see."""
 
     seed: int
     log: list[Change] = field(default_factory=list)
@@ -122,11 +122,11 @@ class World:
 
     @property
     def clock(self) -> datetime:
-        """The clock of the machine that runs."""
+        """The present time by the clock of the machine on which runs work."""
         return self.now + self.run_skew
 
     def moment(self, change: Change) -> datetime:
-        """The time by which a change belongs to a period."""
+        """The time that decides to which period a change belongs."""
         return change.event if self.by_event else change.stated
 
     # The source and its connector.
@@ -157,14 +157,14 @@ class World:
         self.running = True
 
     def lose(self) -> None:
-        """The log drops what the stopped connector has not read."""
+        """Let the log drop the changes that the stopped connector has not read."""
         if not self.running and self.captured < len(self.log):
             self.captured, self.lost, self.running = len(self.log), True, True
 
     # Copies, and what a run finds out.
 
     def copy(self) -> None:
-        """A new copy has all rows; its stream begins with the connector's next record."""
+        """Copy all rows again; the stream begins with the connector's next record."""
         self.attempts += 1
         if self.commits and self.commits[-1].instant > self.noted:
             self.uncounted.add(self.commits[-1].instant)
@@ -289,7 +289,7 @@ class World:
     # The truth.
 
     def missing(self, period: Period) -> Iterator[str]:
-        """Yield each change from before the proof of a period that no commit has written."""
+        """Yield each change that an announced period should have and that is in no commit."""
         there = {id(row) for commit in self.commits for row in commit.rows}
         until = period.end + self.rules.lateness
         for one in self.log:
@@ -299,7 +299,7 @@ class World:
     def late(self, said: Said) -> int:
         """The rows of a period in commits of runs after its announcement.
 
-        What a killed run has left is not counted if the table is copied before its next run.
+        Rows that a killed run has left are not counted if the table is copied before its next run.
         """
         return sum(
             said.period.start <= self.moment(row) < said.period.end
@@ -311,7 +311,7 @@ class World:
         )
 
     def finish(self) -> None:
-        """Let everything end well: what a killed run has left is counted by the next one."""
+        """Let all processes finish; rows that a killed run has left are counted by the next run."""
         self.running = True
         if not self.incremental:
             self.copy()
@@ -341,7 +341,7 @@ ACTIONS = {
 
 
 def simulated(seed: int, actions: int = 400) -> World:
-    """A world after many actions in random order, and after a good end."""
+    """A simulated world after many random actions, and after all processes have then finished."""
     world = World(seed)
     weights = list(ACTIONS.values())
     for act in world.random.choices(list(ACTIONS), weights, k=actions):

@@ -1,4 +1,4 @@
-"""What the state store keeps of complete periods: once, in order, with each late row once."""
+"""The announcements in the state store: each period once, in order, with each late row once."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_tables_are_announced_together_and_one_that_left_its_state_is_left_out(
 
 
 def test_an_announcement_covers_the_newest_commit_of_its_moment(store: Store) -> None:
-    """The look has read the record before another commit."""
+    """The look has read the table's record before another commit changed it."""
     kept, known = Announcements(store), record(store)
     store.put(replace(known, last_commit=commit("c6")))
     (one,) = kept.announce([proof(known, NOON)], NOON)
@@ -99,7 +99,7 @@ def test_an_announcement_covers_the_newest_commit_of_its_moment(store: Store) ->
 
 
 def late(kept: Announcements, known: TableRecord, instant: str, again: bool = False) -> list[int]:
-    """The late rows of the periods that a commit changes: three rows of 11:40, one of 12:10."""
+    """Note a commit with three late rows of 11:40 and one of 12:10; returns the new counts."""
     slots = {slot_of(NOON - HOUR / 3): 3, slot_of(NOON + HOUR / 6): 1}
     changed = kept.note_late(known, instant, slots, reannounces=again)
     return [one.late_rows for one in changed]

@@ -1,4 +1,4 @@
-"""Which hours and days are complete, what they are called, and which rows are late."""
+"""Which hours and days are complete, how they are named, and which rows are late."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ZONES = (
 
 
 def moments(first: int, last: int) -> st.SearchStrategy[datetime]:
-    """Moments between two years."""
+    """Random times between the starts of two years."""
     start, end = (datetime(year, 1, 1, tzinfo=UTC) for year in (first, last))
     seconds = st.floats(0, (end - start).total_seconds())
     return seconds.map(lambda passed: start + timedelta(seconds=passed))
@@ -163,7 +163,7 @@ def test_heartbeats_of_a_table_that_is_behind_are_thinned_out() -> None:
 def test_rows_are_looked_for_in_each_period_that_can_be_announced(
     now: datetime, behind: timedelta, lateness: timedelta, zone: str
 ) -> None:
-    """The first announcement of a table, by any proven time that the watermark allows."""
+    """The test announces the first period, for every proven time that the watermark allows."""
     rules = CompletenessRules(Calendar("hour", zone), lateness)
     watermark = now - behind
     for reached in (watermark, watermark + behind / 2, now, now + MINUTE):
@@ -238,7 +238,7 @@ def test_settings_that_cannot_work_are_refused(settings: object, reason: str) ->
 
 @pytest.mark.parametrize("zone", ["Australia/Lord_Howe", "America/Havana", "Pacific/Apia"])
 def test_the_hours_that_clocks_show_twice_are_those_with_offsets_in_their_names(zone: str) -> None:
-    """In the year in which Apia skipped a day."""
+    """The test covers a year in which the zone of Apia skipped a day."""
     calendar, begin = Calendar("hour", zone), datetime(2011, 1, 1, tzinfo=UTC)
     names = [calendar.holding(begin + number * MINUTE * 30).name for number in range(2 * 8760)]
     named = {hour_of(one) for one in names if len(one) > len("2011-01-01T00")}
@@ -248,7 +248,7 @@ def test_the_hours_that_clocks_show_twice_are_those_with_offsets_in_their_names(
 
 
 def hour_of(name: str) -> int:
-    """What the clocks show in an hour of this name, in hours since 1970."""
+    """The local time in an hour's name, as the number of hours since 1970."""
     shown = datetime.strptime(f"{name[:13]}+0000", "%Y-%m-%dT%H%z")
     return int(shown.timestamp()) // 3600
 

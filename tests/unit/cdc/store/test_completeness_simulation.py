@@ -1,4 +1,4 @@
-"""No period is announced falsely, and each late row is counted, whatever goes wrong."""
+"""In simulations with all faults, no period is announced falsely, and each late row is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents of the state store and of the lake: what is written is read, and nothing else is."""
+"""Documents of state store and lake: a reader accepts exactly the documents that are written."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], object], type[TributaryError]]] 
 
 
 def places(plain: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """The paths of all objects in a document that are parts of it, itself first."""
+    """The paths of all objects in a document; the path of the document itself comes first."""
     if isinstance(plain, dict) and all(key.isidentifier() for key in plain):
         inner = [place for key, one in plain.items() for place in places(one, (*path, key))]
         return [path, *inner] if plain and path[-1:] != ("facts",) else inner
@@ -219,7 +219,7 @@ def at(plain: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def refused(document: str, plain: object) -> str:
-    """What the error says of another document than was written."""
+    """Assert that a changed document is refused; returns the error's message."""
     _, read, kind = DOCUMENTS[document]
     with pytest.raises(kind) as caught:
         read(json.dumps(plain))

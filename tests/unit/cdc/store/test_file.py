@@ -1,4 +1,4 @@
-"""The file of a SQLite store holds whole messages: only its owner reads it."""
+"""Only the owner may read the file of a SQLite store, since it can have quarantined messages."""
 
 from __future__ import annotations
 

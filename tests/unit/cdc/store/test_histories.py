@@ -1,4 +1,4 @@
-"""What the state store keeps of runs, schema changes and states, for how long, and from whom."""
+"""The histories of runs, schema changes and states: their entries, retention and authors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def states(store: Store) -> list[StateEntry]:
 
 
 def age(store: Store, rows: sa.Table, seconds: float, table: TableId | None = None) -> None:
-    """Let entries of a history be older."""
+    """Make the entries of a history older than they are."""
     aged = sa.update(rows).values(noted_at=rows.c.noted_at - seconds)
     if table is not None:
         aged = aged.where(rows.c.table_name == table.name)
@@ -78,7 +78,7 @@ def age(store: Store, rows: sa.Table, seconds: float, table: TableId | None = No
 
 
 def test_a_day_of_runs_is_an_entry_for_each_hour(store: Store) -> None:
-    """960 runs a day of each of 1,000 tables would be half a gigabyte a day."""
+    """With an entry per run, 1,000 tables with 960 runs a day would take half a gigabyte a day."""
     for number in range(960):
         store.record_run(run(number))
     kept = runs(store)
@@ -118,7 +118,7 @@ def test_runs_that_are_not_alike_stay_apart(
 
 
 def test_errors_of_one_kind_are_one_entry(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table whose broker is away is tried again and again."""
+    """A table whose broker is down fails again and again, and should not fill the history."""
     monkeypatch.setattr(history_rows, "RUNS_WHOLE", 1)
     down = ErrorRecord("KafkaError", "down", "wait", {"try": "1"})
     for number in range(4):
@@ -235,7 +235,10 @@ def test_old_entries_are_deleted_and_newer_ones_stay(store: Store) -> None:
 
 
 def test_schema_changes_go_only_with_tables_that_left_the_plan(store: Store) -> None:
-    """A run would add the newest one again, and `status` needs those of a frozen table."""
+    """If the newest entry were deleted, a run would add it again.
+
+    `status` also needs all schema changes of a table with frozen columns.
+    """
     gone, retired = (TableId("shop", "public", name) for name in ("gone", "retired"))
     store.put(table_record())
     store.put(table_record(retired, State.RETIRED))
@@ -267,7 +270,7 @@ def deletes(store: Store) -> list[int]:
 
 
 def test_no_statement_deletes_many_entries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store without this setting before has millions: others must be able to write meanwhile."""
+    """A store can have millions of old entries, and others must be able to write meanwhile."""
     monkeypatch.setattr(histories, "BATCH", 10)
     monkeypatch.setattr(histories, "BATCHES", 3)
     for number in range(45):
@@ -293,7 +296,7 @@ def test_a_search_for_old_entries_reads_an_index_only(store: Store) -> None:
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An image of Kubernetes can run as a number that its system does not know."""
+    """A container in Kubernetes can run under a user id without a user name."""
 
     def unknown() -> str:
         raise KeyError("getpwuid(): uid not found: 4711")

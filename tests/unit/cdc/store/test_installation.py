@@ -1,4 +1,4 @@
-"""What an installation makes shows which one made it."""
+"""Things that an installation creates bear the name of the installation."""
 
 from __future__ import annotations
 

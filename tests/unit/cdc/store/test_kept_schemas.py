@@ -1,4 +1,4 @@
-"""Schemas that were seen once are there while the registry is away; changed ones are refused."""
+"""Known schemas stay available while the registry is down; an id with a new schema is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ URL = "http://registry:8080/apis/ccompat/v7"
 
 
 class Registry:
-    """Schemas by id, unless it is away; counts how often it was asked."""
+    """A fake registry with schemas by id; it can be down, and counts the requests."""
 
     def __init__(self, **schemas: str) -> None:
         self.schemas = {int(name.removeprefix("id")): text for name, text in schemas.items()}
@@ -77,7 +77,7 @@ def test_an_id_that_means_another_schema_now_is_refused(store: Store) -> None:
 
 
 def test_records_from_before_are_not_read_with_the_ids_of_a_new_registry(store: Store) -> None:
-    """Under its address nothing is compared, so the tables leave their topics first."""
+    """Ids of a new registry are not compared, so the tables must leave their topics first."""
     KeptSchemas(Registry(id1='"int"'), URL, store).schema(1)
     with pytest.raises(UnknownSchemaError) as refused:
         KeptSchemas(Registry(id1='"long"'), URL, store).schema(1)

@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def expire(store: Store) -> None:
-    """Let the time of all leases run out, by the database's clock."""
+    """Let all leases expire, by the database's clock."""
     with store.transaction() as connection:
         connection.execute(sa.update(leases).values(expires_at=store.clock - 1))
 
@@ -345,7 +345,7 @@ def test_a_holder_that_was_killed_here_blocks_no_one(store: Store) -> None:
 
 
 def test_what_is_read_with_the_lease_is_read_after_it_is_taken(store: Store) -> None:
-    """Before that, the former holder can still store something that the reader would miss."""
+    """Before that, the former lease holder can still store facts that the read would miss."""
     seen = list[object]()
 
     def read(connection: sa.Connection) -> None:
@@ -429,7 +429,7 @@ def test_a_database_without_a_known_clock_is_refused(
 
 
 class LeaseMachine(RuleBasedStateMachine):
-    """Owners come and go in any order: at most one can write, and tokens tell who is newest."""
+    """Owners take and lose a lease in any order; at most one can write, and tokens increase."""
 
     def __init__(self) -> None:
         super().__init__()

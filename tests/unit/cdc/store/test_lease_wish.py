@@ -1,4 +1,4 @@
-"""A process that waits for a lease, and holders that give way."""
+"""A process that waits for a lease, and holders that release the lease for it."""
 
 from __future__ import annotations
 

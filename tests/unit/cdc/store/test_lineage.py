@@ -1,4 +1,4 @@
-"""How far a history was sent: which numbers count as ones that can still appear."""
+"""Up to which entry a history was sent, and which missing numbers can still appear."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc.store.lineage import LOOK_BACK, Sent
 def test_each_entry_is_sent_once_whatever_the_order_of_their_transactions(
     order: list[int], size: int
 ) -> None:
-    """Entries appear in any order; each look takes those above the position, and missing ones."""
+    """Entries appear in any order; each look sends entries above the position and missing ones."""
     sent, taken = Sent(), []
     for end in range(size, len(order) + size, size):
         there = sorted(order[:end])

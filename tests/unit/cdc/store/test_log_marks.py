@@ -25,7 +25,7 @@ def test_a_mark_is_replaced_only_by_a_look_that_has_read_it(tmp_path: Path) -> N
 
 
 def test_a_mark_that_is_forgotten_does_not_come_back(tmp_path: Path) -> None:
-    """By a process that has read it before: the log that it was read from is gone."""
+    """A process that has read the mark before must not store it again: the mark's log is gone."""
     marks = LogMarks(Store(f"sqlite:///{tmp_path / 'state.db'}"))
     for scope in ("shop/main", "shop/rare"):
         marks.move(scope, None, FIRST)

@@ -66,7 +66,7 @@ def test_a_loss_stops_whoever_began_before_it_and_nobody_else(tmp_path: Path) ->
 def test_what_a_table_loses_in_one_capture_leaves_its_generation_of_another_one(
     tmp_path: Path,
 ) -> None:
-    """As during a move: runs follow the former topic, and the next generation the new one."""
+    """During a move, runs follow the former topic, and the next generation follows the new one."""
     store = Store(store_url(tmp_path))
     losses, serving = Losses(store), record("orders", READY)
     losses.note(table_scope(OTHER, serving.table), "its topic is compacted")

@@ -1,4 +1,4 @@
-"""The state store's connections are enough for all workers of a process."""
+"""The pool of connections to the state store is large enough for all workers of a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lake table lacks is kept once, and forgotten when a commit has brought it."""
+"""Each quarantined record is kept once, and removed when a commit has written it to the lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded change is printed as the change itself, before and after it was stored."""
+"""A recorded schema change is printed like the change itself, before and after it was stored."""
 
 from __future__ import annotations
 

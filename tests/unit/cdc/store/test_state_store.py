@@ -167,7 +167,7 @@ def test_the_history_is_newest_first_and_per_table(store: Store) -> None:
 def test_a_record_that_has_not_changed_is_parsed_once(
     store: Store, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parsing 3,000 records was most of the cost of a round."""
+    """Before, the parsing of 3,000 records was most of the cost of a round."""
     tables = [replace(TABLE, name=f"t{number}") for number in range(5)]
     for one in tables:
         store.put(record(one))
@@ -191,7 +191,7 @@ def test_a_record_that_has_not_changed_is_parsed_once(
 
 
 def test_a_cost_that_another_process_has_just_stored_is_replaced(store: Store) -> None:
-    """A run of a table and one of its next generation hold different leases."""
+    """Two processes can do this: a run and the copy of a next generation hold different leases."""
     ours, theirs = (TableCost(runs, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, NOW) for runs in (1, 2))
     meanwhile = {"source": "shop", "schema_name": "public", "table_name": "orders"}
     row = sa.insert(cost_rows).values(**meanwhile, cost=TABLE_COSTS.write(theirs))

@@ -100,7 +100,7 @@ def record(state: State, *, resume_to: State | None = None) -> TableRecord:
 
 
 def move(before: TableRecord, to: State) -> TableRecord:
-    """The move with all that its state can ask for."""
+    """The transition to a state, with all facts that the state may require."""
     return transition(before, to, at=LATER, attempt=_attempt(to), cause=Cause("why", ERROR))
 
 

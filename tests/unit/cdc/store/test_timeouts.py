@@ -1,4 +1,4 @@
-"""What drivers are told of how long the state store's server may take."""
+"""The time limits for the state store's server that are given to the database drivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state store's URL: nothing that is said of it holds a secret, wherever in it one stands."""
+"""The URL of a state store: no message about it has a secret, in whichever part the secret is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`complete`: its exit codes, its wait, and what `status` and metrics show of periods."""
+"""`complete`: its exit codes and its wait; and the periods in `status` and metrics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ATTEMPT = Attempt(UUID(int=1), NOON - 9 * HOUR, "/lake/orders/attempt=1")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A project with a table whose hours of Berlin are announced up to 13 o'clock there."""
+    """A project with a table whose hours, in Berlin time, are announced up to 13 o'clock."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TRIBUTARY_CONFIG", raising=False)
     chosen = {"completeness": {"by": "hour", "zone": "Europe/Berlin"}}

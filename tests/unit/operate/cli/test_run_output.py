@@ -28,7 +28,7 @@ def test_a_failed_table_is_shown_with_its_remedy(capsys: pytest.CaptureFixture[s
 def test_a_table_that_another_process_runs_is_told_once_until_it_has_run_here(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With two drivers and short rounds, a line of each round would fill the log in a day."""
+    """With two drivers and short rounds, one line in each round would fill the log in a day."""
     table, shown = TableId("shop", "public", "orders"), set[TableId]()
     held = RunResult(table, State.INCREMENTAL, skipped=True, warnings=("held by west",))
     ran = RunResult(table, State.INCREMENTAL, commits=1, events=2, seconds=1.0)

@@ -1,4 +1,4 @@
-"""Signals that end a command, also when its terminal is gone."""
+"""Signals that end a command, even if its terminal is gone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ main()
 
 
 def hold(tmp_path: Path, seconds: float, **popen: Any) -> subprocess.Popen[str]:
-    """A command that holds a lease for so long, once it holds it."""
+    """Start a command that takes a lease and holds it for this number of seconds."""
     url = f"sqlite:///{tmp_path}/state.db"
     command = [sys.executable, "-c", HOLD, "hold", url, str(seconds)]
     return subprocess.Popen(command, cwd=ROOT, text=True, **popen)
@@ -56,7 +56,7 @@ def assert_given_up(tmp_path: Path) -> None:
 
 
 def heed_hangups() -> None:
-    """Undo that these tests run under ``nohup``, which their commands would inherit."""
+    """Let commands react to SIGHUP, even if the tests run under ``nohup``."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
@@ -72,7 +72,7 @@ def test_a_signal_gives_up_what_is_held(tmp_path: Path, number: signal.Signals) 
 
 
 def test_a_lost_terminal_gives_up_what_is_held(tmp_path: Path) -> None:
-    """Nothing can be written to it any more."""
+    """The command cannot write to the lost terminal any more, but it must release its lease."""
     ours, theirs = pty.openpty()
 
     def own_terminal() -> None:

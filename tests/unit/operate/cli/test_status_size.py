@@ -1,4 +1,4 @@
-"""What `status TABLE` says of the space that a table takes in the lake."""
+"""The lines of `status TABLE` about the space that a table takes in the lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which checks a command executes, what it keeps, and what follows from a failure."""
+"""Which data checks a command executes, which results it keeps, and the effects of a failure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def minimal_with(checks: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def aged(monkeypatch: pytest.MonkeyPatch) -> AGED:
-    """Lets `status` show an age of the table."""
+    """A function that lets `status` show a given age of the table."""
 
     def age(age_s: float | None) -> None:
         record = SimpleNamespace(table=ORDERS)

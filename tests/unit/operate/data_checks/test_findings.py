@@ -1,4 +1,4 @@
-"""What checks conclude from counts, ages and earlier results."""
+"""The findings of data checks from given counts, ages and earlier results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares events of OpenLineage with its client's classes, which are made from its schemas."""
+"""Compares OpenLineage events with the client's classes, which are generated from the schemas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FACETS = {
 
 
 def checked(text: str) -> dict[str, Any]:
-    """An event, whose keys and facets are those of the specification."""
+    """Return an event, after asserting that its keys and facets follow the specification."""
     event: dict[str, Any] = json.loads(text)
     fits(event, base.RunEvent, "the event")
     fits(event["run"], base.Run, "run")
@@ -47,7 +47,7 @@ def checked(text: str) -> dict[str, Any]:
 
 
 def fits(found: dict[str, Any], kind: type, where: str) -> None:
-    """Whether an object has the fields of a class, all that it requires, and no others."""
+    """Whether an object has all required fields of a class, and no fields that it does not have."""
     known = {field.name: field for field in attr.fields(kind)}
     extra = {"_producer", "_schemaURL"} if issubclass(kind, base.BaseFacet) else set()
     assert set(found) <= set(known) | extra, where

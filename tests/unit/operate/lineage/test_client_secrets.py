@@ -1,4 +1,4 @@
-"""No setting of OpenLineage's client reveals a secret, whatever is wrong with it."""
+"""No setting of OpenLineage's client reveals a secret, even if the setting is wrong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CANARY = "canary-of-the-client"
 def test_no_secret_of_the_client_is_in_a_message_or_a_log(
     services: Services, tmp_path: Path
 ) -> None:
-    """The client's own message of a refusal has the URL, with the login in it."""
+    """The client's own message about a refusal has the receiver's URL, including the login."""
     services.store.record_run(run())
     with receiving() as received:
         received.refuses = True
@@ -71,7 +71,7 @@ def test_settings_that_the_client_cannot_use_reveal_no_secret(
     variables: dict[str, str],
     file: str,
 ) -> None:
-    """The client logs the values that it cannot use, and its errors have them."""
+    """The client itself puts values that it cannot use into its logs and errors."""
     services.store.record_run(run())
     (tmp_path / "openlineage.yml").write_text(file)
     for name, value in variables.items():
@@ -96,7 +96,7 @@ def test_a_url_alone_names_the_receiver(
 def test_settings_without_a_kind_of_transport_name_no_receiver(
     services: Services, tmp_path: Path
 ) -> None:
-    """The client would print the events, which would count as sent."""
+    """Without a transport, the client would print the events, and they would count as sent."""
     services.store.record_run(run())
     (tmp_path / "openlineage.yml").write_text("transport: {auth: {type: api_key}}\n")
     found = CliRunner().invoke(app, ["lineage"])

@@ -1,4 +1,4 @@
-"""What `lineage` sends: the events, their datasets, and what is sent again."""
+"""The events that `lineage` sends, their datasets, and the events that it sends again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CANARY = "canary-4711"
 
 
 def sent(folder: Path) -> list[dict[str, Any]]:
-    """The events in the file of the client's transport, each as the specification wants it."""
+    """The events in the file of the client's transport, checked against the specification."""
     file = folder / "events"
     return [checked(line) for line in file.read_text().splitlines()] if file.exists() else []
 
@@ -59,7 +59,7 @@ def run(**facts: object) -> RunEntry:
 
 
 def published(services: Services, **facts: Any) -> TableRecord:
-    """The record of a table whose copy was published, with its changes of state."""
+    """Store the record of a table whose copy was published, by all its changes of state."""
     record = services.store.put(table_record(ORDERS, State.REGISTERED, **facts))
     for state in (State.BOOTSTRAPPING, State.CATCHING_UP, State.INCREMENTAL):
         record = services.store.put(transition(record, state, at=NOW, attempt=ATTEMPT))
@@ -221,7 +221,7 @@ def test_a_failure_has_no_message_by_default(services: Services, tmp_path: Path)
 def test_no_secret_is_in_an_event(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client would name the repository around the process, with the login in its remote."""
+    """By default, the client sends the URL of the working folder's Git remote, with its login."""
     git = tmp_path / ".git"
     git.mkdir()
     (git / "config").write_text(f'[remote "origin"]\nurl = https://u:{CANARY}@example.com/r\n')
@@ -258,7 +258,7 @@ def test_what_was_sent_is_sent_again_only_on_request(services: Services, tmp_pat
 
 
 def test_an_entry_that_appears_late_is_sent(services: Services, tmp_path: Path) -> None:
-    """A transaction can take a number before another one, and end after it."""
+    """A transaction can take a lower number than another one, and commit after it."""
     for name in ("r1", "r2", "r3"):
         services.store.record_run(run(run_id=name))
     with services.store.transaction() as connection:
@@ -273,7 +273,7 @@ def test_an_entry_that_appears_late_is_sent(services: Services, tmp_path: Path) 
 
 
 def test_since_sends_also_what_was_never_sent(services: Services, tmp_path: Path) -> None:
-    """The receiver was down for days, and the operator asks for the last hours."""
+    """The receiver was down for days, and the operator asks for the events of the last hours."""
     services.store.record_run(run())
     assert send(services) == 2
     services.store.record_run(run(run_id="r2"))
@@ -340,7 +340,7 @@ def test_a_transport_that_only_logs_what_is_lost_loses_nothing(
 def test_the_first_event_that_is_not_delivered_ends_the_command(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The transport for Kafka waits for each event until its timeout, of minutes by default."""
+    """The Kafka transport waits for each event until its timeout, by default several minutes."""
     from openlineage.client.transport.kafka import KafkaTransport
 
     for name in ("r1", "r2", "r3"):
@@ -461,7 +461,7 @@ def test_follow_goes_on_after_a_failure(
     to_file(tmp_path / "openlineage.yml", tmp_path / "no such folder" / "events")
 
     class Looks(threading.Event):
-        """Ends after three pauses; the receiver is there from the first pause on."""
+        """A stop event that ends after three pauses; the receiver exists since the first."""
 
         pauses: ClassVar[list[float]] = []
 

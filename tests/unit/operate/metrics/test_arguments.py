@@ -1,4 +1,4 @@
-"""Which options of ``metrics`` and of ``run`` do not go together."""
+"""Which options of ``metrics`` and ``run`` cannot be used together."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ EXPRESSIONS = [(one["title"], target["expr"]) for one in PANELS for target in on
 KNOWN = {one.full_name: one for one in catalog.METRICS}
 KINDS = ["stat", "timeseries", "state-timeline", "table"]
 UNITS = ["short", "s", "bytes", "binBps", "percentunit", "bool_on_off", "bool_yes_no"]
-"""Those of Grafana's units that the dashboard uses."""
+"""The units of Grafana that the dashboard may use."""
 DATASOURCE = {"const": {"type": "prometheus", "uid": "${datasource}"}}
 PLACE = {
     "type": "object",
@@ -102,7 +102,7 @@ SCHEMA = {
     },
     "required": ["uid", "title", "schemaVersion", "panels", "templating", "time", "refresh"],
 }
-"""What Grafana's schema of dashboards asks of what this one uses."""
+"""The part of Grafana's JSON schema for dashboards that this dashboard needs."""
 
 
 def test_the_file_is_what_the_code_says() -> None:

@@ -1,4 +1,4 @@
-"""How the facts of captures and tiers become metrics, and what metrics are called."""
+"""The metrics that are made from facts of captures and tiers, and the names of metrics."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def config() -> Config:
 
 
 def shown(config: Config, status: Status, plan: Forecast | None = None) -> dict[str, float]:
-    """Each series of a scrape without the labels that all series of the test have."""
+    """The value of each series of a scrape, by name and labels, without labels common to all."""
     facts = Facts({("state_store", ""): True}, NOW, 0.5, status, plan, {})
     found = {}
     for family in families(config, facts):

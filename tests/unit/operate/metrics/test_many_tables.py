@@ -1,4 +1,4 @@
-"""What one scrape of 3,000 tables asks and shows, and how much CPU time it takes."""
+"""One scrape of 3,000 tables: its requests, its metrics and its CPU time."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tests.unit.operate.metrics.test_scrape import (
 
 TABLES = 3_000
 BOUND_S = 60.0
-"""No answer is left out, however busy the machine is."""
+"""The limit for a scrape's answers, in seconds: long enough for a busy machine to get them all."""
 asked = list[int]()
-"""For each request for the ends of topics, the number of topics."""
+"""The number of topics in each request for the ends of topics."""
 CPU_S = 10.0
-"""Four times what a scrape took on two busy cores: the test finds work that grows too fast."""
+"""The limit for a scrape's CPU time, in seconds: four times that of a scrape on two busy cores."""
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servic
 
 
 def never_waits_for_the_disk(connection: Any, _record: object) -> None:
-    """Thousands of records are written one by one, as runs do."""
+    """Let SQLite not wait for the disk, since the test writes thousands of records one by one."""
     connection.execute("PRAGMA synchronous = OFF")
 
 
@@ -101,7 +101,7 @@ def test_a_scrape_of_three_thousand_tables_is_bounded(services: Services) -> Non
 
 
 def test_a_table_of_a_source_that_is_not_configured_hides_no_other(services: Services) -> None:
-    """It was onboarded after this process had read its settings, or the source is gone since."""
+    """The table was onboarded after this process read its settings, or its source was removed."""
     fill(services)
     services.store.put(table_record(TableId("billing", "public", "t"), attempt=attempt(9)))
     facts = FactReader(services, BOUND_S).read()

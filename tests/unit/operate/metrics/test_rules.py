@@ -20,7 +20,7 @@ SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text("docs/runbooks.m
 
 
 def alarm_table() -> str:
-    """The table of alarms on the page, from the rules."""
+    """The table of alarms for the page of the docs, generated from the rules."""
     rows = ["| alarm | severity | for | what it says |", "|---|---|---|---|"]
     for rule in RULES:
         said = re.sub(r"{{ \$(?:labels\.)?(\w+) }}", r"*\1*", rule["annotations"]["summary"])

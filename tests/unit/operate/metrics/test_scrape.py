@@ -1,4 +1,4 @@
-"""What a scrape shows of a real state store, and what it costs when services are away."""
+"""The metrics of a scrape with a real state store, and its duration while services are down."""
 
 from __future__ import annotations
 
@@ -54,16 +54,17 @@ Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 @pytest.fixture(autouse=True)
 def now() -> None:
-    """A test's time: tables would be late if the file was imported long before the test."""
+    """Set `NOW` for each test; with the time of the import, tables could be late by now."""
     global NOW
     NOW = datetime.now(timezone.utc).replace(microsecond=0)
 
 
 @pytest.fixture(autouse=True)
 def once() -> Iterator[None]:
-    """Clients do not try again in threads that outlive a test: tests of other files forbid that.
+    """Switch repeated requests off, which would go on in threads after a test has ended.
 
-    The pauses between two tries are random, and hypothesis sees whoever asks for a random number.
+    The pauses between two tries are random, and hypothesis notices such random numbers in tests of
+    other files.
     """
     stamina.set_active(False)
     yield
@@ -72,7 +73,7 @@ def once() -> Iterator[None]:
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """A port of this machine that takes connections and never says a word."""
+    """A port of this machine that accepts connections and never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)
@@ -80,7 +81,7 @@ def silent() -> Iterator[int]:
 
 
 def document(folder: Path, port: int = 1, **changes: Any) -> dict[str, Any]:
-    """A configuration whose services are all at one port, where nothing answers."""
+    """A configuration in which all services are at one port, where nothing answers."""
     found = minimal()
     found["sources"]["shop"]["primary"] |= {"host": "127.0.0.1", "port": port}
     found["sources"]["shop"]["credentials"]["admin"]["password"] = "${ADMIN_PW}"
@@ -103,7 +104,7 @@ def attempt(number: int) -> Attempt:
 
 
 def fill(services: Services, tables: int = 0) -> None:
-    """Two tables in the ways of the store: one that is followed, and one that has failed."""
+    """Fill the state store with two tables: one that is followed, and one that has failed."""
     store = services.store
     written = CommitWrites(1.5, 9_000, inserts=1, updates=7, deletes=1)
     commit = CommitSummary(
@@ -151,7 +152,7 @@ def series(text: str) -> Series:
 
 
 def of(found: Series, metric: catalog.Metric, table: TableId | None = None) -> dict[str, float]:
-    """A metric's values by its last label."""
+    """The values of a metric, by the value of its last label."""
     last = metric.labels[-1]
     return {
         dict(labels)[last]: value
@@ -305,7 +306,7 @@ def test_a_scrape_whose_facts_come_too_late_does_not_wait(services: Services) ->
 
 
 class SlowReader:
-    """Reads facts at once, until it is told to wait."""
+    """A reader of facts that can be made to wait before it reads."""
 
     def __init__(self, services: Services) -> None:
         self._reader = FactReader(services, 0.1)
@@ -318,7 +319,7 @@ class SlowReader:
 
 
 def test_the_last_facts_are_shown_while_newer_ones_are_read(services: Services) -> None:
-    """A scrape without tables would begin the wait of every alarm again."""
+    """If a scrape had no tables, the waiting time of every alarm would start again."""
     fill(services)
     reader = SlowReader(services)
     bounds = {"cache_s": 0.0, "bound_s": 20.0, "kept_s": 2.0}
@@ -343,7 +344,7 @@ def test_the_last_facts_are_shown_while_newer_ones_are_read(services: Services) 
 def test_what_topics_say_late_costs_its_own_series_only(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its answer to an earlier scrape is not shown: a heartbeat of this one could be newer."""
+    """A late answer to an earlier scrape is not shown: this scrape's heartbeat could be newer."""
     fill(services)
     go_on, asked = threading.Event(), list[list[str]]()
 
@@ -383,7 +384,7 @@ def test_facts_are_shown_again_until_they_are_too_old(services: Services) -> Non
 
 
 def statements(services: Services, bound_s: float = BOUND_S) -> list[str]:
-    """The statements of one scrape, after the first one."""
+    """The SQL statements of one scrape; the scrape is not the first of the process."""
     reader, seen = FactReader(services, bound_s), list[str]()
     reader.read()
 
@@ -397,7 +398,7 @@ def statements(services: Services, bound_s: float = BOUND_S) -> list[str]:
 
 
 def test_the_statements_of_a_scrape_do_not_grow_with_the_tables(services: Services) -> None:
-    """Half of the tables are in a copy, which status once asked the store about one by one."""
+    """Half of the tables are being copied; before, the store was asked for each of these tables."""
     fill(services)
     few = statements(services)
     fill_more(services, 60)

@@ -1,4 +1,4 @@
-"""The text that Prometheus reads is that of the reference client."""
+"""The text that Prometheus reads is equal to the text of Prometheus' reference client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may see the page, and what each answer forbids a browser."""
+"""Who may see the page, and the restrictions that each answer imposes on a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages from a real state store, as a client without a browser reads them."""
+"""The pages of ``ui`` from a real state store, as an HTTP client without a browser reads them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_viewers_share_a_look_and_do_not_wait_for_the_next(looks: Looks) -> None
 def test_the_statements_of_a_page_do_not_grow_with_the_tables(
     fleet: Services, viewer: Viewer
 ) -> None:
-    """The look is known; a page asks for what is its own."""
+    """The look at all tables is kept, so a page queries only facts of its own table."""
     viewer.get("/")
     asked: list[str] = []
     sa.event.listen(

@@ -17,7 +17,7 @@ from tests.unit.cdc.store.test_table_state import READY
 
 
 def test_a_copy_that_another_one_replaces_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No run brings its rows up to date, however long `verify` waits."""
+    """No run updates the replaced copy any more, so waiting would not help `verify`."""
     context: Any = SimpleNamespace(timeline=lambda _: SimpleNamespace(latest_offsets=lambda: None))
     capture: Any = SimpleNamespace(
         table=ORDERS, topic="orders", wait_until_readable=lambda *_, **__: None

@@ -1,4 +1,4 @@
-"""A sampled row is that of the key that the lake has, whatever the source's driver returns."""
+"""A sampled row belongs to the key in the lake, in any form that the source's driver returns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from schemas.type_rule import TypeRule
     ],
 )
 def test_a_row_that_the_source_has_is_never_absent(kind: str, in_lake: float, shown: float) -> None:
-    """Else `verify` would take the row's loss in the lake for its delete at the source."""
+    """Else `verify` would take a row that the lake has lost for one that the source has deleted."""
 
     class Source:
         def fetch_by_key(self, *_: object) -> list[dict[str, Any]]:

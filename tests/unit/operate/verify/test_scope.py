@@ -1,4 +1,4 @@
-"""Which ranges of a key are compared, in which pieces, and how far a table is proven."""
+"""Which ranges of a key are compared, in which pieces, and for which part a table is verified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a difference counts, and when the key was only on its way."""
+"""Whether a difference between source and lake counts, or its change had not arrived yet."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_a_doubt_beyond_the_comparison_stays(
     equal: bool,
     left: set[str] | dict[str, str],
 ) -> None:
-    """The newest commit, of the end of the comparison, can have events that it does not cover."""
+    """The newest commit, made at the comparison's end, can have events that were not compared."""
     verifier = SimpleNamespace(run=lambda: result(covered, equal), _attempt=ATTEMPT)
     monkeypatch.setattr(verify_module, "_TableVerifier", lambda *_: verifier)
     services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())

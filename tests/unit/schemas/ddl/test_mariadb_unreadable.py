@@ -1,4 +1,4 @@
-"""Statements that stop MariaDB's connector, as its own parser has judged them."""
+"""Statements that stop MariaDB's connector, according to the connector's own parser."""
 
 from __future__ import annotations
 

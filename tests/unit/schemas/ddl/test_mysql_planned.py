@@ -1,4 +1,4 @@
-"""Planned statements of MySQL and MariaDB, taken apart or refused."""
+"""Planned statements of MySQL and MariaDB, which are parsed or refused."""
 
 from __future__ import annotations
 

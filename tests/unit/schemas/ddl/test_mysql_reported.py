@@ -1,4 +1,4 @@
-"""What statements of MySQL did to a table, and what is not understood."""
+"""The effects of MySQL statements on a table, and statements that are not understood."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_what_may_change_rows_or_is_not_understood_is_grave(statement: str) -> N
     ],
 )
 def test_a_foreign_key_that_came_and_went_is_told(statement: str) -> None:
-    """Where its changes are logged, it is harmless; else nobody knows what it changed."""
+    """If the server logs the key's cascades, the key is harmless; else its changes are unknown."""
     told = read_statements([statement]).and_then(read_statements(["ALTER TABLE t DROP KEY f"]))
     assert told.cascades == [statement] or told.grave == [statement]
     assert told.without_events_of_cascades().grave == [statement]

@@ -1,4 +1,4 @@
-"""Which file of a binlog shows a loss, and the transactions that must be in it."""
+"""When a server's binlog files show a loss, and which transactions a binlog must still have."""
 
 from __future__ import annotations
 

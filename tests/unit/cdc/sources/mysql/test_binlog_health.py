@@ -1,4 +1,4 @@
-"""What a binlog that is kept says of a capture."""
+"""What the retained binlog files show about a capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `check` says of a server's settings."""
+"""The lines of `check` on a server's settings."""
 
 from __future__ import annotations
 

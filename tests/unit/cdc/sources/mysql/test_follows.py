@@ -1,4 +1,4 @@
-"""Whether a replica follows the primary itself, which matters where there are no GTIDs."""
+"""Whether a replica follows the primary directly, as it must on servers without GTIDs."""
 
 from __future__ import annotations
 

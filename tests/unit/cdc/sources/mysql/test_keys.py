@@ -1,4 +1,4 @@
-"""Ranges over MySQL's keys, as SQL, and InnoDB's names of tables."""
+"""SQL for ranges of MySQL keys, and the names of tables inside InnoDB."""
 
 from __future__ import annotations
 

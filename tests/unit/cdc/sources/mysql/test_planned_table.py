@@ -70,7 +70,7 @@ FOUND = Described(
 
 
 def define(sql: str) -> Mapping[str, Any]:
-    """What a server's catalog shows of some definitions."""
+    """The columns that a server's catalog shows for these definitions."""
     found = _DEFINITION.fullmatch(sql)
     assert found is not None, sql
     charset = found["set"] or "utf8mb4"

@@ -1,4 +1,4 @@
-"""What makes a replica differ from its primary in silence, judged from what the servers show."""
+"""Conditions under which a replica silently differs from its primary, as the servers show them."""
 
 from __future__ import annotations
 

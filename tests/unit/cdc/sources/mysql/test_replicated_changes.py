@@ -1,4 +1,4 @@
-"""Where changes of other servers get into a primary's tables, and not into its binlog."""
+"""When a primary applies changes of other servers without writing them to its binlog."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.replicated_changes import unlogged
 
 NO_SERVER = cast(Session, cast(Any, None))
-"""Nobody is asked where the settings say it all."""
+"""Stands for a session in tests where the settings alone decide, so no server is asked."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What MySQL's answers to probes of rights mean, and what is asked of its foreign keys."""
+"""The meaning of MySQL's answers to probes for rights, and the queries for foreign keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.cdc.configuration import minimal
 
 
 class Scripted(Session):
-    """A session whose answers are given: errors by statement, and rows of InnoDB's own tables."""
+    """A fake session with given answers: errors by statement, and rows of InnoDB's own tables."""
 
     kind = "mysql"
 
@@ -45,7 +45,7 @@ class Scripted(Session):
 
 
 class Scripts(Connections):
-    """All sessions of a source are the same one."""
+    """Connections of a source that always return the same session."""
 
     def __init__(self, session: Session) -> None:
         document = minimal()
@@ -65,13 +65,13 @@ class Scripts(Connections):
 
 
 def test_a_server_without_a_binlog_lacks_no_right() -> None:
-    """Error 1381: that log_bin is OFF has a line of its own, which names the setting."""
+    """The server answers with error 1381; `check` has another line for ``log_bin`` OFF."""
     off = pymysql.OperationalError(ER.NO_BINARY_LOGGING, "You are not using binary logging")
     assert list(rights.of_server(Scripts(Scripted({"SHOW BINARY LOGS": off})))) == []
 
 
 def test_mysqls_refusal_to_show_prepared_transactions_is_a_missing_right() -> None:
-    """Error 1401 stands for a fatal error in a branch; for this statement it means the right."""
+    """Error 1401 usually is a fatal error in an XA branch; here it means a missing right."""
     denied = pymysql.OperationalError(1401, "XAER_RMERR: Fatal error occurred")
     (lacking,) = rights.of_server(Scripts(Scripted({"XA RECOVER CONVERT XID": denied})))
     assert "lacks XA_RECOVER_ADMIN" in lacking.detail
@@ -99,7 +99,7 @@ def test_a_probe_that_fails_is_one_line_and_takes_no_other_with_it(code: int) ->
 
 @pytest.mark.parametrize(("kind", "written"), [("mysql", "shop/a-b"), ("mariadb", "shop/a@002db")])
 def test_only_foreign_keys_of_the_table_are_asked_for(kind: str, written: str) -> None:
-    """A server with thousands of tables would send them all, for each table of each run."""
+    """Else, for each table of each run, a server would send the keys of all its tables."""
     key = {"ID": "shop/gone", "FOR_NAME": written, "TYPE": 1}
     session = Scripted(foreign=[key])
     table = TableId("s", "shop", "a-b")

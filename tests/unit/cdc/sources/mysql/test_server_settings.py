@@ -1,4 +1,4 @@
-"""Which settings of a MySQL or MariaDB primary lose changes."""
+"""Which settings of a MySQL or MariaDB primary cause a loss of changes."""
 
 from __future__ import annotations
 

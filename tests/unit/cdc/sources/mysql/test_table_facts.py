@@ -1,4 +1,4 @@
-"""When a table's facts count as read at one moment."""
+"""When facts on a table that were read by several queries count as read at one moment."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Files:
 def test_patterns_of_files_are_only_for_names_that_need_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A thousand of them would be compared with each of the server's files, in each look."""
+    """Else each look would compare a thousand patterns with each of the server's files."""
     asked: list[TableId] = []
     genuine = innodb.file_pattern
     monkeypatch.setattr(innodb, "file_pattern", lambda one: asked.append(one) or genuine(one))

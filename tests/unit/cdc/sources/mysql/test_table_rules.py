@@ -1,4 +1,4 @@
-"""The conditions under which a binlog shows every change of a table."""
+"""The conditions that a table must fulfil so that the binlog shows all its changes."""
 
 from __future__ import annotations
 

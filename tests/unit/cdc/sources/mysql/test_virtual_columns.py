@@ -224,7 +224,7 @@ def test_a_time_that_stays_one_is_taken(shown: str, expression: str, of_mariadb:
 
 
 def test_a_column_with_a_reserved_name_hides_no_word_of_an_expression() -> None:
-    """Such a name is always in quotes."""
+    """In the catalog's expressions, a column with a reserved name is always in quotes."""
     rows = [
         *PLAIN,
         row("interval", "int"),
@@ -235,7 +235,7 @@ def test_a_column_with_a_reserved_name_hides_no_word_of_an_expression() -> None:
 
 
 def test_a_virtual_timestamp_depends_on_the_time_zone_of_its_reader() -> None:
-    """The server computes a time of the session's zone, and converts it to UTC."""
+    """The server computes a time in the session's zone and converts it to UTC."""
     rows = [
         *PLAIN,
         row("due", "timestamp(6)", "`born` + interval 1 day"),

@@ -1,4 +1,4 @@
-"""Whether two servers compare text alike, by the versions that they tell."""
+"""Whether two servers sort text in the same way, judged by their collation versions."""
 
 from __future__ import annotations
 

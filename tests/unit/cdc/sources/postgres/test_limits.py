@@ -1,4 +1,4 @@
-"""No wait for a PostgreSQL server that is gone lasts for ever, and the user's options stay."""
+"""Waits for a PostgreSQL server that is gone are limited, and the user's own options are kept."""
 
 from __future__ import annotations
 

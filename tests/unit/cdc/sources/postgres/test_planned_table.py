@@ -132,7 +132,7 @@ def test_a_narrower_limit_rewrites_the_table() -> None:
 
 @pytest.mark.parametrize("rewriting", ["ALTER n TYPE bigint", "ADD x int DEFAULT random()"])
 def test_a_new_file_writes_the_columns_whose_old_values_the_catalog_stored(rewriting: str) -> None:
-    """Nothing tells that from USING, which gives a column other values."""
+    """Nothing distinguishes such a rewrite from USING, which gives a column other values."""
     added = after("ALTER TABLE orders ADD stored int DEFAULT 5")
     facts = {**added.fingerprint.facts, "relfilenode": 200}
     facts["columns"]["5"]["written"] = "2"

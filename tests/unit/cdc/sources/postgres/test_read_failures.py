@@ -1,4 +1,4 @@
-"""What a failed read by Spark or by key means, from the text of its exception."""
+"""The meaning of a failed read, by Spark or by key, derived from the text of its exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a replication slot is another one than at an earlier look."""
+"""Whether a replication slot has been replaced since an earlier look."""
 
 from __future__ import annotations
 
