@@ -123,6 +123,7 @@ def waves(
     done: Collection[int] = (),
     share: float = WAVE_SHARE,
     single_wave_bytes: int = SINGLE_WAVE_BYTES,
+    wave_bytes: int | None = None,
 ) -> tuple[tuple[Chunk, ...], ...]:
     """Return the copy's remaining chunks in waves, in order.
 
@@ -137,6 +138,8 @@ def waves(
         done: Ids of the chunks that are already committed.
         share: The largest share of the table in one wave, unless a single chunk is larger.
         single_wave_bytes: A table of at most this size in bytes is one wave.
+        wave_bytes: The largest size of a wave in bytes, unless a single chunk is larger; None for
+            no limit.
     """
     left = [chunk for chunk in chunks if chunk.id not in set(done)]
     if not left:
@@ -144,8 +147,10 @@ def waves(
     total = sum(chunk.bytes_estimate for chunk in chunks)
     if total <= single_wave_bytes:
         return (tuple(left),)
+    if wave_bytes is not None:
+        share = min(share, wave_bytes / total)
     most = _chunks_per_wave(len(chunks), share, parallel)
-    quick = total <= QUICK_BYTES and not done
+    quick = total <= QUICK_BYTES and not done and wave_bytes is None
     first = _chunks_per_wave(len(chunks), max(share, QUICK_START), parallel) if quick else most
     ends = [*range(first, len(left), most), len(left)]
     return tuple(tuple(left[start:end]) for start, end in zip([0, *ends], ends, strict=False))

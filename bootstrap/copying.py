@@ -38,6 +38,7 @@ from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.runtime.failpoints import crash
 from cdc.runtime.progress import shown_as
+from cdc.runtime.waiting import wait_while
 from cdc.sources.replay_pause import resuming
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
@@ -278,6 +279,7 @@ class Copying:
             bytes=sum(chunk.bytes_estimate for chunk in chunks),
             commits=len(self._waves(chunks)),
         )
+        self._wait_for_rate(sum(chunk.bytes_estimate for chunk in wave))
         wanted = min(len(wave), self._parallel)
         taken = nullcontext(wanted) if self._at_once else self._taken(wanted)
         try:
@@ -292,6 +294,27 @@ class Copying:
                 raise
             raise failure from error
         crash("bootstrap.after_chunk_commit")
+
+    def _wait_for_rate(self, size: int) -> None:
+        """Wait until the source's ``copy_mb_per_s`` allows the copy to read its next wave.
+
+        Args:
+            size: The size of the wave, in bytes.
+        """
+        rate = self.context.copy_rate(self.source.name)
+        if rate is None:
+            return
+        begin = rate.reserve(size)
+
+        def lacking() -> str:
+            self.lease.check()
+            left = begin - rate.now()
+            return f"{left:.0f} s, by the limit of {rate.mb_per_s} MB/s" if left > 0 else ""
+
+        if lacking():
+            what = f"wait to copy more of {self._name}"
+            with shown_as(what, self.context.progress) as task:
+                wait_while(lacking, timeout_s=begin - rate.now(), poll_s=1.0, task=task)
 
     @contextmanager
     def _taken(self, wanted: int, *, together: bool = False) -> Iterator[int]:
@@ -369,7 +392,14 @@ class Copying:
         single = SINGLE_WAVE_BYTES
         if self.settings.index == "bucket" or self._at_once:
             single = max(single, sum(chunk.bytes_estimate for chunk in chunks))
-        return waves(chunks, parallel=self._parallel, done=done, single_wave_bytes=single)
+        rate = self.context.copy_rate(self.source.name)
+        return waves(
+            chunks,
+            parallel=self._parallel,
+            done=done,
+            single_wave_bytes=single,
+            wave_bytes=None if rate is None else rate.wave_bytes,
+        )
 
     def _require_fingerprint(self) -> None:
         """Check that no change of the table since the attempt's first fingerprint spoils the copy.

@@ -21,6 +21,7 @@ from cdc.config.secret_files import SecretFiles, files_of
 from cdc.connect import ConnectClient, ConnectorOwner
 from cdc.debezium import CaptureNames, Definitions, names
 from cdc.kafka import KafkaAdmin
+from cdc.runtime.copy_sessions import CopyBudget
 from cdc.runtime.progress import Interruptible
 from cdc.runtime.rounds import Rounds
 from cdc.sources import open_source
@@ -64,8 +65,8 @@ class Services:
         self.progress = progress
         self.secret_files = SecretFiles(files_of(config.kafka, config.connect, config.state))
         """The files with secrets that the command's clients read once."""
-        self.most_sessions: int | None = None
-        """Maximum number of sessions for the copies of a source; None means ``copy_sessions``."""
+        self.copy_budget = CopyBudget()
+        """What the command's copies may take from a source."""
         self.rounds = Rounds()
         """The newest round of ``run --continuous``, which metrics show."""
         self.take_over = False
@@ -276,7 +277,7 @@ class Services:
             captured_looks=self.captured_looks,
             published_settings=published_settings,
             secret_files=self.secret_files,
-            most_sessions=self.most_sessions,
+            copy_budget=self.copy_budget,
             rounds=self.rounds,
         )
 

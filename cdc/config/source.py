@@ -131,6 +131,9 @@ class PostgresSourceConfig(Section):
     """Time between two heartbeat rows of the connector, in milliseconds."""
     copy_sessions: Positive = 32
     """The most sessions in which all copies of a command read at the same time."""
+    copy_mb_per_s: Positive | None = None
+    """The most megabytes (1,000,000 bytes) per second that all copies of a command read, by the
+    sizes of the tables on disk; no limit by default."""
     wal_limit: WalLimit = Field(default_factory=defaults)
     """How much log each slot may hold back on the primary."""
 
@@ -201,6 +204,9 @@ class MysqlSourceConfig(Section):
     """Time between two heartbeat rows of the connector, in milliseconds."""
     copy_sessions: Positive = 32
     """The most sessions in which all copies of a command read at the same time."""
+    copy_mb_per_s: Positive | None = None
+    """The most megabytes (1,000,000 bytes) per second that all copies of a command read, by the
+    sizes of the tables on disk; no limit by default."""
 
     @property
     def log_limits(self) -> Mapping[str, int]:

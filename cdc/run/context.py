@@ -23,7 +23,7 @@ from cdc.run.comparison import SettingsDigests, settings_digests
 from cdc.run.predictions import Predictions
 from cdc.run.published_generation import Served
 from cdc.run.published_settings import PublishedSettings
-from cdc.runtime.copy_sessions import CopySessions
+from cdc.runtime.copy_sessions import CopyBudget, CopyRate, CopySessions
 from cdc.runtime.jvm_guard import was_killed
 from cdc.runtime.rounds import Rounds
 from cdc.runtime.spark import in_this_thread
@@ -75,8 +75,7 @@ class RunContext:
         published_settings: Finds tables that another process has copied with newer settings than
             this process has.
         secret_files: The files with secrets that the clients have read.
-        most_sessions: The largest number of sessions that the copies of one source use at the same
-            time; None for the source's setting ``copy_sessions``.
+        copy_budget: What the copies of one source may take from the source.
         rounds: The newest round of `run --continuous`, for metrics.
     """
 
@@ -94,7 +93,7 @@ class RunContext:
     captured_looks: Mapping[TableId, str] = field(default_factory=dict)
     published_settings: PublishedSettings = field(default_factory=PublishedSettings)
     secret_files: SecretFiles = field(default_factory=SecretFiles)
-    most_sessions: int | None = None
+    copy_budget: CopyBudget = field(default_factory=CopyBudget)
     rounds: Rounds = field(default_factory=Rounds)
     topic_ends: dict[CaptureNames, dict[str, int]] = field(
         default_factory=dict, init=False, repr=False
@@ -126,6 +125,7 @@ class RunContext:
     """The commits whose files this process has written or checked."""
     _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
     _copy_sessions: dict[str, CopySessions] = field(default_factory=dict, init=False, repr=False)
+    _copy_rates: dict[str, CopyRate | None] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @cached_property
@@ -285,9 +285,17 @@ class RunContext:
         """Return the sessions that this process's copies of a source share."""
         with self._lock:
             if source not in self._copy_sessions:
-                most = self.most_sessions or self.config.source(source).copy_sessions
+                most = self.copy_budget.sessions or self.config.source(source).copy_sessions
                 self._copy_sessions[source] = CopySessions(most)
             return self._copy_sessions[source]
+
+    def copy_rate(self, source: str) -> CopyRate | None:
+        """Return the rate that this process's copies of a source share; None without a limit."""
+        with self._lock:
+            if source not in self._copy_rates:
+                most = self.copy_budget.mb_per_s or self.config.source(source).copy_mb_per_s
+                self._copy_rates[source] = None if most is None else CopyRate(most)
+            return self._copy_rates[source]
 
     def capture(self, record: TableRecord) -> CaptureNames:
         """Return the names of a table's capture, as they were at the table's onboarding."""

@@ -1,14 +1,65 @@
-"""Bounds the number of sessions that one process's copies use at a source at the same time."""
+"""Bounds what one process's copies take from a source: the sessions, and the rate of reading."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+WAVE_S = 10.0
+"""Seconds of a copy's rate that are read at once: a copy reads a wave as fast as it can, and then
+waits until the rate allows the next wave."""
 _CHECK_S = 1.0
 """Pause between two checks of a copy that waits for sessions, in seconds."""
+
+
+@dataclass(frozen=True)
+class CopyBudget:
+    """What the copies of a command may take from a source at most.
+
+    Args:
+        sessions: The largest number of sessions at the same time; None for the source's setting
+            ``copy_sessions``.
+        mb_per_s: The largest rate of reading, in megabytes (1,000,000 bytes) per second; None for
+            the source's setting ``copy_mb_per_s``.
+    """
+
+    sessions: int | None = None
+    mb_per_s: int | None = None
+
+
+class CopyRate:
+    """The rate at which all copies of one source read together. Safe to share among threads.
+
+    Args:
+        mb_per_s: The largest rate, in megabytes (1,000,000 bytes) per second.
+        now: Returns the time in seconds, on a clock that only moves forward.
+    """
+
+    def __init__(self, mb_per_s: int, now: Callable[[], float] = time.monotonic) -> None:
+        self.mb_per_s = mb_per_s
+        self.now = now
+        self._free_at = now()
+        self._lock = threading.Lock()
+
+    @property
+    def wave_bytes(self) -> int:
+        """The number of bytes that a copy reads at once, by the sizes in the source's catalog."""
+        return int(self.mb_per_s * 1_000_000 * WAVE_S)
+
+    def reserve(self, size: int) -> float:
+        """Reserve the next part of the rate for a wave; return the time when its read may begin.
+
+        Args:
+            size: The size of the wave, in bytes.
+        """
+        with self._lock:
+            begin = max(self.now(), self._free_at)
+            self._free_at = begin + size / (self.mb_per_s * 1_000_000)
+            return begin
 
 
 def share(free: int, wanted: int, waiting: int) -> int:

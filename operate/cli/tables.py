@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cdc.runtime.copy_sessions import CopyBudget
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.render import Output, Renderer
 
@@ -43,6 +44,19 @@ SessionsOption = Annotated[
         metavar="N",
         help="The most sessions in which copies read from a source at the same time. Default: its"
         " setting copy_sessions.",
+        show_default=False,
+    ),
+]
+
+
+RateOption = Annotated[
+    int | None,
+    typer.Option(
+        "--mb-per-s",
+        min=1,
+        metavar="N",
+        help="The most megabytes per second that copies read from a source together, on average."
+        " Default: its setting copy_mb_per_s.",
         show_default=False,
     ),
 ]
@@ -139,6 +153,7 @@ def onboard(
     ] = False,
     take_over: TakeOverOption = False,
     sessions: SessionsOption = None,
+    mb_per_s: RateOption = None,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -159,7 +174,7 @@ def onboard(
         raise typer.BadParameter("name a table, or a list of tables with -f", param_hint="TABLE")
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        opened.most_sessions = sessions
+        opened.copy_budget = CopyBudget(sessions, mb_per_s)
         opened.take_over = take_over
         wanted = at_source(opened, tables or (), listed)
         if dry_run:
@@ -225,6 +240,7 @@ def _show_dry_run(renderer: Renderer, planned: Plan, *, strict: bool) -> None:
 def bootstrap(
     tables: TablesArgument,
     sessions: SessionsOption = None,
+    mb_per_s: RateOption = None,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -240,7 +256,7 @@ def bootstrap(
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        opened.most_sessions = sessions
+        opened.copy_budget = CopyBudget(sessions, mb_per_s)
         outcomes = copy(opened, selected(opened, tables, paused=False))
     finish(renderer, outcomes)
 
@@ -248,6 +264,7 @@ def bootstrap(
 def resync(
     tables: TablesArgument,
     sessions: SessionsOption = None,
+    mb_per_s: RateOption = None,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -263,7 +280,7 @@ def resync(
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        opened.most_sessions = sessions
+        opened.copy_budget = CopyBudget(sessions, mb_per_s)
         outcomes = renew(opened, selected(opened, tables))
     finish(renderer, outcomes)
 

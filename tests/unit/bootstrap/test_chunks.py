@@ -93,6 +93,21 @@ def test_a_table_that_is_not_small_keeps_every_reader_busy_in_each_commit() -> N
     assert [len(wave) for wave in waves(planned, parallel=4)] == [4] * 5
 
 
+def test_a_wave_is_no_larger_than_the_rate_allows() -> None:
+    size = TableSize(20_000_000, 2 * QUICK_BYTES)
+    planned = cut_chunks(boundaries(list(range(39)), size))
+    assert [len(wave) for wave in waves(planned, parallel=4)] == [8] * 5
+    for wave_bytes, expected in ((QUICK_BYTES // 4, [4] * 10), (MIB, [1] * 40)):
+        found = waves(planned, parallel=4, wave_bytes=wave_bytes)
+        assert [len(wave) for wave in found] == expected
+    quick = cut_chunks(boundaries(list(range(19)), TableSize(2_000_000, 508 * MIB)))
+    found = waves(quick, parallel=4, wave_bytes=105 * MIB)
+    assert [len(wave) for wave in found] == [4] * 5, "the first wave is not larger"
+    least = TableSize(10, SINGLE_WAVE_BYTES)
+    small = cut_chunks(boundaries([1, 2, 3], least))
+    assert len(waves(small, parallel=4, wave_bytes=MIB)) == 1
+
+
 def test_a_few_wide_rows_are_cut_for_several_commits() -> None:
     assert count(10_000, 80 * MIB) == 10
 

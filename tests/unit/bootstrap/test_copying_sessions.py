@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ import pytest
 from bootstrap.chunks import cut_chunks
 from bootstrap.copying import Copying
 from cdc.config import TableSettings
-from cdc.runtime.copy_sessions import CopySessions
-from cdc.runtime.progress import NullProgress
+from cdc.runtime.copy_sessions import CopyRate, CopySessions
+from cdc.runtime.progress import NullProgress, Task
 from cdc.sources.source_facts import Boundaries, TableSize
 from tests.records import table_record
 
@@ -32,6 +33,18 @@ class Sessions(CopySessions):
             self._events.append(f"take {got} of {wanted}")
             yield got
             self._events.append(f"give back {got}")
+
+
+class Noting(NullProgress):
+    """Notes each wait for the rate that begins."""
+
+    def __init__(self, events: list[str]) -> None:
+        self._events = events
+
+    def start(self, task: str, *total: Any, **unit: Any) -> Task:
+        if task.startswith("wait to copy"):
+            self._events.append(task)
+        return super().start(task, *total, **unit)
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,7 @@ def events_of(
     chunks: int,
     most: int,
     shares_views: bool,
+    rate: CopyRate | None = None,
     **settings: Any,
 ) -> list[str]:
     """The sessions, views and reads of a copy on 4 cores, in their order."""
@@ -92,7 +106,8 @@ def events_of(
     planned = cut_chunks(Boundaries(points, TableSize(chunks, chunks)))
     context = SimpleNamespace(
         copy_sessions=lambda _: sessions,
-        progress=NullProgress(),
+        copy_rate=lambda _: rate,
+        progress=Noting(events),
         store=None,
         spark=SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=4)),
         run_id="run",
@@ -162,3 +177,17 @@ def test_fewer_sessions_are_fewer_tasks(
     found = events_of(monkeypatch, chunks=9, most=most, shares_views=True, **settings)
     assert f"take {tasks} of {tasks}" in found
     assert f"read 9 chunks, tasks {tasks}" in found
+
+
+def test_a_copy_waits_for_its_rate_without_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    rate = CopyRate(1)
+    allowed = rate.reserve(200_000) + 0.2
+    found = events_of(monkeypatch, chunks=9, most=8, shares_views=True, rate=rate)
+    assert time.monotonic() >= allowed
+    assert found[:3] == [
+        "open the view for 9",
+        f"wait to copy more of {table_record().table}",
+        "take 4 of 4",
+    ]
+    again = events_of(monkeypatch, chunks=9, most=8, shares_views=True, rate=CopyRate(1))
+    assert again[:2] == ["open the view for 9", "take 4 of 4"], "nothing was read before"

@@ -184,6 +184,7 @@ def full() -> dict[str, Any]:
                 "slot": "slot_{source}_{tier}",
                 "heartbeat_interval_ms": 500,
                 "copy_sessions": 8,
+                "copy_mb_per_s": 40,
                 "wal_limit": {"warn": "512MiB", "alarm": "20GiB", "give_up": "1TiB"},
             }
         },

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from cdc.runtime.copy_sessions import CopyBudget
 from operate.cli import app
 from operate.context import Services
 from operate.table_list import read_list
@@ -53,7 +54,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     monkeypatch.setattr("operate.discover._tables_of_sources", lambda *_: stats)
 
     def bring(services: Services, tables: Sequence[TableId], **more: Any) -> list[Any]:
-        calls.append({"tables": list(tables), "sessions": services.most_sessions, **more})
+        calls.append({"tables": list(tables), "budget": services.copy_budget, **more})
         return []
 
     monkeypatch.setattr("operate.onboard.onboard", bring)
@@ -62,12 +63,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_a_list_and_arguments_go_together(folder: Path, asked: list[dict[str, Any]]) -> None:
     (folder / "tables.txt").write_text("public.lines  # small\npublic.o*\n")
-    run = ["onboard", "public.orders", "-f", "tables.txt", "--sessions", "4"]
+    run = ["onboard", "public.orders", "-f", "tables.txt", "--sessions", "4", "--mb-per-s", "50"]
     assert CliRunner().invoke(app, run).exit_code == 0
     assert asked == [
         {
             "tables": [ORDERS, LINES],
-            "sessions": 4,
+            "budget": CopyBudget(sessions=4, mb_per_s=50),
             "with_bootstrap": True,
             "by_wildcard": frozenset(),
             "in_bulk": {LINES},

@@ -34,6 +34,7 @@ _SOURCE: dict[str, Any] = {
     "connector": "my_{source}_{tier}",
     "heartbeat_interval_ms": 200,
     "copy_sessions": 8,
+    "copy_mb_per_s": 40,
 }
 
 

@@ -1,4 +1,4 @@
-"""The number of sessions that all copies of one source may open, and each copy's part of them."""
+"""The sessions and the rate that all copies of one source share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.runtime import copy_sessions
-from cdc.runtime.copy_sessions import CopySessions, share
+from cdc.runtime.copy_sessions import WAVE_S, CopyRate, CopySessions, share
 
 
 def nothing() -> None:
@@ -85,3 +85,28 @@ def test_a_copy_whose_lease_is_lost_stops_waiting_and_holds_up_nobody(
         pytest.fail("there is no free session")
     with sessions.taken(1, check=lost) as got:
         assert got == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 20)), min_size=1, max_size=40))
+def test_copies_read_no_more_than_their_rate_and_one_wave(reads: list[tuple[int, float]]) -> None:
+    """Each read begins at its reserved time or later; the copies do other work in between."""
+    clock, rate = [100.0], 50_000_000
+    copies = CopyRate(50, now=lambda: clock[0])
+    assert copies.wave_bytes == rate * WAVE_S
+    begun = list[tuple[float, int]]()
+    for size, other_work_s in reads:
+        clock[0] += other_work_s
+        clock[0] = max(clock[0], copies.reserve(size))
+        begun.append((clock[0], size))
+    for first in range(len(begun)):
+        for last in range(first, len(begun)):
+            passed = begun[last][0] - begun[first][0]
+            read = sum(size for _, size in begun[first:last])
+            assert read <= rate * passed + 1, "what was read before had its time"
+
+
+def test_copies_that_begin_at_once_read_one_after_the_other() -> None:
+    copies = CopyRate(10, now=lambda: 7.0)
+    with ThreadPoolExecutor(8) as pool:
+        begins = sorted(pool.map(copies.reserve, [20_000_000] * 8))
+    assert begins == [7.0 + 2.0 * place for place in range(8)]
