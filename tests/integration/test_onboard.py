@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from uuid import uuid4
@@ -9,14 +10,15 @@ from uuid import uuid4
 import pytest
 
 from cdc.errors import CaptureError, ConnectError, LeaseHeldError, SourceError, StateError
-from cdc.runtime.progress import NullProgress
+from cdc.runtime.copy_sessions import CopyBudget
+from cdc.runtime.progress import NullProgress, Task
 from cdc.sources.postgres.slot_capture import Slot
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, transition
 from operate import tier_capture as capture_module
 from operate.context import Services
 from operate.lifecycle import offboard, pause, published_path, resume, retry
-from operate.onboard import bootstrap
+from operate.onboard import bootstrap, onboard
 from operate.resync import resync
 from operate.run import Runs
 from operate.status import TableStatus, status
@@ -49,6 +51,36 @@ def test_a_second_table_leaves_the_first_ones_connector_alone(shop: Shop) -> Non
         assert found.equal
         assert found.rows_compared == 2000
         assert published_path(shop.services, shop.table(name)) == shop.record(name).attempt.path
+
+
+class Waits(NullProgress):
+    """Notes the tasks that begin to wait for the rate of copies."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
+        self.names += [task] * task.startswith("wait to copy more of")
+        return super().start(task, total, unit)
+
+
+def test_the_copies_of_a_command_share_a_rate(shop: Shop) -> None:
+    names = ("orders", "lines", "notes")
+    for name in names:
+        shop.create(name, 40_000)
+    sizes = [shop.scalar(f"SELECT pg_relation_size('{name}')") for name in names]
+    waits = Waits()
+    services = Services(shop.config(), waits, spark=shop.spark)
+    services.copy_budget = CopyBudget(mb_per_s=1)
+    began = time.monotonic()
+    try:
+        succeeded(onboard(services, [shop.table(name) for name in names]))
+    finally:
+        services.close()
+    # The first two tables have read what the last one has to wait for.
+    assert time.monotonic() - began > (sum(sizes) - max(sizes)) / 1_000_000 > 2.0
+    assert waits.names, "a table has waited"
+    assert all(shop.verify(name).equal for name in names)
 
 
 def test_one_process_at_a_time_changes_what_tables_share(
