@@ -367,7 +367,7 @@ def remove_tables(
 
 
 def _publish_tables(services: Services, group: Group, sent: SentTables) -> None:
-    """Publish a group's tables; unpublish renamed tables that formerly had one of their names."""
+    """Publish a group's tables; unpublish renamed tables that had a name of the group before."""
     sent.add(group.tables)
     keep = users_of(services, group.capture) | {*group.tables}
     sent.remove_renamed(_recorded_fingerprints(services, {*group.tables}), keep)

@@ -345,7 +345,7 @@ class _Facts:
 
 
 def _identity_indexes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, IdentityIndex]:
-    """Return the indexes that a fingerprint's facts describe, by number."""
+    """Return the indexes that a fingerprint's facts describe; the key is the index's number."""
     return {number: IdentityIndex.read(one) for number, one in facts.items()}
 
 

@@ -52,7 +52,7 @@ class Renames:
     def renamed_columns(
         self, before: Catalog, now: Catalog, carried: Collection[str]
     ) -> frozenset[str]:
-        """Return the new names of the lake's columns that were renamed as the settings allow.
+        """Return the new name of each column of the lake whose rename the settings allow.
 
         Args:
             before: The catalog that the lake follows.

@@ -158,7 +158,7 @@ def _rename_entry(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
 def _drop_entry(client: Any, entry: CatalogEntry, suffix: str) -> None:
     """Remove an entry from the metastore, but not the table's data.
 
-    The entry's name is the name of ``entry`` with the suffix.
+    The name of the removed entry is the name of ``entry``, followed by ``suffix``.
     """
     client.dropTable(entry.database, entry.name + suffix, False, True)
 

@@ -1,4 +1,4 @@
-"""Announces the hours and days up to which tables are complete, and writes their marker files.
+"""Announces the hours and days up to which tables are complete, and writes a marker for each.
 
 A look reads four facts, and its proof depends on their order: the newest heartbeats, then the ends
 of the topics, then the tables' records, and last the health of each capture. A change that the

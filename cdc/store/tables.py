@@ -48,7 +48,7 @@ installation_rows = sa.Table(
     sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("node", sa.BigInteger, nullable=False),
 )
-"""One row, whose ``only`` is 1, with the identity of the installation."""
+"""The identity of the installation, in a single row. The column ``only`` is always 1."""
 
 table_rows = sa.Table(
     "tributary_table",

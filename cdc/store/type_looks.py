@@ -30,10 +30,10 @@ class NamedType(Part):
 
     Args:
         oid: The type's object id. No type that is created later gets the same id.
-        form: How the connector reads the type's values, for example ``text`` or ``row``. The
-            connector reads the values of two types in the same way if their forms are equal. The
-            form of an enum has a digest of its labels. Empty if the connector reads no other type
-            in the same way.
+        form: How the connector reads the type's values, for example ``text`` or ``row``. If two
+            types have the same form, the connector reads the values of both in the same way. The
+            form of an enum has a digest of the enum's labels. A type that the connector reads like
+            no other type has an empty form, and two empty forms do not count as the same.
     """
 
     oid: int

@@ -162,7 +162,7 @@ def _repeat(renderer: Renderer, runs: Runs, interval_s: float) -> None:
 
 
 def _show_end(renderer: Renderer, held: int, ended: bool, failed_checks: list[Any]) -> None:
-    """Print what runs could not check, whether Spark tasks hold cores, and whether Spark ended."""
+    """Print the checks that runs could not make, and whether Spark has ended or lacks cores."""
     if failed_checks:
         _show_found(renderer, "failed_checks", failed_checks)
     if held:

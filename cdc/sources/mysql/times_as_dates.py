@@ -115,7 +115,7 @@ class _Level:
             self.values, self.results = self.results, frozenset()
 
     def _check(self, values: frozenset[str]) -> None:
-        """Record a conversion if ``values``, which get a common type, have a TIME and a date."""
+        """Record a conversion if ``values``, which get one type, have both a TIME and a date."""
         self.converts |= values >= _BOTH
 
     def _ended(self) -> frozenset[str]:
@@ -209,5 +209,5 @@ def reads_time_as_date(
 
 
 def _values_of_type(kind: str) -> frozenset[str]:
-    """Return the set that `_Level` has for a MySQL type: ``time``, ``date``, or the empty set."""
+    """Return the kind of a MySQL type's values: ``{time}``, ``{date}``, or the empty set."""
     return _TIME if kind == "time" else _DATE if kind in _DATES else frozenset()
