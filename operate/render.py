@@ -226,6 +226,16 @@ def seconds(duration_s: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def size(count: int) -> str:
+    """Return a number of bytes as commands print it, for example ``12 MiB``."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} TiB"
+
+
 class BarProgress:
     """Shows tasks as bars on a terminal."""
 

@@ -12,11 +12,10 @@ from operate.cli.chosen_tables import SomeTablesArgument, TiersOption, chosen
 from operate.cli.fail_on import FailOnOption, conditions, show_found
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.cli.readers import show_late
-from operate.cli.tables import size
 from operate.conditions import Condition
 from operate.conditions import chosen as select
 from operate.exit_codes import ExitCode, exit_code
-from operate.render import Output, Renderer, seconds
+from operate.render import Output, Renderer, seconds, size
 
 if TYPE_CHECKING:
     from cdc.store.history import RunEntry

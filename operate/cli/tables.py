@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
-from operate.render import Output, Renderer
+from operate.render import Output, Renderer, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -415,13 +415,3 @@ def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
         renderer.problem("Error", one.message, one.remedy, one.tables)
     for one in problems(left_out):
         renderer.problem("Left out", one.message, one.remedy, one.tables)
-
-
-def size(count: int) -> str:
-    """Return a number of bytes as commands print it, for example ``12 MiB``."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}"
-        amount /= 1024
-    return f"{amount:,.1f} TiB"
