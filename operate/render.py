@@ -31,7 +31,7 @@ PLAIN_INTERVAL_S = 5.0
 _UNLIMITED_WIDTH = 10_000
 _MOMENT_S = 1.0
 _FEW = 1000
-"""Number of units below which no rate is shown.
+"""Number of a task's units, for example rows, below which no rate is shown.
 
 Most of a short task's time passes before its first unit, so a rate would mislead.
 """
@@ -332,7 +332,7 @@ class _PlainTask:
             self._say()
 
     def _say(self, *, finished: bool = False) -> None:
-        """Print a line with the task's progress, and with its note if the task has not ended."""
+        """Print a line with the task's progress; add the task's note unless the task has ended."""
         now = time.monotonic()
         elapsed = now - self._began
         text = describe(self._count, self._total, self._unit, elapsed, finished=finished)

@@ -106,7 +106,7 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
 
 
 def show_empty_plan(renderer: Renderer, store: EmptyStore | None) -> None:
-    """Show that no table is on the plan; if the state store has lost its tables, show that."""
+    """Show that no table is on the plan; if the state store has lost its tables, show this loss."""
     if store is None or not store.lost:
         renderer.line(EMPTY_PLAN)
     if store is not None and (problem := store.problem) is not None:
@@ -115,7 +115,10 @@ def show_empty_plan(renderer: Renderer, store: EmptyStore | None) -> None:
 
 
 def show_refused(renderer: Renderer, refused: Sequence[TributaryError]) -> None:
-    """Print the tables that other processes have copied with newer settings, with remedies."""
+    """Print tables that another process has copied with newer settings than this process has.
+
+    Each table comes with the remedy.
+    """
     for error in refused:
         renderer.line(error.message, style="bold red")
         renderer.line(f"  What to do: {error.remedy}")

@@ -368,7 +368,7 @@ def path(
 def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = False) -> None:
     """Print the outcome of each table; then exit, unless the command's exit code is 0.
 
-    If there are many tables, the last line only counts the tables with nothing to do.
+    If there are many tables, those with nothing to do are only counted, in the last line.
 
     Args:
         renderer: The output.
