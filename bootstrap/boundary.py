@@ -79,7 +79,7 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return a copy's attempt with O, and with the UUIDs and end offsets of the topics it needs.
+    """Return a copy's attempt with O, and with the UUIDs and end offsets of the needed topics.
 
     Every attempt needs the table's topic. An attempt of an append table of PostgreSQL also needs
     Debezium's transactions topic. An attempt of a table of MySQL or MariaDB also needs Debezium's
@@ -127,9 +127,10 @@ def find_boundary(
 ) -> dict[int, int]:
     """Return, per partition, the first offset in the table's topic that a copy lacks.
 
-    At this offset is the first event whose transaction ends after S. On MySQL and MariaDB, S is a
-    GTID set, and each event has its transaction's GTID. The caller must first wait until the
-    connector has captured everything up to S, and one later transaction.
+    At this offset is the first event whose transaction ends after S, the log position of the copy's
+    view. On MySQL and MariaDB, S is a GTID set, and each event has its transaction's GTID. The
+    caller must first wait until the connector has captured everything up to S, and one later
+    transaction.
 
     Args:
         capture: The publication, slot, connector and topic of the table's changes.
@@ -170,7 +171,7 @@ def _transactions_in_copy(
     split: LogPosition,
     timeout_s: float,
 ) -> frozenset[int]:
-    """Return the ids of the transactions that ended at or before the copy's S."""
+    """Return the ids of the transactions that ended at or before S, the position of the view."""
     if not isinstance(split, Lsn):
         raise TypeError(f"transactions end at log sequence numbers, not at {split!r}")
     kafka, names = capture.kafka, capture.names
@@ -198,7 +199,7 @@ def first_beyond(
             argument; None if this range has no record. Some offsets have no record, since Kafka
             uses these offsets for the control records of its transactions.
         copied: Returns whether the copy contains a record. The copy contains all records before
-            some offset, and no record at or after it.
+            some offset, and no record at or after that offset.
     """
     found, low, high = end, start, end
     while low < high:
@@ -221,7 +222,7 @@ def _first_event(capture: Capture, partition: int, low: int, high: int) -> Kafka
 
 
 def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> LogPosition:
-    """Return R of a handoff: the lowest position that includes `Attempt.reads_upto` and the marker.
+    """Return R, the lowest log position that includes `Attempt.reads_upto` and the marker row.
 
     Raises:
         AttemptSpoiledError: One of these two positions has GTIDs and the other one has none, since

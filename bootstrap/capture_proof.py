@@ -101,9 +101,9 @@ class Capture:
 
         Args:
             table: The table.
-            losses: The counted losses, to which the proof adds each loss that it finds. A later
-                proof could miss the same loss, since an operator can repair the capture before the
-                later proof.
+            losses: The counts of losses in the state store, to which the proof adds each loss that
+                it finds. A later proof could miss the same loss, since an operator can repair the
+                capture before the later proof.
 
         Returns:
             The identity of the primary that was checked.
@@ -174,7 +174,7 @@ class Capture:
 
         Args:
             topic_id: The topic's UUID when the offsets were recorded.
-            start: The offsets per partition; O for the table's topic.
+            start: The offsets per partition. For the table's topic, these are the start offsets O.
             topic: Name of the topic; None for the table's topic.
 
         Raises:
@@ -214,7 +214,7 @@ class Capture:
         """Wait, in a handoff, until the connector has captured everything up to a log position.
 
         Args:
-            upto: The position of the source's log, such as R.
+            upto: The position of the source's log, such as R, an upper bound of the copy.
             timeout_s: Maximum wait without progress, in seconds. While the connector makes progress
                 through a backlog, the wait continues, up to about six hours.
 
@@ -255,7 +255,7 @@ class Capture:
         """Wait, in a handoff, until a topic can be read up to ``offsets`` with ``read_committed``.
 
         Args:
-            offsets: The offsets per partition, such as H.
+            offsets: The offsets per partition, such as the offsets H of the handoff.
             timeout_s: Maximum wait, in seconds.
             topic: Name of the topic; None for the table's topic.
 
@@ -312,7 +312,7 @@ class Capture:
         is still missing, in words for the error.
 
         Raises:
-            HandoffTimeoutError: The wait reached its bound.
+            HandoffTimeoutError: ``reached`` did not return True within ``timeout_s`` seconds.
         """
         with shown_as(what, self.progress) as task:
             if lacking := wait_while(
@@ -359,7 +359,7 @@ class Capture:
 
 
 def _fact_or_error(look: Callable[[], str]) -> str:
-    """Return a fact for the error of a bootstrap's wait, or the reason why it cannot be read."""
+    """Return a fact for the error of a bootstrap's wait, or why the fact cannot be read."""
     try:
         return look()
     except TributaryError as error:

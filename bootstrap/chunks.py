@@ -32,7 +32,7 @@ WAVE_SHARE = 0.2
 So after a crash, at most this share is copied again.
 """
 SINGLE_WAVE_BYTES = 64 * 1024 * 1024
-"""A table of up to this size, in bytes, is copied in one commit: to repeat the copy takes only
+"""A table of up to this size, in bytes, is copied in one commit, since a repeated copy takes only
 seconds."""
 QUICK_BYTES = 1024 * 1024 * 1024
 """A table of up to this size, in bytes, is read within a minute.
@@ -52,7 +52,7 @@ def key_range(chunk: Chunk) -> KeyRange:
 
 
 def default_chunk_rows(size: TableSize, *, appends: bool) -> int:
-    """Return the maximum number of rows of a copy's chunk if the table's settings name none.
+    """Return the maximum number of rows of a copy's chunk if the settings have no such maximum.
 
     Args:
         size: Size of the table.
@@ -125,7 +125,7 @@ def waves(
     single_wave_bytes: int = SINGLE_WAVE_BYTES,
     wave_bytes: int | None = None,
 ) -> tuple[tuple[Chunk, ...], ...]:
-    """Return the copy's remaining chunks in waves, in order.
+    """Return the copy's remaining chunks, grouped into waves, in order.
 
     A wave is as large as ``share`` allows, and has at least one chunk. After a crash, at most one
     wave is copied again. If ``share`` allows, a wave's number of chunks is a multiple of

@@ -87,7 +87,7 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy the remaining chunks; record an upper bound of the positions that views contain.
+        """Copy the remaining chunks; record an upper bound of the views' log positions.
 
         Raises:
             AttemptSpoiledError: A change of the table spoils the copy, the primary is another
@@ -136,11 +136,12 @@ class Copying:
     def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
         """Copy remaining chunks in a new view; return whether all chunks are copied now.
 
-        If the argument ``one_view`` is true, this call copies all remaining chunks; otherwise, only
-        the next wave. After a view was lost, each wave gets a view of its own, since a view that is
-        open for a shorter time is less likely to be lost. The copy is exact nevertheless, since the
-        stream is applied from O on. For an append table, or a table with the setting ``one_view``,
-        all chunks must be read under one view.
+        If the argument ``one_view`` is true, this call copies all remaining chunks. If it is false,
+        this call copies only the next wave. After a view was lost, each wave gets a view of its
+        own, since a view that is open for a shorter time is less likely to be lost. The copy is
+        exact nevertheless, since the stream is applied from the offsets O on, which were read
+        before the first view was opened. For an append table, or a table with the setting
+        ``one_view``, all chunks must be read under one view.
 
         Raises:
             AttemptSpoiledError: The table needs one view for all chunks, and the view under which
@@ -212,7 +213,7 @@ class Copying:
 
     @property
     def _one_view(self) -> bool:
-        """Whether one view serves the whole copy: the table appends, or ``one_view`` is set."""
+        """Whether one view serves the whole copy, for an append table or with ``one_view``."""
         return self.settings.appends or self.settings.one_view
 
     @property
@@ -232,7 +233,7 @@ class Copying:
         return self._one_view and not self.source.shares_views
 
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
-        """Open the copy's view, which contains the marker.
+        """Open the copy's view, which contains the marker row.
 
         If the table needs an exact view (:func:`cdc.sources.views.wants_exact_view`), the view is
         opened at a known position S.
@@ -318,7 +319,7 @@ class Copying:
 
     @contextmanager
     def _taken(self, wanted: int, *, together: bool = False) -> Iterator[int]:
-        """Wait for sessions that other copies of this process leave free; hold them during a block.
+        """Hold sessions during a ``with`` block, once other copies of this process leave them free.
 
         Yields:
             Number of sessions that this copy may have open at the same time.

@@ -214,7 +214,7 @@ def _has_key_of_table(schema: DebeziumSchema, key: Collection[str]) -> bool:
 
 
 def _writer_schema(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | None:
-    """Return the schema of a message of the table that is about to be copied; None without one."""
+    """Return the schema of ``data``, the key or the value of an event; None without data."""
     if data is None:
         return None
     schema_id, _ = split_wire(data)

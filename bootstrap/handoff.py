@@ -62,7 +62,7 @@ class Limits:
             to the capture.
         replica_s: Wait for the replica to show the marker.
         captured_s: Wait for the connector to capture all changes from before the copy and, after
-            the copy, all changes up to R.
+            the copy, all changes up to R, an upper bound of what the copy contains.
         readable_s: Wait for the end of open Kafka transactions.
         copy_failures: Maximum number of failures in a row after which the copy is tried again.
         attempts: Maximum number of attempts that one command begins. The command begins another
@@ -229,7 +229,7 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin another attempt: the lake has steps of this attempt that the store lacks."""
+        """Begin another attempt, since the lake has steps of this attempt that the store lacks."""
         _log.warning(
             "attempt %s of %s is further in the lake than in the state store: was the store"
             " restored from a backup? The table is copied again",
@@ -248,7 +248,7 @@ class _Bootstrap:
         )
 
     def _begin_again(self) -> None:
-        """Begin another attempt, and delete the folder of the spoiled one, which has no readers."""
+        """Begin another attempt; delete the spoiled attempt's folder, which has no readers."""
         left = self._attempt.path
         # The order matters: the record of a copy must never outlive the copy's files.
         self._note_attempt(self._new_attempt())
@@ -278,10 +278,10 @@ class _Bootstrap:
 
         The capture lacks the changes that an older transaction made before the capture began.
 
-        Also wait until every change from before the fingerprint is captured, so that the change's
-        event is below O and is not applied. For example, a rewrite sends no event, so only the copy
-        has the rewritten rows. If an event from before the rewrite were applied to the copy, it
-        would undo the rewrite.
+        Also wait until every change from before the fingerprint was read is captured, so that the
+        change's event is below the start offset O and is not applied. For example, a rewrite sends
+        no event, so only the copy has the rewritten rows. If an event from before the rewrite were
+        applied to the copy, the event would undo the rewrite.
         """
         # From here on, the table must not change in a way that spoils the copy, and must be
         # captured.
@@ -299,11 +299,11 @@ class _Bootstrap:
         crash("bootstrap.after_x0")
 
     def _record_start(self) -> None:
-        """Prove that changes are captured, then record O.
+        """Prove that changes are captured, then record the start offset O.
 
-        O is the last stable offset; for append tables of PostgreSQL, it is the high watermark (see
-        `Origin.now`). An open Kafka transaction could hold the last stable offset below changes
-        that are already captured. So this method first waits for the end of open transactions.
+        O is the last stable offset of the table's topic; for append tables of PostgreSQL, O is the
+        high watermark (see `Origin.now`). An open Kafka transaction could hold the last stable
+        offset below captured changes. So this method first waits for the end of open transactions.
         """
         # The losses are read before the proof, so that each later loss counts for this attempt.
         self._context.looks.follow(self._capture.names, self._source)
@@ -346,7 +346,7 @@ class _Bootstrap:
             self._rows += copying.rows
 
     def _find_handoff(self) -> None:
-        """Find R; wait until the log is captured up to R; record the topic's end offsets as H."""
+        """Find the copy's upper bound R; wait until R is captured; record the topic's ends as H."""
         self._require_start()
         self._capture.prove(self._source.table(self._table), self._losses)
         self._require_unspoiled(self._fingerprint())  # of the primary
@@ -376,7 +376,7 @@ class _Bootstrap:
         )
 
     def _commit_handoff(self) -> None:
-        """Write the handoff commit: it has no rows, and is the first lake commit with offsets."""
+        """Write the handoff commit, which has no rows and is the first lake commit with offsets."""
         self._require_start()
         crash("bootstrap.before_handoff_commit")
         described, now = self._source.capture(self._capture.names).described(self._table)
@@ -400,7 +400,7 @@ class _Bootstrap:
         crash("bootstrap.after_catching_up")
 
     def _catch_up(self) -> None:
-        """Apply the changes from O to H."""
+        """Apply the changes from the start offsets O up to H, the offsets of the handoff."""
         handoff = self._attempt.handoff_offsets or {}
         try:
             self._capture.wait_until_readable(handoff, timeout_s=self._limits.readable_s)
@@ -435,7 +435,7 @@ class _Bootstrap:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that since O no setting changed, no loss was counted and no event expired."""
+        """Check that since O was read no setting changed, no loss was counted, no event expired."""
         require_same_settings(self._record, self._attempt, self._made_by.settings_digest)
         self._context.looks.follow(self._capture.names, self._source)
         try:

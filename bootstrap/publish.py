@@ -130,7 +130,7 @@ def after_publication(
 def _join_shard_copy(
     context: RunContext, record: TableRecord, shard: Shard, settings: TableSettings, lease: Lease
 ) -> Attempt:
-    """Replace a shard's rows in the shared table by the rows of its copy.
+    """Replace a shard's rows in the shared table by the rows of the shard's copy.
 
     One commit replaces both the rows and the offsets. So readers see either all old rows of the
     shard or all new rows, never both.

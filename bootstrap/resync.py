@@ -7,9 +7,9 @@ The next generation then catches up again. It now has all changes that the servi
 and replaces the serving generation.
 
 The next generation can follow the topic of another tier's capture. Offsets of two topics cannot be
-compared. So after the last commit to the serving generation, the resync writes a marker. The next
-generation replaces the serving one only after it has applied all changes of its own topic up to the
-marker.
+compared. So after the last commit to the serving generation, the resync writes a marker row on the
+primary. The next generation replaces the serving one only after it has applied all changes of its
+own topic up to the marker.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _begin_next_generation(
 def _replace_serving_generation(
     context: RunContext, connect: ConnectClient, build: TableRecord, limits: Limits
 ) -> TableRecord:
-    """Apply a resync's remaining changes, then put the next generation in the serving one's place.
+    """Apply a resync's remaining changes, then replace the serving generation by the next one.
 
     Returns:
         The table's new record, which stays CATCHING_UP until the next generation is published.
@@ -173,10 +173,10 @@ def _level_generations(
     serving: TableRecord | None,
     limits: Limits,
 ) -> TableRecord:
-    """Apply to a resync's next generation all changes that the serving one can have now.
+    """Apply to a resync's next generation all changes that the serving generation can have.
 
     If both generations follow the same topic, these are the changes up to the topic's end.
-    Otherwise, this function writes a marker, and applies the changes up to the marker.
+    Otherwise, this function writes a marker row, and applies the changes up to this marker.
 
     Returns:
         The next generation's current record.
@@ -192,12 +192,12 @@ def _level_generations(
 
 
 def _continuing_generation(build: TableRecord, former: TableRecord) -> TableRecord:
-    """Return a resync's next generation; set `Attempt.continues` if readers can go over to it.
+    """Return the next generation; set its `Attempt.continues` if readers can go over to it.
 
     Readers of the former generation can go over to the next generation if all of these hold: the
     former generation is INCREMENTAL, no loss of changes was counted between the two copies, and the
-    settings and the topic are the same for both generations. A loss after the next generation's O
-    is not checked here, since a generation with such a loss is not published.
+    settings and the topic are the same for both generations. A loss after the next generation's
+    start offset O is not checked here, since a generation with such a loss is not published.
     """
     made, by = build.attempt, former.attempt
     if build.topic != former.topic:

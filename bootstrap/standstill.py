@@ -25,7 +25,7 @@ def unspoiled(
     attempt: Attempt,
     now: Fingerprint,
 ) -> Attempt:
-    """Check that no change of the table since the last check spoils its copy.
+    """Check that no change of the table since the last check spoils the table's copy.
 
     Args:
         source: The source.
@@ -128,7 +128,9 @@ def require_same_order(record: TableRecord, attempt: Attempt, now: str | None) -
 
 
 def require_same_server(record: TableRecord, marker: Marker) -> None:
-    """Check that the primary is still the server on which O was recorded and the view was opened.
+    """Check that the primary is still the server on which the copy began.
+
+    That server was recorded together with the start offset O, and again with the view.
 
     Raises:
         AttemptSpoiledError: The primary is another cluster, or is on another timeline. The copy, or

@@ -133,5 +133,5 @@ def _step_of_catching_up(record: TableRecord, lake: LakeFacts) -> Step:
 
 
 def reaches(position: Mapping[int, int], target: Mapping[int, int]) -> bool:
-    """Whether a bootstrap's position in a topic is at or after its target in every partition."""
+    """Whether a bootstrap's position in a topic has reached the target offset of each partition."""
     return all(position.get(partition, 0) >= offset for partition, offset in target.items())

@@ -63,7 +63,7 @@ class DecodeError(TributaryError):
 
 
 class LostHistoryError(TributaryError):
-    """A table's stream no longer continues from its lake table; the table needs a bootstrap."""
+    """A table's stream of changes does not continue from the lake table; a new copy is needed."""
 
 
 class LostLogError(LostHistoryError):
@@ -71,11 +71,11 @@ class LostLogError(LostHistoryError):
 
 
 class LostEventsError(LostHistoryError):
-    """Some changes of a table are in no topic, so all of its generations lack these changes."""
+    """Some changes of a table are in no topic, so all its images in the lake lack the changes."""
 
 
 class ReplacedGenerationError(LostHistoryError):
-    """A generation was to be published after a later generation had replaced it."""
+    """A generation of a table was to be published, although a later generation had replaced it."""
 
 
 class SchemaChangeError(TributaryError):
@@ -83,9 +83,9 @@ class SchemaChangeError(TributaryError):
 
 
 class PositionError(TributaryError):
-    """Two positions that cannot be compared: of two kinds, or in the logs of two servers.
+    """Two log positions that cannot be compared: their kinds differ, or their servers do.
 
-    Nothing shows which of them is earlier, so any order could be wrong.
+    Nothing shows which of the positions is earlier, so any order could be wrong.
     """
 
     @classmethod
@@ -172,7 +172,7 @@ def onboard_shards_again(table: object) -> str:
     """Return the instruction to build a shared lake table from nothing, for the remedy of an error.
 
     If files of a lake table are missing, Tributary does not remove the rows of single shards. So
-    all shards of the lake table are taken off the plan before the table is deleted.
+    all shards (source tables) are offboarded before the lake table is deleted.
 
     Args:
         table: The shared lake table.

@@ -99,13 +99,13 @@ class Answers:
         )
 
     def ends(self, topics: Iterable[str]) -> Mapping[str, Mapping[int, int] | TributaryError]:
-        """Return the end offsets of topics, by topic and partition.
+        """Return the end offsets of topics, as a mapping from each topic to offsets by partition.
 
         If a topic cannot be read, the result has an error in place of its offsets.
 
         The end offsets include records of open Kafka transactions, although no consumer can read
-        these records yet. Without these records, a table that lacks them would seem complete up to
-        the newest heartbeat.
+        these records yet. If the offsets left them out, a table that lacks such records would seem
+        complete up to the newest heartbeat.
 
         Raises:
             TributaryError: Kafka does not answer.
@@ -140,7 +140,7 @@ class Answers:
 def end_offsets(
     answers: Answers, records: Sequence[TableRecord]
 ) -> tuple[Mapping[str, Mapping[int, int] | TributaryError], str | None]:
-    """Return Kafka's answer about the end offsets of tables' topics, or why there is none.
+    """Return the end offsets of tables' topics, or the reason why Kafka did not answer.
 
     Returns:
         The end offsets, and None as the reason. A topic that cannot be read has an error in place

@@ -58,7 +58,7 @@ class CaptureLoad:
 
     @property
     def remedy(self) -> str:
-        """What ``plan`` advises for the capture: how to split it, or how to correct the limit."""
+        """What ``plan`` advises: how to split the capture, or how to correct the set limit."""
         return (
             f"set another `tier` for some of its tables (most events: {listed(self.heaviest)}) and"
             " `tributary move` them, since each tier has a connector of its own, or set"
@@ -83,7 +83,7 @@ def capture_loads(
     rate: Callable[[TableId], float],
     most_per_s: float,
 ) -> tuple[CaptureLoad, ...]:
-    """Return the load of each capture, by the name of its connector.
+    """Return the load of each capture, sorted by the name of the capture's connector.
 
     Args:
         records: The tables whose events count, of all captures.

@@ -237,8 +237,8 @@ def refuse_other_readers(services: Services, capture: CaptureNames) -> None:
 def _refuse_slot_without_publication(services: Services, capture: CaptureNames) -> None:
     """Check that a capture new to this installation has a publication if it has a slot.
 
-    A slot without its publication looks unreadable, so the command would drop it and create it
-    again. But `onboard` creates the publication before the slot. So a slot without a publication
+    A slot without its publication looks unreadable, so the command would drop the slot and create
+    it again. But `onboard` creates the publication before the slot. So a slot without a publication
     can belong to another tool that does not read the slot at the moment.
 
     Raises:

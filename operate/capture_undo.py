@@ -134,7 +134,7 @@ def undone_if_interrupted(services: Services, group: Group, before: Found | None
 
 
 def _undo_step(what: str, step: Callable[[], object]) -> str | None:
-    """Execute a step by which ``onboard`` undoes a capture; return a message if it fails."""
+    """Execute a step by which ``onboard`` undoes a capture; return a message if it failed."""
     try:
         step()
     except TributaryError as error:

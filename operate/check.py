@@ -91,14 +91,14 @@ def check(services: Services) -> Iterator[Check]:
 
 
 def _of_kafka(services: Services) -> Iterator[Check]:
-    """Execute the checks of Kafka, Kafka Connect and the schema registry; yield their lines."""
+    """Execute the checks of Kafka, Connect and the schema registry; yield the lines of output."""
     yield from _checks_or_error("Kafka", partial(check_kafka.cluster, services))
     yield from _checks_or_error("Connect", partial(_connect_checks, services))
     yield from _checks_or_error("schema registry", partial(_registry_checks, services))
 
 
 def of_spark_and_lake(services: Services) -> Iterator[Check]:
-    """Execute the checks of Spark's cluster, the lake and the catalog; yield their lines."""
+    """Execute the checks of Spark's cluster, lake and catalog; yield the lines of output."""
     config = services.config
     usable = True
     if not config.spark.local:
@@ -112,7 +112,7 @@ def of_spark_and_lake(services: Services) -> Iterator[Check]:
 
 
 def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
-    """Execute a part of ``check`` and return its lines; an error becomes a single line.
+    """Execute a part of ``check``; return its lines of output, or one line about its error.
 
     Args:
         name: The name of the line that reports an error.
@@ -125,7 +125,7 @@ def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence
 
 
 def state_store(services: Services) -> list[Check]:
-    """Return the lines of ``check`` about the state store, and about who can read its file."""
+    """Return the lines that ``check`` prints about the state store and the access to its file."""
     store = services.store
     lines = [Check("state store", "ok", f"{store.shown_url}, {len(store.tables())} tables")]
     if (file := store.exposed) is not None:
@@ -151,7 +151,7 @@ def _no_tables(services: Services) -> list[Check]:
 
 
 def _slots(services: Services, source: str) -> list[Check]:
-    """Return a line for each slot on a source, if no table needs the slot."""
+    """Return a line of output for each slot of a source if no table needs the slot."""
     try:
         found = [*unused_slots(services, source)]
     except SourceError:
@@ -160,14 +160,14 @@ def _slots(services: Services, source: str) -> list[Check]:
 
 
 def _source_checks(services: Services, name: str) -> list[Check]:
-    """Return the lines of ``check`` about a source."""
+    """Return the lines that ``check`` prints about a source."""
     return services.source(name).checks()
 
 
 def _table_checks(
     services: Services, source: str, records: Sequence[TableRecord], evidence: Gather
 ) -> list[Check]:
-    """Return the lines of ``check`` about a source's tables."""
+    """Return the lines that ``check`` prints about a source's tables."""
     planned = {one.table: one for one in records if one.table.source == source}
     stats = {found.table: found for found in services.source(source).tables()}
     lines: list[Check] = []
@@ -188,7 +188,7 @@ def _table_checks(
 def _planned_table(
     services: Services, record: TableRecord, found: TableStats | None, evidence: Gather
 ) -> list[Check]:
-    """Return the line of ``check`` about a table on the plan.
+    """Return the line that ``check`` prints about a table on the plan.
 
     ``found`` is None if the source does not have the table.
     """
@@ -248,12 +248,12 @@ def _planned_table(
 
 
 def _single_line(name: str, status: Status, detail: str, remedy: str = "") -> list[Check]:
-    """Return one line of ``check`` as a list."""
+    """Return one line that ``check`` prints, as a list."""
     return [Check(name, status, detail, remedy)]
 
 
 def _connect_checks(services: Services) -> list[Check]:
-    """Return the lines of ``check`` about Kafka Connect's workers."""
+    """Return the lines that ``check`` prints about Kafka Connect's workers."""
     worker = services.connect.worker()
     lines = [_version_line("Connect", worker.version, OLDEST_CONNECT)]
     for kind in sorted({source.kind for source in services.config.sources.values()}):
@@ -296,7 +296,7 @@ def _connect_checks(services: Services) -> list[Check]:
 
 
 def _exactly_once_line(services: Services, enabled: bool | None) -> Check:
-    """Return the line of ``check`` about the worker's support for exactly-once sources."""
+    """Return the line that ``check`` prints about a worker's support for exactly-once sources."""
     name, wanted = "Connect: exactly-once", services.config.connect.exactly_once
     if enabled:
         return Check(name, "ok", "source support is enabled")
@@ -313,7 +313,7 @@ def _exactly_once_line(services: Services, enabled: bool | None) -> Check:
 
 
 def _version_line(name: str, version: str, oldest: tuple[int, int]) -> Check:
-    """Return the line of ``check`` about a version: an error if it is older than ``oldest``."""
+    """Return the line that ``check`` prints about a version, which must not be below ``oldest``."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if len(numbers) == len(oldest) and numbers < oldest:
         return Check(
@@ -326,7 +326,7 @@ def _version_line(name: str, version: str, oldest: tuple[int, int]) -> Check:
 
 
 def _registry_checks(services: Services) -> list[Check]:
-    """Return the line of ``check`` about the schema registry."""
+    """Return the line that ``check`` prints about the schema registry."""
     services.registry.ping()
     return [Check("schema registry", "ok", services.config.kafka.registry.url)]
 
@@ -337,7 +337,7 @@ def _capture(
     of: CapturedTables,
     before: Sequence[TableRecord],
 ) -> list[Check]:
-    """Return the lines of ``check`` about a capture's problems, its log and its connector.
+    """Return the lines that ``check`` prints about a capture's problems, log and connector.
 
     Args:
         services: The services of the command.
@@ -370,13 +370,13 @@ def _capture(
 
 
 def _too_much(over: OverLimit) -> Check:
-    """Return the line of ``check`` about a capture that holds back too much log."""
+    """Return the line that ``check`` prints about a capture that holds back too much log."""
     status: Status = "error" if over.alarms else "warning"
     return Check(over.title, status, over.message, over.remedy)
 
 
 def _log_line(log: LogHealth) -> Check:
-    """Return the line of ``check`` about the log that a source keeps for a capture."""
+    """Return the line that ``check`` prints about the log that a source keeps for a capture."""
     kept = f"{(log.retained_bytes or 0) / 2**20:,.0f} MiB of log kept"
     if log.active is None:
         return Check(log.title, "ok", kept)
@@ -421,7 +421,7 @@ def _other_settings(
 
 
 def _executors(services: Services) -> list[Check]:
-    """Check that executors start and have the driver's versions; return the line of ``check``.
+    """Check that executors start and have the driver's versions; return a line of output.
 
     Raises:
         ClusterError: The cluster starts no executor, an executor cannot run tasks, or a version
@@ -437,7 +437,7 @@ def _executors(services: Services) -> list[Check]:
 
 
 def lake(services: Services) -> list[Check]:
-    """Check that a file can be written to the lake and removed; return the line of ``check``.
+    """Check that a file can be written to the lake and removed; return a line of output.
 
     Raises:
         LakeError: The lake cannot be written.
@@ -454,7 +454,7 @@ def lake(services: Services) -> list[Check]:
 
 
 def _catalog(services: Services, config: CatalogConfig) -> list[Check]:
-    """Return the line of ``check`` about the catalog of table names."""
+    """Return the line that ``check`` prints about the Hive Metastore with the tables' names."""
     from cdc.lake.catalog import reach
 
     found = reach(services.spark, config.metastore)

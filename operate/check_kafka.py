@@ -1,4 +1,4 @@
-"""The lines of ``check`` about Kafka: the cluster, and the topics of the tables on the plan."""
+"""What ``check`` prints about Kafka: the cluster, and the topics of the tables on the plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 def cluster(services: Services) -> list[Check]:
-    """Return the lines of ``check`` about the Kafka cluster.
+    """Return the lines that ``check`` prints about the Kafka cluster.
 
     The lines report whether Kafka answers, whether the cluster has enough brokers for new topics,
     and whether new topics retain changes for less than a day.
@@ -55,7 +55,7 @@ def cluster(services: Services) -> list[Check]:
 
 
 def topic(services: Services, record: TableRecord) -> list[Check]:
-    """Return the lines of ``check`` about a table's topic: settings, transactions, size of rows."""
+    """Return the lines that ``check`` prints about a topic: settings, transactions, row size."""
     name = f"topic {record.topic}"
     info = services.kafka.topic(record.topic)
     actual = services.kafka.topic_config(record.topic)

@@ -91,7 +91,7 @@ class CheckStatus:
 
 
 def readable(record: TableRecord) -> bool:
-    """Whether a table's checks can be executed: readers see the copy that the record names."""
+    """Whether a table's checks can run, that is, whether readers see the record's copy."""
     state = record.resume_to if record.state in RESUMABLE else record.state
     return state is State.INCREMENTAL and record.attempt is not None
 
@@ -103,7 +103,7 @@ def is_due(check: CheckSettings, done: CheckResult | None, moment: Moment) -> bo
         check: The check's settings.
         done: The newest result that says something about the data; None if there is none. A check
             that did not work has no such result, so it stays due.
-        moment: The time, and what has happened in the table.
+        moment: The time, and the number of commits in the table.
     """
     if not check.scheduled:
         return False
@@ -131,7 +131,7 @@ def statuses(
     commits: int,
     verified: VerifyRecord | None,
 ) -> tuple[CheckStatus, ...]:
-    """Return the status of each enabled check of a table, by name.
+    """Return the statuses of a table's enabled checks, sorted by the check's name.
 
     A result does not count if the check had another kind when it was executed. A result of a check
     of kind ``verify`` counts only until the table is copied again.
@@ -182,7 +182,7 @@ def _is_failure_over(
 
 
 def _still_counts(check: CheckSettings, record: TableRecord, results: CheckRecord) -> bool:
-    """Whether a check's newest result counts after changes of its settings and new copies."""
+    """Whether a check's newest result still counts, despite changed settings or a new copy."""
     newest = results.newest
     if newest.kind != check.kind:
         return False

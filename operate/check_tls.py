@@ -154,7 +154,7 @@ def _state_store_warnings(config: Config) -> Iterator[Check]:
 
 
 def _state_store_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str]:
-    """Return the problem of the state store's connection, and the remedy.
+    """Return the TLS problem of the state store's connection, and the remedy.
 
     The problem is None if TLS fully protects the connection.
 

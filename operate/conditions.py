@@ -68,7 +68,7 @@ BY_STATE: Mapping[State, Condition] = MappingProxyType(
         State.NEEDS_BOOTSTRAP: Condition.NEEDS_BOOTSTRAP,
     }
 )
-"""The conditions that are states of tables."""
+"""Maps a state of tables to the condition of the same name."""
 
 Found = Mapping[Condition, Sequence[str]]
 """The names of the tables and captures in each condition; conditions without any are left out."""
@@ -103,7 +103,7 @@ def half_copied(
     Args:
         record: The table's record.
         build: The record of the table's next generation; None if there is none.
-        held: The leases that processes hold, by resource.
+        held: The leases that processes hold, as a mapping from the name of the leased resource.
     """
     return any(
         (unfinished(one) is not None or one.beside)
@@ -122,7 +122,7 @@ def of_record(
 
 
 def of_targets(targets: Iterable[Shortfall]) -> dict[Condition, list[str]]:
-    """Return the tables whose freshness targets are missed or cannot be kept, by condition."""
+    """Return a mapping from condition to the tables that miss or cannot keep a freshness target."""
     found: dict[Condition, list[str]] = {}
     for one in targets:
         condition = Condition.LATE if one.missed else Condition.UNKEPT
@@ -131,7 +131,7 @@ def of_targets(targets: Iterable[Shortfall]) -> dict[Condition, list[str]]:
 
 
 def joined(*parts: Found) -> dict[Condition, list[str]]:
-    """Return all given findings as one: the tables and captures by condition, each name once."""
+    """Return all findings in one mapping from condition to tables and captures, each name once."""
     return {
         condition: names
         for condition in Condition
@@ -145,7 +145,10 @@ def chosen(found: Found, wanted: Iterable[Condition]) -> Found:
 
 
 def needs_copy(found: Found) -> bool:
-    """Whether one of the found conditions requires a copy of a table: exit code 4 of ``run``."""
+    """Whether one of the found conditions requires a copy of a table.
+
+    The command ``run`` then ends with exit code 4.
+    """
     return bool(_COPIES & set(found))
 
 

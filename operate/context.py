@@ -187,8 +187,8 @@ class Services:
 
         The topics show whether the connector sends changes, and which DDL statements the connector
         has reported. The topic of DDL statements, which PostgreSQL does not have, is read from its
-        beginning: it shows whether the connector ever started without its stored position. The
-        schema history of a MariaDB connector is read, too.
+        beginning: this topic shows whether the connector ever started without a stored position.
+        The schema history of a MariaDB connector is read, too.
 
         Args:
             capture: The capture.
@@ -307,7 +307,7 @@ def services(config: Path | None, progress: Progress) -> Iterator[Services]:
     """Open a command's services for a ``with`` block, and close them after the block.
 
     Args:
-        config: The file; if None, the file that ``TRIBUTARY_CONFIG`` names, or
+        config: The configuration file; if None, the file that ``TRIBUTARY_CONFIG`` names, or
             ``./tributary.yaml``.
         progress: Shows the progress of long work.
     """

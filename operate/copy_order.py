@@ -38,7 +38,7 @@ def by_size(tables: Sequence[TableId], sizes: Mapping[TableId, int]) -> list[Tab
 
 
 def _sizes_at_sources(services: Services, tables: Sequence[TableId]) -> dict[TableId, int]:
-    """Return the sizes in bytes of the tables to copy, by one query for each source.
+    """Return a mapping from each table to its size in bytes, with one query for each source.
 
     If the sizes of a source's tables cannot be read, these tables are left out. For example, a
     session that rewrites a table locks the table, and the query of the table's size times out.

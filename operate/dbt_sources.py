@@ -74,7 +74,7 @@ def _table(
     *,
     with_utils: bool,
 ) -> dict[str, Any]:
-    """Return one table of a source of dbt."""
+    """Return the entry of one table in dbt's file of sources."""
     checks = {key: one for key, one in sorted(settings.checks.items()) if one.enabled}
     columns: dict[str, list[Any]] = {}
     whole: list[Any] = []
@@ -98,7 +98,7 @@ def _table(
 
 
 def _freshness(settings: TableSettings, checks: Iterable[CheckSettings]) -> dict[str, Any]:
-    """Return the age above which dbt warns of a table, and the age above which it reports an error.
+    """Return the ages of a table above which dbt warns, and above which dbt reports an error.
 
     If checks of kind ``freshness`` have limits of their own and a policy other than ``report``, dbt
     reports an error above the smallest of these limits.
@@ -124,7 +124,7 @@ def _age_in_minutes(seconds: int) -> dict[str, Any]:
 def _column_tests(
     config: Config, record: TableRecord, check: CheckSettings, *, with_utils: bool
 ) -> Iterable[tuple[str, Any]]:
-    """Yield dbt's tests for a check, each with the column that it tests."""
+    """Yield dbt's tests for a check, each with the tested column."""
     if check.kind == "not_null":
         for column in check.columns:
             yield column, _test("not_null", {}, check)
@@ -162,7 +162,7 @@ def _table_tests(check: CheckSettings, *, with_utils: bool) -> list[Any]:
 
 
 def _test(name: str, arguments: Mapping[str, Any], check: CheckSettings) -> Any:
-    """Return a test of dbt; its failure is only a warning if the check cannot alarm."""
+    """Return a test of dbt; the test's failure is only a warning if the policy is ``report``."""
     found: dict[str, Any] = {"arguments": dict(arguments)} if arguments else {}
     if not check.alarms:
         found["config"] = {"severity": "warn"}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def needed_by_others(
     services: Services, capture: CaptureNames, leaving: Collection[TableId]
 ) -> bool:
-    """Whether other tables than the leaving ones need a capture (see `users_of`)."""
+    """Whether tables other than the leaving tables need a capture (see `users_of`)."""
     return not users_of(services, capture) <= {*leaving}
 
 
@@ -32,7 +32,7 @@ def depart(
     *,
     delete_topics: bool = False,
 ) -> list[str]:
-    """Remove tables from a capture; remove the capture, too, if no other table needs it.
+    """Remove tables from a capture; remove the capture, too, if no other table needs the capture.
 
     The step can be repeated. The caller holds the leases of the tables and of the capture.
 
@@ -59,8 +59,8 @@ def remove_capture(
 ) -> list[str]:
     """Remove the connector, slot and publication of a capture that no table needs.
 
-    The capture's looks and its mark in the state store are deleted, too. A later capture of this
-    name must not be compared with them.
+    The state store's earlier readings of the connector and of the log are deleted, too. A later
+    capture of the same name must not be compared with these readings.
 
     Args:
         services: The services of the command.

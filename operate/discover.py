@@ -132,9 +132,9 @@ class SelectedTables:
 
     Args:
         tables: The tables, in the order of the arguments.
-        by_wildcard: The tables that only wildcards select: no argument and no line of the list
-            names them. The name of a shared lake table names each of its shards.
-        in_bulk: The tables that no argument names: a wildcard or the list selects them.
+        by_wildcard: The tables that only wildcards select: no argument and no line of the file
+            ``--file`` names them. The name of a shared lake table names each of its shards.
+        in_bulk: The tables that no argument names: a wildcard or the file ``--file`` selects them.
     """
 
     tables: tuple[TableId, ...]
@@ -145,12 +145,12 @@ class SelectedTables:
 def at_source(
     services: Services, arguments: Sequence[str], listed: Sequence[str] = ()
 ) -> SelectedTables:
-    """Return a command's tables by names and wildcards; wildcards match any source table.
+    """Return the tables that names and wildcards select; wildcards match any source table.
 
     Args:
         services: The services of the command.
         arguments: Names and wildcards of the command line.
-        listed: Names and wildcards of a list.
+        listed: Names and wildcards from the file of the option ``--file``.
     """
     config = services.config
     typed, arguments = arguments, [*arguments, *listed]
@@ -173,7 +173,7 @@ def at_source(
 def selected(
     services: Services, arguments: Sequence[str], *, retired: bool = False, paused: bool = True
 ) -> list[TableId]:
-    """Return a command's tables by names and wildcards; wildcards match tables on the plan.
+    """Return the tables that names and wildcards select; wildcards match tables on the plan.
 
     Without arguments, the result is the same as with the wildcard ``*``.
 
@@ -181,8 +181,8 @@ def selected(
         services: The services of the command.
         arguments: Names and wildcards.
         retired: Whether a wildcard also matches tables that were offboarded.
-        paused: Whether a wildcard also matches paused tables. `bootstrap` leaves them out, since it
-            would resume them, and an operator has paused them for a reason.
+        paused: Whether a wildcard also matches paused tables. `bootstrap` leaves paused tables
+            out, since it would resume them, and an operator has paused them for a reason.
     """
     left_out = {State.RETIRED: not retired, State.PAUSED: not paused}
     known = [

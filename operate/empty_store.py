@@ -1,9 +1,9 @@
 """Finds out whether a state store without any table's record belongs to a new project.
 
-If not, the store was lost and created again, or ``state.url`` names another store. Nothing then
-applies the changes that the connectors send, and the topics drop these changes after their
-retention. Kafka Connect shows the difference: in a new project, Kafka Connect has no connector of
-the configuration.
+If the project is not new, the store was lost and created again, or ``state.url`` names another
+store. Nothing then applies the changes that the connectors send, and the topics drop these changes
+after their retention. Kafka Connect shows the difference: in a new project, Kafka Connect has no
+connector of the configuration.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LostTablesError(StateError):
 
 @dataclass(frozen=True)
 class EmptyStore:
-    """A state store without a record of a table, not even of an offboarded table.
+    """A state store that has no table's record, not even the record of an offboarded table.
 
     Args:
         left: The captures of the configuration that have a connector and that no process is
@@ -52,7 +52,7 @@ class EmptyStore:
         return [one.connector for one in self.left or ()]
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as plain values."""
+        """What is known about the empty state store, as plain values."""
         return {
             "connectors": None if self.left is None else self.connectors,
             "problem": None if self.problem is None else self.problem.to_dict(),
@@ -90,9 +90,9 @@ def empty_store(services: Services, answers: Answers) -> EmptyStore | None:
 
 
 def configured_captures(config: Config) -> list[CaptureNames]:
-    """Return all captures that configured tables can have, which commands search for on servers.
+    """Return all captures that configured tables can have.
 
-    A capture whose name is too long is left out.
+    Commands search the servers for these captures. A capture whose name is too long is left out.
     """
     sections = (config.defaults, *config.tables.values())
     tiers = dict.fromkeys([*(one.tier for one in sections), *config.tiers])

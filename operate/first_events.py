@@ -24,24 +24,26 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 MOST = 200
-"""Maximum number of topics that are read in one look. Later looks read the others."""
+"""Maximum number of topics that one call of `first_events` reads. Later calls read the others."""
 _READ_S = 2.0
-"""Limit for the read from Kafka, in seconds."""
+"""Limit for the read from Kafka in one call of `first_events`, in seconds."""
 _LOOK_S = 3.0
-"""Limit for one look, in seconds: the client of the registry tries for longer."""
+"""Limit for one call of `first_events`, in seconds; the registry's client would try for longer."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _JUST_BEFORE = timedelta(milliseconds=1)
-"""The precision of source times. The lake can also lack other changes of the same millisecond."""
+"""The precision of source times. It is subtracted from the first waiting change's time, since the
+lake can also lack other changes of the same millisecond."""
 
 Place = tuple[str, int]
-"""A topic, and an offset of its partition."""
+"""A topic, and an offset of the topic's only partition."""
 
 
 class FirstEvents:
     """The times of changes that wait in topics. Each record is read once, since it never changes.
 
     A change's time is when the source says that it made the change, or when Connect sent it,
-    whichever is earlier. Hours can be between the two. A record without such a time has None.
+    whichever is earlier. Hours can be between the two. The time is None if it cannot be read from
+    the record.
     """
 
     def __init__(self) -> None:
@@ -50,22 +52,22 @@ class FirstEvents:
         self._events: EventReader | None = None
 
     def keep(self, places: Iterable[Place]) -> None:
-        """Forget the times at all places except the given ones."""
+        """Forget the times at all places (topic and offset) except the given places."""
         for gone in {*self._known, *self._reads} - {*places}:
             self._known.pop(gone, None)
             self._reads.pop(gone, None)
 
     def unknown(self, places: Iterable[Place]) -> list[Place]:
-        """Return the places that were not read yet, those with the fewest failed attempts first.
+        """Return the places that were not read yet, the places with the fewest failed reads first.
 
-        With this order, records that cannot be read do not keep others from being read.
+        With this order, records that cannot be read do not keep other records from being read.
         """
         return sorted(
             (one for one in places if one not in self._known), key=self._reads.__getitem__
         )
 
     def at(self, place: Place) -> datetime | None:
-        """Return the time of the first change from a place on; None if it is not known."""
+        """Return the time of the first change from an offset on; None if the time is not known."""
         return self._known.get(place)
 
     def read(
@@ -97,7 +99,7 @@ class FirstEvents:
 
 
 def _time_of_first_event(events: EventReader, record: KafkaRecord) -> datetime | None:
-    """Return the change's time in the first event that waits; None if the record has no such time.
+    """Return the change's time in the first event that waits; None if it cannot be read.
 
     The result is when the source says that it made the change, or when Connect sent it, whichever
     is earlier.
@@ -124,18 +126,18 @@ def first_events(
     lacking: Mapping[str, int],
     now: datetime,
 ) -> dict[TableId, datetime]:
-    """Return, by table, a time up to which the lake has all changes of the table.
+    """Return, for each table, a time up to which the lake has all changes of the table.
 
     The time is just before the first change that waits in the table's topic. The result has only
     tables whose last commit is so old that they can be late. The result lacks tables with
-    quarantined records, tables whose first record cannot be read, and tables that a later look
-    reads, since each look reads few tables. If the result lacks a table, callers use the time of
+    quarantined records, tables whose first record cannot be read, and tables that a later call
+    reads, since each call reads few tables. If the result lacks a table, callers use the time of
     the table's last commit.
 
     Args:
         answers: Asks the servers.
         records: The tables.
-        ends: End offsets by topic and partition, or why the topic cannot be read.
+        ends: For each topic, the end offset of each partition, or why the topic cannot be read.
         lacking: Number of a table's quarantined records, by the id of the table's attempt.
         now: The time, in UTC.
     """

@@ -56,7 +56,7 @@ class Forecast:
 
     @property
     def tiers(self) -> dict[str, float]:
-        """By tier, the load that ``plan`` predicts; at 1.0, the tier needs all workers."""
+        """For each tier, the load that ``plan`` predicts; at 1.0, the tier needs all workers."""
         found: dict[str, list[Need]] = {}
         for need in self.needs:
             found.setdefault(need.tier, []).append(need)
@@ -137,7 +137,7 @@ def forecast(
         services: The services of the command.
         tables: The tables.
         count: Maximum number of tables in the forecast's list of next runs.
-        ends: The end offset of each partition, by topic, or why the topic cannot be read. By
+        ends: For each topic, the end offset of each partition, or why the topic cannot be read. By
             default, Kafka is asked for the last stable offsets.
 
     Raises:

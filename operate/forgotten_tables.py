@@ -60,8 +60,8 @@ def without_tables(
 def also_captured(services: Services, answers: Answers) -> list[CapturedTables]:
     """Return the captures that `without_tables` finds, for ``check`` and ``status``.
 
-    The result is empty if Kafka Connect does not answer. These commands report this in another
-    line.
+    The result is empty if Kafka Connect does not answer. The two commands report the missing answer
+    in another line.
 
     Raises:
         StateError: The state store cannot be used.
@@ -80,7 +80,7 @@ def forgotten_tables(
     """Return, for ``run``, what captures send although the state store has lost their tables.
 
     Args:
-        services: The services of the command. The command's runs have already looked at the
+        services: The services of the command. The command's runs have already examined the
             tables' captures.
         answers: Asks Kafka Connect, within a limited time.
         records: The records of the command's tables.

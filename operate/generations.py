@@ -35,7 +35,7 @@ class Removed:
 
 
 def look(services: Services, table: TableId) -> list[Generation]:
-    """Return all generations of a table, also of other installations, for ``generations list``.
+    """Return a table's generations, also those of other installations, for ``generations list``.
 
     Raises:
         StateError: The table was never on the plan.
@@ -62,7 +62,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
     Args:
         services: The services of the command.
         table: The table.
-        names: Numbers of generations, or beginnings of attempts' UUIDs.
+        names: Numbers of generations, or beginnings of the UUIDs of the attempts that built them.
 
     Raises:
         StateError: A name matches no generation, or matches a generation that is in use or belongs

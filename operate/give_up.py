@@ -1,9 +1,10 @@
 """Finds captures that hold back too much log, and gives up those that would fill a primary's disk.
 
-A capture that is given up has lost changes, so all of its tables have to be copied again. Each step
-can be repeated. First the loss is counted: from then on no table continues from its stream, even if
-this process dies. Only then is the slot dropped. If this process dies before it drops the slot, the
-slot stays over its limit, so the next process repeats all steps.
+To give up a capture means to drop its slot. The capture then has lost changes, so all of its tables
+have to be copied again. Each step can be repeated. First the loss is counted in the state store:
+from then on no table continues from its stream, even if this process dies. Only then is the slot
+dropped. If this process dies before it drops the slot, the slot stays over its limit, so the next
+process repeats all steps.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _log = logging.getLogger(__name__)
 def over_limits(services: Services, records: Iterable[TableRecord]) -> list[OverLimit]:
     """Return, for ``run``, the captures that hold back more log than their limits.
 
-    Only captures of the given tables are examined. A source that does not answer is left out: other
-    checks name it.
+    Only captures of the given tables are examined. A source that does not answer is left out; other
+    checks report this source.
     """
     captures = [one.names for one in captures_of(services.config, records)]
     found = []
@@ -47,7 +48,7 @@ def over_limits(services: Services, records: Iterable[TableRecord]) -> list[Over
 
 
 def give_up(services: Services, over: OverLimit) -> OverLimit | None:
-    """Stop the connector of a capture, drop its slot, and mark its tables NEEDS_BOOTSTRAP.
+    """Stop a capture's connector, drop the slot, and mark the capture's tables NEEDS_BOOTSTRAP.
 
     Args:
         services: The services of the command.

@@ -34,7 +34,7 @@ class Event:
     """An event of a table, as ``history`` shows it.
 
     Args:
-        at: When it happened, by the state store's clock.
+        at: When the event happened, by the state store's clock.
         kind: The kind of event.
         table: The table.
         what: The event in words.
@@ -103,7 +103,7 @@ def moment(text: str, now: datetime) -> datetime:
 
 
 def _event_of_entry(noted: Noted) -> Event:
-    """Return the event that ``history`` shows for an entry of a table."""
+    """Return the event that ``history`` shows for an entry of a table's history."""
     entry = noted.entry
     if isinstance(entry, RunEntry):
         kind, what = Kind.RUN, _runs_as_text(entry)

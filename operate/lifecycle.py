@@ -98,7 +98,7 @@ def retry(services: Services, table: TableId) -> Outcome:
 
     In three cases, a FAILED table is put back although its connectors may not run: Kafka Connect
     does not answer, changes were lost, or the other capture's connector cannot be repaired. A note
-    then gives the reason.
+    in the outcome then gives the reason.
 
     Raises:
         LostChangesError: Changes were lost, and the table's state is not FAILED.
@@ -144,7 +144,7 @@ def _repair_connector(services: Services, names: CaptureNames, if_lost: str) -> 
     Args:
         services: The services of the command.
         names: The capture.
-        if_lost: The remedy if changes were lost.
+        if_lost: The remedy that the error advises if changes were lost.
 
     Raises:
         LostChangesError: Changes were lost, which a started connector would hide.
@@ -169,7 +169,7 @@ def _repair_connector(services: Services, names: CaptureNames, if_lost: str) -> 
 
 
 def _refuse_lost_changes(services: Services, names: CaptureNames, remedy: str) -> None:
-    """Refuse ``retry`` of a connector if its source's log has lost changes before their capture.
+    """Refuse ``retry`` of a connector if the source's log has lost changes that were not captured.
 
     Raises:
         LostChangesError: Changes were lost.
@@ -219,7 +219,7 @@ def _return_to_former_state(
 
 
 def forget_build(services: Services, table: TableId) -> bool:
-    """Give up a table's next generation, which a command no longer needs.
+    """Delete the record of a table's next generation, which a command no longer needs.
 
     The files of this generation stay until abandoned generations are removed.
 
@@ -238,7 +238,7 @@ def forget_build(services: Services, table: TableId) -> bool:
 
 
 def absent_sources(services: Services, tables: Iterable[TableId]) -> dict[str, SourceError]:
-    """Return, for ``offboard``, the tables' unreachable sources by name, each with its error.
+    """Return, for ``offboard``, a mapping from each source that cannot be reached to the error.
 
     Raises:
         SourceError: A source can be reached, but refuses the login or the query.
@@ -261,7 +261,7 @@ def offboard(
 ) -> Outcome:
     """Take a table off the plan, and remove it from its capture, for ``offboard``.
 
-    After the capture's last table, the capture's connector, slot and publication are removed.
+    The connector, slot and publication are removed after the capture's last table has left.
 
     Args:
         services: The services of the command.

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_copying(record: TableRecord) -> bool:
-    """Whether a command finds a record's copy unfinished: begun, but not published yet."""
+    """Whether the copy of a record's table has begun, but is not published yet."""
     return record.state in _COPYING or record.resume_to in _COPYING
 
 
@@ -89,9 +89,9 @@ def after_gtid_change(
 ) -> str | None:
     """Check whether a capture is lost because its source has turned GTIDs on or off.
 
-    The switch shows in the tables' recorded positions R: an R from before the switch cannot be
-    compared with the binlog's current position. The connector's stored position does not show the
-    switch.
+    The switch shows in the positions R that are recorded for the tables' copies (upper bounds of
+    what the copies have read): an R from before the switch cannot be compared with the binlog's
+    current position. The connector's stored position does not show the switch.
 
     Returns:
         Why the capture is lost; None if no table has an R, or if at least one R can be compared
@@ -257,7 +257,7 @@ def _refuse_followed_tables(
 
 
 def _continues_from_past(record: TableRecord) -> bool:
-    """Whether a lost capture cuts a record off: the record needs events that were already sent."""
+    """Whether a table, or its next generation, needs events that the capture has already sent."""
     # A next generation can record offsets at any moment.
     return record.state not in _CUT_OFF or record.beside
 

@@ -70,7 +70,7 @@ def joining(record: TableRecord, to: TierCapture, *, at: datetime) -> TableRecor
     """Return, for ``move``, the record of a table that is about to join another tier's capture.
 
     If runs follow the table, the result keeps the table's tier, and names the new capture in
-    ``other``. If not, the result has the new tier, and the copy begins there from the start.
+    ``other``. If not, the result has the new tier, and the copy begins in this tier from the start.
 
     Args:
         record: The table's record.
@@ -107,7 +107,8 @@ def joining(record: TableRecord, to: TierCapture, *, at: datetime) -> TableRecor
 def not_moved(before: TableRecord, now: TableRecord | None, tier: str) -> StateError | None:
     """Return ``move``'s error for a table that is not in its new tier, or has stopped meanwhile.
 
-    Runs and other commands go on during a move, and can stop the table.
+    Runs and other commands go on during a move, and can stop the table. The result is None if the
+    table has moved.
 
     Args:
         before: The table's record when the command began.
@@ -277,7 +278,7 @@ class _Move:
         return Outcome(table, "moves", record.state)
 
     def _captured(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Add tables to the captures of their new tiers; return those that are captured there."""
+        """Add tables to the captures of their new tiers; return the tables that were added."""
         ready: list[TableId] = []
         for group in tier_capture.groups(self._services, tables):
             try:
@@ -306,7 +307,7 @@ class _Move:
         return copied(done, where)
 
     def _leave(self, tables: Iterable[TableId]) -> None:
-        """Remove tables from the captures that they do not follow, a capture at a time."""
+        """Remove tables from the captures whose topics they do not follow, a capture at a time."""
         groups: dict[str, tuple[CaptureNames, list[TableId]]] = {}
         for table in tables:
             record = require(self._services, table)
@@ -324,7 +325,7 @@ class _Move:
                     self._outcomes[table] = Outcome(table, "leave", state, error=told)
 
     def _leave_one(self, names: CaptureNames, tables: Sequence[TableId]) -> None:
-        """Remove tables from one capture that they do not follow."""
+        """Remove tables from one capture whose topics they do not follow."""
         services = self._services
         with ExitStack() as held:
             records = []

@@ -175,7 +175,7 @@ def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> N
 def _add_left_behind(
     services: Services, group: tier_capture.Group, notes: dict[TableId, list[str]]
 ) -> None:
-    """Note, for the group's first table, the slot that the capture has left on a former server."""
+    """Add a note to the group's first table: the capture has left a slot on a former server."""
     if left := services.left_behind.pop(group.capture.resource, None):
         notes.setdefault(group.tables[0], []).append(left)
 
@@ -319,7 +319,7 @@ def copies(
     *,
     action: str,
 ) -> list[Outcome]:
-    """Copy a command's tables by ``work``, several at a time and the largest first.
+    """Copy a command's tables by calls of ``work``, several at a time and the largest first.
 
     Returns:
         One outcome per table, in the order in which the copies began.
@@ -358,7 +358,7 @@ def copied(done: BootstrapResult, then: str) -> Outcome:
     Args:
         done: The result of the copy.
         then: What happened after the copy, for example ``published generation 2``. The text of the
-            outcome ends with it.
+            outcome ends with these words.
     """
     # A resumed copy shows no number of rows, since an earlier command copied some of them.
     copied = f"copied {done.rows:,} rows" if done.attempts else "continued its copy"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 32
-"""Number of pointers that are read at the same time."""
+"""Number of pointers (files that name a table's serving generation) that are read at a time."""
 
 
 def refuse_other_lakes(
@@ -71,7 +71,7 @@ def refuse_other_lakes(
 
 
 def take_over_folders(services: Services, tables: Iterable[TableId]) -> None:
-    """Record the attempts of other installations in the tables' folders as taken over.
+    """Record that this installation takes over others' attempts (copies) in the tables' folders.
 
     Args:
         services: The services of the command.
@@ -94,7 +94,7 @@ def take_over_folders(services: Services, tables: Iterable[TableId]) -> None:
 
 
 def _attempts_of_others(services: Services, record: TableRecord) -> list[str]:
-    """Return the attempts of other installations in a table's folders, without duplicates."""
+    """Return the UUIDs of others' attempts (copies) in a table's folders, without duplicates."""
     from cdc.lake.ownership import Ownership
 
     owner, shard = Ownership.of(record, services.store.installation), record.shard
@@ -114,7 +114,7 @@ def _pointers_folder(services: Services, table: TableId) -> str:
 
 
 def _pointer_in_folder(services: Services, base: str, *, with_spark: bool) -> Pointer | None:
-    """Return the pointer in a folder; None if there is none, or if the folder may not be read."""
+    """Return the pointer in a folder; None without a pointer, or if the folder may not be read."""
     from cdc.lake.publish import read_pointer
 
     if (folder := folder_here(services.config, base)) is not None:

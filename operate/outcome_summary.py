@@ -27,7 +27,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def notes(outcomes: Iterable[Outcome]) -> dict[str, list[TableId]]:
-    """Return each note on a command's tables once, with the tables that have it."""
+    """Return a mapping from each note on a command's tables to the tables that have the note."""
     found: dict[str, list[TableId]] = {}
     for outcome in outcomes:
         for note in outcome.details.get("notes", ()):

@@ -66,7 +66,7 @@ class Manifest:
             version can run the package.
         interpreter: Path of that interpreter, to which `bin/python` is a link.
         machine: System and processor that the compiled libraries are for.
-        jars: Checksum of each jar by its file name, from the lock file.
+        jars: Checksum of each jar from the lock file, as a mapping from the jar's file name.
         lock: Checksum of the lock file of the jars.
     """
 

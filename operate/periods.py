@@ -68,7 +68,7 @@ class TablePeriods:
 def table_periods(
     services: Services, records: Iterable[TableRecord]
 ) -> dict[TableId, TablePeriods]:
-    """Return the complete periods of the tables whose settings ask for them, by table.
+    """Return a mapping from each table whose settings ask for complete periods to its periods.
 
     The state store is asked once.
 
@@ -124,7 +124,7 @@ class PeriodAnswer:
         reason: Why the period is not complete; None if it is complete.
         remedy: What to do; None if the period is complete, or if waiting is enough.
         announcement: The announcement of the period; None if the state store has none. A period
-            before the first announced one is complete without an announcement.
+            before the first announced period is complete without an announcement.
     """
 
     table: TableId
@@ -167,7 +167,7 @@ def calendar_of(services: Services, table: TableId) -> Calendar:
 
 
 def announced(services: Services, table: TableId) -> list[Announcement]:
-    """Return those announced periods of a table that the state store keeps, oldest first.
+    """Return the announced periods of a table that the state store still has, oldest first.
 
     Raises:
         ConfigError: The settings of the table ask for no complete periods.

@@ -1,8 +1,9 @@
 """``readers``: the registered readers of tables, and the lag of each.
 
 A reader writes a file beside the table. The file says what the reader has read. If the lake is on
-this machine, each look reads the files. In other lakes, only runs read the files, since runs have a
-Spark session. Runs store the result, so ``readers`` and ``status`` need not start Spark.
+this machine, each command about readers reads the files. In other lakes, only runs read the files,
+since runs have a Spark session. Runs store the result, so ``readers`` and ``status`` need not start
+Spark.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ _log = logging.getLogger(__name__)
 _SEARCH_S = 300.0
 """After a search finds no readers in a local folder, seconds until the folder is searched again."""
 _AGAIN_S = 50.0
-"""Minimum time between two looks of runs at the readers of a table, in seconds."""
+"""Minimum time after which runs read the files of a table's readers again, in seconds."""
 _MOST_S = 10.0
-"""How long a run may look at readers before it continues, in seconds."""
+"""How long a run may read the files of readers before the run continues, in seconds."""
 _SEARCHED_AT_ONCE = 20
 """Number of tables without known readers that a run searches for readers each time."""
 _KNOWN = timedelta(hours=1)
-"""Maximum age of a run's look that ``status`` and metrics show."""
+"""Maximum age of what a run has read of readers' files, for ``status`` and metrics to show this."""
 
 
 class Progress(str, Enum):
@@ -90,14 +91,14 @@ class ReaderStatus:
 
     @property
     def lag_s(self) -> float | None:
-        """Seconds from the newest commit already read to the look; 0 if no commit is unread."""
+        """Seconds from the newest commit read so far to `looked_at`; 0 if no commit is unread."""
         if self.progress is Progress.CURRENT:
             return 0.0
         return self._since(self.state.read_at)
 
     @property
     def unread_s(self) -> float | None:
-        """Seconds from the oldest commit not read yet to the look; 0 if no commit is unread."""
+        """Seconds from the oldest unread commit to `looked_at`; 0 if no commit is unread."""
         if self.progress is Progress.CURRENT:
             return 0.0
         return self._since(self.state.unread_at)
@@ -140,8 +141,8 @@ class _LakeTable:
         name: The name of the table, or of the lake table that shards share.
         folder: The table's folder, which has the pointer.
         here: Whether the folder is on this machine.
-        targets: The limit of `ReaderStatus.unread_s`, by the reader's name; ``*`` is for all other
-            readers.
+        targets: The limit of `ReaderStatus.unread_s`, as a mapping from the reader's name; ``*`` is
+            for all other readers.
     """
 
     name: str
@@ -155,7 +156,7 @@ class _LakeTable:
         return frozenset(self.targets) - {"*"}
 
     def status(self, look: ReadersLook) -> Iterator[ReaderStatus]:
-        """Yield the status of each reader in a look."""
+        """Yield the status of each reader that a look at the readers' files has found."""
         for one in look.readers:
             target = self.targets.get(one.name, self.targets.get("*"))
             yield ReaderStatus(self.name, one, look.at, target)
@@ -170,7 +171,7 @@ def readers(
         services: The services of the command. No Spark session is started.
         records: The records of the tables.
         all_known: Whether to search every folder again, even if it had no readers some minutes ago,
-            and to use the looks of runs even if they are old.
+            and to use what runs have stored about readers even if this is old.
 
     Raises:
         StateError: The state store cannot be used.
@@ -202,9 +203,9 @@ def readers_within(
 
 
 def keep_looks(services: Services) -> None:
-    """Look at the registered readers in folders that only Spark can read; store the looks.
+    """Read the files of registered readers that only Spark can read, and store the results.
 
-    Runs call this function about once a minute. It looks at each table that has readers, and
+    Runs call this function about once a minute. It reads the files of each table's readers, and
     searches some of the other tables for readers. A failure is only logged.
     """
     try:
@@ -224,7 +225,7 @@ def _keep_looks(
     tables: Iterable[_LakeTable],
     known: Mapping[str, ReadersLook],
 ) -> None:
-    """Renew the stored looks at readers, the oldest first; then search other tables for readers.
+    """Renew the stored results about readers, the oldest first; then search other tables.
 
     The function stops after a limited time.
     """
@@ -276,7 +277,7 @@ def record(services: Services, table: TableId, name: str, instant: str) -> Reade
 
 
 def remove(services: Services, table: TableId, name: str) -> bool:
-    """Remove a reader's file, as ``readers remove`` does; return whether there was one.
+    """Remove a reader's file, as ``readers remove`` does; return whether there was a file.
 
     Raises:
         StateError: The table is not on the plan, or is not published.
@@ -290,7 +291,10 @@ def remove(services: Services, table: TableId, name: str) -> bool:
 
 
 def _renew_readers_look(services: Services, table: _LakeTable, storage: Storage) -> ReadersLook:
-    """Look at a table's readers after a command changed them; for a remote lake, store the look."""
+    """Read the files of a table's readers after a command has changed one of these files.
+
+    If the lake is not on this machine, the result is stored.
+    """
     services.without_readers.pop(table.folder, None)
     look = registered.look(storage, table.folder, expected=table.expected)
     if not table.here:
@@ -305,7 +309,7 @@ def _renew_readers_look(services: Services, table: _LakeTable, storage: Storage)
 def _look_at_readers_here(
     services: Services, table: _LakeTable, now: datetime, *, search: bool
 ) -> ReadersLook | None:
-    """Return a look at the registered readers of a local table; None if no reader was found."""
+    """Return what registered readers of a local table have read; None if no reader was found."""
     searched, clock = services.without_readers, time.monotonic()
     if not search and clock - searched.get(table.folder, -_SEARCH_S) < _SEARCH_S:
         return None
@@ -338,7 +342,7 @@ def _published_lake_table(services: Services, table: TableId) -> _LakeTable:
 
 
 def _lake_tables(services: Services, records: Iterable[TableRecord]) -> list[_LakeTable]:
-    """Return the published lake tables of records, each once, to look for their readers."""
+    """Return the published lake tables of records, each once, to find the tables' readers."""
     found: dict[str, _LakeTable] = {}
     for one in records:
         if one.state is State.RETIRED or one.never_published:

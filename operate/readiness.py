@@ -1,6 +1,6 @@
-"""Judges whether a table can be replicated, and what to change if it cannot.
+"""Decides whether a table can be replicated, and what to change if it cannot.
 
-The judgement needs only the table's catalog entry and settings, and no query.
+The decision needs only the table's catalog entry and settings, and no query.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Readiness:
 def judge(
     table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False
 ) -> Readiness:
-    """Judge whether a table can be onboarded: whether runs could apply all of its changes.
+    """Check whether a table can be onboarded, that is, whether runs could apply all changes.
 
     Args:
         table: The table in the source's catalog.
@@ -99,7 +99,7 @@ DEFAULT_MESSAGE_BYTES = 1_048_588
 
 
 def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
-    """Return why events of a table to onboard could exceed Kafka's limit; None if all samples fit.
+    """Return why events of a table to onboard could exceed Kafka's limit; None if they fit.
 
     Args:
         table: The table.
@@ -120,7 +120,7 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
 def _judge_append_table(
     table: SourceTable, settings: TableSettings, rules: TableRules, *, nulls_are_kept: bool
 ) -> Readiness:
-    """Judge whether an append table, which has no key, can be onboarded."""
+    """Check whether an append table, which has no key, can be onboarded."""
     unclear = [] if nulls_are_kept else _ambiguous_null_columns(table, settings)
     if unclear:
         names = ", ".join(quote_name(name) for name in unclear)
@@ -180,7 +180,7 @@ def _append_table_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...
 
 
 def _judge_key_columns(table: SourceTable, key: tuple[str, ...], rules: TableRules) -> Readiness:
-    """Judge whether the ``key_columns`` of a table to onboard exist and identify a row."""
+    """Check whether the ``key_columns`` of a table to onboard exist and identify a row."""
     names = {column.name for column in table.columns}
     unknown = [name for name in key if name not in names]
     if unknown:

@@ -34,7 +34,7 @@ _PARALLEL = 4
 
 @dataclass
 class Examined:
-    """The tables that onboarding examined: those that it accepts, and those that it refuses.
+    """The tables that onboarding examined: the accepted tables and the refused tables.
 
     Args:
         notes: The tables that can be replicated, each with its remarks; a table can have none.
@@ -72,7 +72,7 @@ def examine_all(
         services: The services of the command.
         tables: The tables.
         with_rows: Whether to read rows in addition to the catalogs.
-        only_settings: Tables on the plan of which only the settings are examined.
+        only_settings: Onboarded tables, of which only the settings are examined.
     """
     found, known = Examined(), on_record(services)
     task = services.progress.start("examine tables", len(tables), "tables")
@@ -149,7 +149,7 @@ def examine(
         table: The table.
         with_rows: Whether to read rows in addition to the catalogs. The rows show how large rows
             are, and whether the key identifies each row.
-        known: The tables on record; None to read them.
+        known: The records of all tables; None to read the records from the state store.
         moves: Whether the table moves to the tier that its settings name.
 
     Returns:
@@ -163,7 +163,8 @@ def examine(
             name a column that the table lacks.
         SourceError: There is no such table, or the source cannot be reached.
         ConfigError: The table's path in the lake overlaps with another table's path.
-        StateError: The settings have another tier than the record, and the table does not move.
+        StateError: The settings name another tier than the table's record, and the table does not
+            move.
     """
     settings = services.config.table_settings(table)
     known = known or on_record(services)
@@ -196,17 +197,18 @@ def require_settings(
 ) -> None:
     """Raise an error if a setting of a table has changed that must not change after onboarding.
 
-    Tables that are not on the plan pass the check.
+    Tables that are not onboarded yet, or are retired, pass the check.
 
     Args:
         services: The services of the command.
-        known: The tables on record.
+        known: The records of all tables.
         table: The table.
         moves: Whether the table moves to the tier that its settings name.
 
     Raises:
         ConfigError: A setting has changed that must not change after onboarding.
-        StateError: The settings have another tier, and the table does not move.
+        StateError: The settings name another tier than the table's record, and the table does not
+            move.
     """
     record = known.get(table)
     if record is not None and record.state is not State.RETIRED:

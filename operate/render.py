@@ -31,7 +31,7 @@ PLAIN_INTERVAL_S = 5.0
 _UNLIMITED_WIDTH = 10_000
 _MOMENT_S = 1.0
 _FEW = 1000
-"""Number of units below which no rate is shown.
+"""Number of a task's units, for example rows, below which no rate is shown.
 
 Most of a short task's time passes before its first unit, so a rate would mislead.
 """
@@ -226,6 +226,16 @@ def seconds(duration_s: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def size(count: int) -> str:
+    """Return a number of bytes as commands print it, for example ``12 MiB``."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} TiB"
+
+
 class BarProgress:
     """Shows tasks as bars on a terminal."""
 
@@ -322,7 +332,7 @@ class _PlainTask:
             self._say()
 
     def _say(self, *, finished: bool = False) -> None:
-        """Print a line with the task's progress, and with its note if the task has not ended."""
+        """Print a line with the task's progress; add the task's note unless the task has ended."""
         now = time.monotonic()
         elapsed = now - self._began
         text = describe(self._count, self._total, self._unit, elapsed, finished=finished)

@@ -1,4 +1,4 @@
-"""``resync``: builds new generations of tables, which then replace the serving generations."""
+"""``resync``: builds new generations (copies) of tables, which then replace the serving ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def resync(
     *,
     still: Callable[[TableRecord], bool] = lambda _: True,
 ) -> list[Outcome]:
-    """Build and publish new generations of a command's tables, or continue interrupted resyncs.
+    """Build and publish new generations (copies) of tables, or continue interrupted resyncs.
 
     Args:
         services: The services of the command.

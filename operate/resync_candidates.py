@@ -38,7 +38,9 @@ def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
 def waits_for(
     record: TableRecord, settings: TableSettings, rows: int | None, now: datetime
 ) -> str | None:
-    """Return why the automatic resync of a candidate must wait; None if it can begin now.
+    """Return why a candidate's automatic resync must wait; None if the resync can begin now.
+
+    A candidate is a table that `is_candidate` accepts.
 
     Args:
         record: The table's record.
@@ -69,7 +71,7 @@ def why_not_copied(services: Services, record: TableRecord, settings: TableSetti
         settings: The table's settings.
 
     Returns:
-        The reason; None if the resync can begin now, or if the table is no candidate.
+        The reason; None if the resync can begin now, or if the table needs no automatic resync.
     """
     if not is_candidate(record, settings):
         return None

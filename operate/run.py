@@ -89,16 +89,16 @@ class FailedCheck:
 
     @property
     def message(self) -> str:
-        """The message for an operator."""
+        """The failed check as a message for an operator."""
         return self.reason if self.possible else f"{self.what} could not be checked: {self.reason}"
 
     def to_json(self) -> dict[str, str]:
-        """Return what was checked, the message and the remedy as values for JSON."""
+        """Return the failed check as values for JSON: what was checked, message and remedy."""
         return {"what": self.what, "message": self.message, "remedy": self.remedy}
 
 
 class Runs:
-    """Runs of the command's tables in one Spark session.
+    """The incremental runs of the command's tables in one Spark session.
 
     Args:
         services: The services of the command.
@@ -172,7 +172,7 @@ class Runs:
         return results
 
     def watch(self, stop: threading.Event | None = None) -> None:
-        """Find silent captures, expiring topics, and targets that are missed or cannot be kept.
+        """Find silent captures, expiring topics, and missed or impossible freshness targets.
 
         A silent capture sends no changes. An expiring topic could drop changes that no run has
         read. The method also finds captures that send changes of tables whose records the state
@@ -180,10 +180,10 @@ class Runs:
         records of tables. If one of these checks cannot be done, the method goes on with the next
         check. The exit code then shows a failure, since the check could have found a problem.
 
-        The method also pauses tables whose data failed a check with the policy ``pause``, looks at
-        registered readers, and deletes old entries of the histories. If Connect's workers support
-        transactions, or if the settings need no transactions, the method announces complete hours
-        and days.
+        The method also pauses tables whose data failed a check with the policy ``pause``, reads the
+        state of registered readers, and deletes old entries of the histories. If Connect's workers
+        support transactions, or if the settings need no transactions, the method announces the
+        tables' complete hours and days.
 
         Args:
             stop: An event. The method sets it if the state store lacks records of tables, so that
@@ -226,7 +226,7 @@ class Runs:
 
     @contextmanager
     def _checking(self, what: str) -> Iterator[None]:
-        """Note a failure of the check in the ``with`` block."""
+        """Record a failure of the check in the ``with`` block, in `failed_checks`."""
         try:
             yield
         except TributaryError as error:
@@ -325,7 +325,7 @@ class Runs:
     def _looking_after_failures(
         self, report: Callable[[list[RunResult]], None]
     ) -> Callable[[list[RunResult]], None]:
-        """Return a function that reports results, and looks for changed secrets if a run failed."""
+        """Return a function that reports runs, and checks for changed secrets if a run failed."""
 
         def reported(results: list[RunResult]) -> None:
             self._look_at_secrets(failed=any(result.error is not None for result in results))
@@ -334,7 +334,7 @@ class Runs:
         return reported
 
     def _look_at_secrets(self, *, failed: bool) -> None:
-        """Look for changed secrets after a failure; continuous runs end if a secret has changed."""
+        """Check for changed secrets after a failure; continuous runs end if a secret changed."""
         if failed:
             self._services.secret_files.look()
 
@@ -422,7 +422,7 @@ class Runs:
         )
 
     def _of_tables(self) -> Found:
-        """Return the conditions that the state store shows, each with the tables that have it."""
+        """Return the conditions that the state store shows, as a mapping to the affected tables."""
         store = self._services.store
         held, builds = held_leases(store), {build.table: build for build in store.builds()}
         lacking, verified = Quarantine(store).counts(), Verifications(store).all()
@@ -481,17 +481,18 @@ class Runs:
 
 
 def _shortfalls_without_figures(targets: list[Shortfall]) -> set[tuple[TableId, str, bool]]:
-    """Return each table of a shortfall, with the cause and whether the target is missed now.
+    """Return each table of a freshness shortfall, with the cause and whether its target is missed.
 
     ``run`` reports the shortfalls again when this result changes. The result has no figures, since
-    they change all the time.
+    the figures change all the time.
     """
     return {(table, one.cause, one.missed) for one in targets for table in one.tables}
 
 
 def _exceeded_limit(over: OverLimit) -> tuple[CaptureNames, Level]:
-    """Return a capture and the limit that it exceeds; ``run`` reports every change of the result.
+    """Return a capture and the limit of held-back log that the capture exceeds.
 
-    The result has no sizes, since they change all the time.
+    ``run`` reports every change of the result. The result has no sizes, since sizes change all the
+    time.
     """
     return over.capture, over.level

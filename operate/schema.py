@@ -61,7 +61,7 @@ class SchemaDifference:
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict of the changes that ``schema diff`` shows."""
+        """The gravest verdict (ignore, evolve, fill, bootstrap) on the changes of the schema."""
         return Verdict.gravest(change.verdict for change in self.changes)
 
     def to_json(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict of the changes in the answer of ``schema check``."""
+        """The gravest verdict (ignore, evolve, fill, bootstrap) on the planned changes."""
         return Verdict.gravest(change.verdict for change in self.changes)
 
     def to_json(self) -> dict[str, Any]:

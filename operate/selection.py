@@ -145,7 +145,7 @@ def matches_none(argument: str, where: str) -> ConfigError:
 
 
 def not_on_plan(*tables: TableId) -> StateError:
-    """Return the error for one or several tables that are not on the plan."""
+    """Return the error for one or several tables that are not on the plan of onboarded tables."""
     names = [str(table) for table in tables]
     subject = f"table {names[0]} is" if len(names) == 1 else f"tables {', '.join(names)} are"
     return StateError(

@@ -13,7 +13,7 @@ Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 
 def handle_ends(handler: Handler) -> dict[signal.Signals, Any]:
-    """Set a handler for the signals that ask a command to end; return the former handlers.
+    """Set a handler for the signals that ask a command to end; return each signal's former handler.
 
     The signals are SIGINT, SIGTERM, and SIGHUP, which comes when the terminal's connection is lost.
     Under ``nohup``, SIGHUP is ignored from the start, and stays ignored.

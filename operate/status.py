@@ -195,7 +195,7 @@ class Status:
     empty_store: EmptyStore | None = None
     """What is known about a state store without tables; None if the store has a table's record."""
     readers: tuple[ReaderStatus, ...] = ()
-    """The registered readers of the tables."""
+    """The state of each registered reader of the tables."""
 
     @property
     def needs_bootstrap(self) -> bool:
@@ -327,7 +327,7 @@ def _shown_shortfalls(
     plan_records: Sequence[TableRecord],
     found: Sequence[TableStatus],
 ) -> list[Shortfall]:
-    """Return, for ``status``, which targets of the shown tables are missed or cannot be kept.
+    """Return the freshness targets of the shown tables that are missed or cannot be kept.
 
     The load of the workers includes all tables on the plan, also tables that are not shown.
     """
@@ -370,11 +370,11 @@ class _SharedFacts:
         ends: By topic, the end offset of each partition, or the error if the topic cannot be read;
             empty if Kafka cannot be queried.
         trouble: Why Kafka cannot be queried; None if Kafka can be queried.
-        lacking: Number of a table's quarantined records, by the id of the table's attempt.
-        evidence: The evidence of each capture, by source and tier.
+        lacking: Number of quarantined records, by the id of the table's attempt (try at a copy).
+        evidence: The facts gathered about each capture and its losses, by source and tier.
         beats: Time of each capture's newest heartbeat, by source and tier.
-        losses: The losses that the state store has counted, by capture or table.
-        tasks: By connector, the newest stored look at the connector's tasks.
+        losses: The losses of changes that the state store has counted, by capture or table.
+        tasks: By connector, the newest stored look (reading of the state) at the connector's tasks.
         held: The leases that processes hold, by resource.
         verified: The newest result of ``verify``, by table.
         checks: The newest results of checks, by table and name.
@@ -401,7 +401,7 @@ class _SharedFacts:
     brief: bool = False
 
     def statuses(self, record: TableRecord, settings: TableSettings) -> tuple[CheckStatus, ...]:
-        """Return the configured checks of a table, and their newest results."""
+        """Return the configured checks of a table's data, each with the newest result."""
         known, commits = self.checks.get(record.table, {}), self.commits.get(record.table, 0)
         newest = self.verified.get(record.table)
         return statuses(

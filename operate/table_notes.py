@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
-    """Yield the notes of ``status`` on a table's generations.
+    """Yield the notes of ``status`` on a table's generations (complete copies in the lake).
 
     If there is a next generation, one note is about this generation. If the table's state is
-    NEEDS_BOOTSTRAP, a note says that the serving generation gets no changes. If the newest
+    NEEDS_BOOTSTRAP, a note says that the generation that readers see gets no changes. If the newest
     commit's instant is later than this machine's clock, another note says so.
 
     Args:
@@ -57,7 +57,7 @@ def queried_notes(
 
 
 def edit_notes(services: Services, record: TableRecord) -> list[str]:
-    """Return a note of ``status`` if settings contradict a table's known capture, tier or folder.
+    """Return a note of ``status`` if settings contradict a table's recorded capture, tier or path.
 
     The result is empty if a run has already stopped the table for this reason, since the table's
     error then says the same.

@@ -35,11 +35,11 @@ class TablesOnRecord:
             self.note(record)
 
     def get(self, table: TableId) -> TableRecord | None:
-        """Return the record of a table; None if the table was never on the plan."""
+        """Return the record of a table; None if the table was never onboarded."""
         return self._records.get(table)
 
     def note(self, record: TableRecord) -> None:
-        """Add a record that was stored after the read, in place of the table's former record."""
+        """Add a record stored after the others were read, in place of the table's former record."""
         table = record.table
         self._own.remove(table)
         self._shared.remove(table)
@@ -131,7 +131,7 @@ class _Paths:
 
 
 def _folders_around(path: str) -> Iterator[str]:
-    """Yield a path on the plan, then each folder around it, from the innermost outwards."""
+    """Yield a table's path in lower case, then each folder around the path, innermost first."""
     folder = path.casefold()
     while folder:
         yield folder

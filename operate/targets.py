@@ -107,7 +107,7 @@ class Need:
 def need_of(table: TableId, tier: str, target_s: float, cost: Estimate, rate: float) -> Need:
     """Return how much of the workers a table needs to keep its freshness target, by prediction.
 
-    The fields for the work that waits now are not set.
+    The result's fields for the work that waits now are not set.
 
     Args:
         table: The table.
@@ -194,8 +194,8 @@ def shortfalls(
     """Return the freshness targets that are missed or cannot be kept, grouped by their cause.
 
     If several causes apply to a table, the table is listed under the first of these: an open Kafka
-    transaction; the cost of its own runs; the load of its lane; no commit for longer than the
-    target; a backlog of changes.
+    transaction; the cost of the table's own runs; the load of the table's lane (queue for workers);
+    no commit for longer than the target; a backlog of changes.
 
     Args:
         needs: The need of each table.
@@ -295,7 +295,7 @@ def _overloaded_lane_advice(
     """Return a shortfall's cause, reason and remedies, for a lane that needs too many workers.
 
     Args:
-        lane: The lane.
+        lane: The lane: a queue of tables that share a part of the workers.
         lanes: The needs of the tables in each lane.
         loads: By lane, the fraction of all workers that the lane needs.
         part: The fraction of all workers that the lane can have.
@@ -350,7 +350,7 @@ def _other_shortfalls(
     """Return the shortfalls of tables that are late although they should have enough workers.
 
     The cause ``runs``: the table had no commit for longer than its target. The cause ``backlog``:
-    it had a commit, but changes that are older than the target still wait.
+    the table had a commit, but changes that are older than the target still wait.
     """
     found: list[Shortfall] = []
     waited = {t: one for t, one in late.items() if one.unchanged_s > targets.get(t, math.inf)}
@@ -381,7 +381,7 @@ def shortfalls_now(
     records: Iterable[TableRecord],
     fresh_at: Callable[[TableRecord], float],
 ) -> list[Shortfall]:
-    """Return the targets that are missed now, or that, by prediction, cannot be kept.
+    """Return the freshness targets that are missed now, or that, by prediction, cannot be kept.
 
     Only INCREMENTAL tables with valid settings are checked. Runs do not follow the other tables;
     the state or the error of each such table shows the reason.
@@ -423,7 +423,7 @@ def shortfalls_now(
 
 
 def of_tables(found: Iterable[Shortfall], tables: Collection[TableId]) -> list[Shortfall]:
-    """Return the shortfalls of the given tables; other tables are removed from each shortfall."""
+    """Return the given tables' freshness shortfalls; remove other tables from each shortfall."""
     kept = (
         replace(one, tables=tuple(table for table in one.tables if table in tables))
         for one in found

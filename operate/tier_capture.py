@@ -82,7 +82,7 @@ class Group:
     """The tables of one source and tier, which share a connector.
 
     Args:
-        capture: Names of the shared capture.
+        capture: Names of the tables' connector, topics, publication and slot.
         tables: The tables to capture.
     """
 
@@ -347,10 +347,10 @@ def remove_table(services: Services, capture: CaptureNames, table: TableId) -> b
 def remove_tables(
     services: Services, capture: CaptureNames, tables: Sequence[TableId]
 ) -> list[TableId]:
-    """Remove tables from their capture, as `remove_table` does; return those that were captured.
+    """Remove tables from their capture; return the tables that were captured until now.
 
     A table that was renamed since its copy is removed under its present name. But if another table
-    that needs the capture is onboarded under this name, the name stays.
+    that needs the capture is onboarded under this name, the capture keeps the name.
     """
     sent = services.source(capture.source).capture(capture).sent_tables
     if sent is not None:
@@ -367,14 +367,14 @@ def remove_tables(
 
 
 def _publish_tables(services: Services, group: Group, sent: SentTables) -> None:
-    """Publish a group's tables; unpublish renamed tables that formerly had one of their names."""
+    """Publish a group's tables; unpublish renamed tables that had a name of the group before."""
     sent.add(group.tables)
     keep = users_of(services, group.capture) | {*group.tables}
     sent.remove_renamed(_recorded_fingerprints(services, {*group.tables}), keep)
 
 
 def _recorded_fingerprints(services: Services, tables: Collection[TableId]) -> list[Fingerprint]:
-    """Return the fingerprints that the attempts of tables have recorded."""
+    """Return the fingerprints (facts of the catalog) that copies of the tables have recorded."""
     records = (*services.store.tables(), *services.store.builds())
     attempts = (record.attempt for record in records if record.table in tables)
     found = (attempt.fingerprint for attempt in attempts if attempt is not None)

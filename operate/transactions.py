@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _EVERY_S = 600.0
-"""Time between two looks at workers with support, in seconds."""
+"""Seconds from a check that found workers with support for transactions to the next check."""
 _ASK_S = 10.0
-"""Bound of one question, in seconds."""
+"""Longest time to wait for the answer of Kafka Connect, in seconds."""
 SET_ON_WORKERS = "Set exactly.once.source.support=enabled on every worker."
 
 
 class Transactions:
-    """The support of Kafka Connect's workers for transactions, as of the last look.
+    """The support of Kafka Connect's workers for transactions, as of the last check.
 
     Args:
         services: The services of the command.

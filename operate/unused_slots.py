@@ -95,7 +95,7 @@ def unused_slots(services: Services, source: str) -> Iterator[UnusedSlot]:
 
 
 def _captures_with_unused_slots(services: Services) -> list[CaptureNames]:
-    """Return the captures whose slots no table needs, by the records as they are now."""
+    """Return the captures whose slots no table needs, by the tables' records as of now."""
     store = services.store
     return unused_captures(services.config, (*store.tables(), *store.builds()))
 

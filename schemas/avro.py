@@ -36,8 +36,8 @@ _NEEDED_OF_BINLOG = ("ts_ms", "file", "pos", "row")
 END_MARK = bytes.fromhex("9ce3570b6ad1f42e")
 """Bytes that are appended to an Avro body before the body is decoded.
 
-They are decoded as the field ``mark``. If the body is longer or shorter than its schema requires,
-the decoded mark differs or is too short.
+These bytes are decoded as the field ``mark``. If the body is longer or shorter than its schema
+requires, the decoded mark differs or is too short.
 """
 
 _SOURCE_TYPE = "__debezium.source.column.type"
@@ -78,7 +78,8 @@ def envelope_name(topic: str) -> str:
 def _avro_name(name: str, *, also: str) -> str:
     """Adjust a name to Avro's rules, as in :func:`field_name`.
 
-    The characters in ``also`` stay as well, except as the name's first character.
+    Besides letters and digits, the characters in ``also`` stay unchanged, except as the first
+    character of the name.
     """
     adjusted = []
     for position, character in enumerate(name):
@@ -382,7 +383,7 @@ class _Reader:
 
 
 def _refused_avro_schema(reason: str, **context: Any) -> AvroSchemaError:
-    """Return the error for an Avro schema that is not one of Debezium's."""
+    """Return the error for an Avro schema that Debezium does not write."""
     return AvroSchemaError(
         f"not a schema that Debezium writes: {reason}",
         remedy="Check that Debezium's connector writes the topic with an Avro converter.",

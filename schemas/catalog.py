@@ -39,7 +39,7 @@ class CatalogColumn:
         parts: The parts of the column's type: the labels of an enum or the fields of a composite.
         parts_written: For each label, the id of the transaction that last wrote the label.
         granted: Privileges on the column; None if no privilege was ever granted.
-        options: The rest of the column's definition.
+        options: The parts of the column's definition that no other field has.
         default_made: Id of the default, unique among the table's present and former defaults; None
             if the column has no default.
         stored: Whether the catalog stores the column's value for rows that are older than the
@@ -345,12 +345,12 @@ class _Facts:
 
 
 def _identity_indexes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, IdentityIndex]:
-    """Return the indexes that a fingerprint's facts describe, by number."""
+    """Return the indexes that a fingerprint's facts describe; the key is the index's number."""
     return {number: IdentityIndex.read(one) for number, one in facts.items()}
 
 
 def _catalog_column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
-    """Return the column that a fingerprint's facts describe."""
+    """Return the column that the JSON object of a fingerprint, ``facts``, describes."""
     taken = _Facts(facts)
     domain = dict(taken.take("domain", None) or {})
     refuses_null, domain_written = domain.pop("typnotnull", False), domain.pop("xmin", "")

@@ -26,7 +26,7 @@ class Verdict(str, Enum):
 
     @classmethod
     def gravest(cls, verdicts: Iterable[Verdict]) -> Verdict:
-        """Return the gravest of the verdicts; IGNORE if there are none."""
+        """Return the gravest of the verdicts; IGNORE if there are no verdicts."""
         return max(verdicts, key=list(cls).index, default=cls.IGNORE)
 
 
@@ -75,7 +75,7 @@ class AddColumn(Change):
         type: The column's type.
         stored: The column's value in older rows, as the source's catalog stores it. On PostgreSQL,
             this is an array literal with one element, for example ``{5}``. None if older rows are
-            NULL, or if the catalog does not determine their value.
+            NULL, or if the catalog does not determine the value in older rows.
         frozen: Whether the lake leaves the column out because of ``on_schema_change: freeze``.
     """
 
@@ -126,8 +126,8 @@ class RenameColumn(Change):
     Args:
         name: The column's former name.
         to: The column's new name.
-        former: All names that the column had before ``to``, newest first; the last one is ``name``.
-            Empty if the lake does not follow the rename.
+        former: All names that the column had before ``to``, newest first; ``name`` is the last of
+            these names. Empty if the lake does not follow the rename.
     """
 
     name: str
@@ -319,7 +319,7 @@ class LoseEvents(Change):
 
     @property
     def what(self) -> str:
-        """The schema change in words: what happened at the source."""
+        """The schema change in words, which say what happened at the source."""
         return self.fact
 
 
@@ -333,5 +333,5 @@ class NewFile(Change):
 
     @property
     def what(self) -> str:
-        """The schema change in words, with the statements that can have caused it."""
+        """The schema change in words, with the statements that can have rewritten the table."""
         return "the table was rewritten (VACUUM FULL, CLUSTER, TRUNCATE or a change of type)"

@@ -3,7 +3,7 @@
 The binlog has a string value as bytes. A connector decodes these bytes with Java's table of the
 character set, which can differ from the server's table. The decoding never fails: bytes that Java's
 table lacks become U+FFFD. Values in a copy, and values that are read from the source by key, are
-right, since the server decodes them itself.
+right, since the server itself decodes these values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DOUBTFUL: Mapping[str, str] = {
     "tis620": f"{_REPLACED}\u00a0",
     "ujis": f"{_REPLACED}\u2014\uff3c\uff5e",
 }
-"""By character set, the characters that an event can have in place of the server's characters.
+"""The characters that an event can have in place of the server's, for each character set.
 
 The characters are written like the inside of ``[...]`` in a regular expression. A text without
 these characters equals the server's text. A text in a character set that is not listed here cannot

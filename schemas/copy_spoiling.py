@@ -21,7 +21,7 @@ def spoiling(
     key: tuple[str, ...],
     keeps_deleted: bool = False,
 ) -> Iterator[str]:
-    """Yield the schema changes between two of PostgreSQL's catalogs that spoil a copy, in words.
+    """Yield, in words, each schema change from ``before`` to ``now`` that spoils a copy.
 
     A change with the verdict BOOTSTRAP (:func:`schemas.evolution.diff`) spoils the copy. The
     following changes spoil it, too:
@@ -95,7 +95,7 @@ def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
 
 
 def _columns_of_chunk_queries(catalog: Catalog) -> dict[str, dict[str, Any]]:
-    """Return, by column number, the attributes of columns on which a copy's queries depend."""
+    """Return, for each column number, the column's attributes on which a copy's queries depend."""
     return {
         str(number): {"name": one.name, "type": one.type, "generated": one.generated}
         for number, one in catalog.columns.items()

@@ -112,7 +112,7 @@ def diff(
         now: The catalog now.
         lake: The lake's columns.
         rules: The table's settings.
-        evidence: What the catalogs do not show.
+        evidence: Facts that the two catalogs do not show.
     """
     return tuple(_Diff(before, now, lake, rules, evidence).changes())
 
@@ -402,11 +402,11 @@ class _Diff:
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
     def _label_written_since(self, column: CatalogColumn) -> str | None:
-        """Return a label of a new column's enum that can have been renamed; None if there is none.
+        """Return a label of a new column's enum that can have been renamed; None if no label can.
 
         A label can have been renamed if its catalog row was written after the earlier read of the
-        catalog. A new enum is an exception: one transaction wrote all its labels, and the same
-        transaction or a later transaction added the column.
+        catalog. A new enum is an exception: one transaction wrote all labels of the enum, and
+        this transaction or a later one added the column.
         """
         since = self._before.horizon
         young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
@@ -431,7 +431,7 @@ class _Diff:
             )
 
     def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether a rewrite of the table, for example by USING, can have changed column values."""
+        """Whether a rewrite of the table, as by TYPE with USING, can have changed column values."""
         if not (self._new_file and self._on_postgres and old.written != new.written):
             return False
         if new.moved_only(old):
@@ -452,7 +452,7 @@ class _Diff:
         )
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
-        """Return why the lake's hidden values do not fit the settings; None if they fit."""
+        """Return why the lake's hidden values do not fit the settings; None if the values fit."""
         wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
             return f"columns.{wanted.hide or hide} differs between the settings and the lake's rows"

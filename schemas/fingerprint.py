@@ -82,5 +82,5 @@ class Fingerprint:
         return Fingerprint({**self.facts, READ_AT: earlier.facts[READ_AT]})
 
     def diff(self, other: Fingerprint) -> list[str]:
-        """Return the differences between the compared facts of both fingerprints, one line each."""
+        """Return the differences between the compared facts of two fingerprints, one line each."""
         return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]

@@ -145,7 +145,7 @@ def _json_number_sql(t: str) -> str:
 
 
 def _json_digits(number: str) -> str:
-    """Return Spark SQL: the digits of a number in JSON text, without leading or trailing zeros.
+    """Return Spark SQL for the digits of a number in JSON text, without leading or trailing zeros.
 
     Args:
         number: A Spark SQL expression that evaluates to the number.
@@ -173,7 +173,7 @@ def _json_double_test(s: str) -> str:
 
 
 def _normal_json_piece(t: str) -> str:
-    """Convert one piece of a JSON text to the normal form, without Spark."""
+    """Convert one piece of a JSON text, such as a string, to the normal form, without Spark."""
     if t.startswith('"'):
         return _normal_json_string(t)
     if re.search(_INTEGER, t) or t == "-0.0":

@@ -145,7 +145,7 @@ def _attached_again(old: Partition | None, new: Partition) -> bool:
 
 
 def _compared_partitions(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
-    """Return, by partition, the facts of a catalog that a search for lost events compares."""
+    """Return the facts that a search for lost events compares, for each partition's name."""
     return {name: one.compared for name, one in partitions.items()}
 
 
@@ -177,9 +177,9 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
 def _publication_altered(before: PublicationState | None, now: PublicationState | None) -> bool:
     """Whether the publication's settings were changed between two catalogs, even if changed back.
 
-    If the publication is missing, the result is False, since another check reports that it is
-    missing. The result is also False if only the owner differs, since a change of the owner loses
-    no event.
+    If the publication is missing, the result is False, since another check reports a missing
+    publication. The result is also False if only the owner differs, since a change of the owner
+    loses no event.
     """
     if before is None or now is None or before == now:
         return False

@@ -18,7 +18,7 @@ NAMES_OTHERS = (
     " text either"
 )
 """Why a type is refused if PostgreSQL prints its values as names of other objects
-(`names_others`)."""
+(see `names_others`)."""
 
 _POSTGRES = {
     "name": "arrives as NULL",
@@ -94,7 +94,7 @@ def names_others(kind: PostgresType) -> bool:
 def is_sent(kind: PostgresType) -> bool:
     """Whether events have a field for a column whose PostgreSQL type has no type rule.
 
-    The result is also False if nobody knows whether events have such a field.
+    The result is also False if it is not known whether events have such a field.
     """
     if kind.kind == "b" and kind.element is None and kind.name in _SENT_UNPROVEN:
         return True

@@ -110,10 +110,10 @@ class ConfluentRegistry:
         return found
 
     def newest(self, subject: str) -> RegisteredSchema | None:
-        """Return the newest schema of a subject in the registry; None if the subject has none.
+        """Return the newest schema of a subject in the registry; None without a schema.
 
         Raises:
-            RegistryError: The registry is unreachable, refuses the request, or its answer is not a
+            RegistryError: The registry is unreachable, refuses the request, or answers without a
                 schema.
         """
         answer = self._get_with_retries(f"subjects/{quote(subject, safe='')}/versions/latest")

@@ -9,7 +9,7 @@ from schemas.catalog import Catalog
 
 
 def related(entries: Mapping[str, str], name: str) -> frozenset[str]:
-    """Return all names of a column, by the renames in the table setting ``columns.renames``.
+    """Return all names that one column has under the renames in the setting ``columns.renames``.
 
     With ``{b: a, c: b}``, the result for each of the three names is ``a``, ``b`` and ``c``.
     """
@@ -24,8 +24,8 @@ class Renames:
     """The renames of columns that the settings allow the lake to follow.
 
     Args:
-        entries: The former name of each column, by its new name. An entry can be set before the
-            source renames the column, and can stay in the settings afterwards.
+        entries: A mapping from each column's new name to its former name. An entry can be set
+            before the source renames the column, and can stay in the settings afterwards.
         placing: The lake table's key and partition columns, whose renames the lake cannot follow.
     """
 
@@ -52,7 +52,7 @@ class Renames:
     def renamed_columns(
         self, before: Catalog, now: Catalog, carried: Collection[str]
     ) -> frozenset[str]:
-        """Return the new names of the lake's columns that were renamed as the settings allow.
+        """Return the new names of those lake columns whose renames the settings allow.
 
         Args:
             before: The catalog that the lake follows.
@@ -77,7 +77,7 @@ class Renames:
         lake: Collection[str],
         wanted: Collection[str],
     ) -> str | None:
-        """Return why the lake cannot follow a column's rename; None if it can.
+        """Return why the lake cannot follow a column's rename; None if the lake can.
 
         Args:
             old: The column's former name.

@@ -127,7 +127,7 @@ class StatementEffects:
 
         Args:
             key: The lake table's key columns; empty for an append table.
-            primary_key: The columns of the primary key; empty without one.
+            primary_key: The columns of the primary key; empty without a primary key.
         """
         if not key or (primary_key and set(key).issuperset(primary_key)):
             return

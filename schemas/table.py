@@ -121,7 +121,7 @@ def _split_full_name(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
 def _read_quoted_name(text: str, position: int) -> tuple[str, int]:
     """Return the quoted name at ``position`` of a table's full name, and the position after it.
 
-    The name is returned without quotes. It is empty if the closing quote is missing.
+    The name is returned without quotes. The name is empty if the closing quote is missing.
     """
     name = []
     position += 1
@@ -243,7 +243,7 @@ class TableSchema:
         return replace(self, columns=tuple(columns))
 
     def only(self, names: Collection[str]) -> TableSchema:
-        """Return the table's schema reduced to the named columns; they must include the key."""
+        """Return the table's schema reduced to the named columns, which must include the key."""
         columns = tuple(column for column in self.columns if column.name in names)
         return replace(self, columns=columns)
 

@@ -117,14 +117,14 @@ class MysqlType:
 
 
 def _type_rule(kind: MysqlType) -> TypeRule | None:
-    """Return the type rule of a type of MySQL or MariaDB; None if it has no rule."""
+    """Return the type rule of a type of MySQL or MariaDB; None if the type has no rule."""
     if kind.name in _BY_SHAPE:
         return _BY_SHAPE[kind.name](kind)
     return _PLAIN.get(kind.name)
 
 
 def _integer_rule(kind: MysqlType) -> TypeRule:
-    """Return the type rule of a MySQL integer: wider in the lake if it is unsigned."""
+    """Return the type rule of a MySQL integer; an unsigned ``int`` or ``bigint`` becomes wider."""
     if kind.name == "bigint":
         return _unconverted_rule("decimal(20,0)") if kind.unsigned else _unconverted_rule("bigint")
     return _unconverted_rule(
@@ -133,7 +133,7 @@ def _integer_rule(kind: MysqlType) -> TypeRule:
 
 
 def _decimal_rule(kind: MysqlType) -> TypeRule:
-    """Return the rule of a MySQL decimal: a string if it has more digits than Spark's decimals."""
+    """Return the rule of a MySQL decimal, which becomes a string if Spark has no such decimal."""
     precision, scale = (*kind.sizes, 10, 0)[:2] if len(kind.sizes) != 1 else (kind.sizes[0], 0)
     if precision > MAX_DIGITS:
         # A column with ZEROFILL prints zeros before its digits, and the result of a cast does not.
@@ -143,7 +143,7 @@ def _decimal_rule(kind: MysqlType) -> TypeRule:
 
 
 def _bit_rule(kind: MysqlType) -> TypeRule:
-    """Return the rule of MySQL's ``bit``: a number, or a boolean for a single bit."""
+    """Return the rule of MySQL's ``bit``, which becomes a number, or a boolean if it is one bit."""
     width = kind.sizes[0] if kind.sizes else 1
     if width == 1:
         return TypeRule("boolean", f"{COLUMN} + 0", "int", f"{COLUMN} = 1")
@@ -161,7 +161,7 @@ def _labelled_rule(kind: MysqlType) -> TypeRule | None:
 
 
 def _year_rule(kind: MysqlType) -> TypeRule | None:
-    """Return the rule of MySQL's ``year``; None for ``year(2)``: a copy has two digits only."""
+    """Return the rule of MySQL's ``year``; None for ``year(2)``, of which a copy has two digits."""
     return None if kind.sizes == (2,) else _unconverted_rule("int", f"{COLUMN} + 0")
 
 
@@ -222,7 +222,7 @@ def on_calendar(column: str) -> str:
 
 
 def _existing_moment(moment: str) -> str:
-    """Return MySQL's SQL for a type rule: ``moment``, or NULL if the column's date does not exist.
+    """Return SQL for ``moment`` that gives NULL if the column's date is not in the calendar.
 
     Args:
         moment: MySQL's SQL expression for the column's value.

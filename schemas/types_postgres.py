@@ -174,7 +174,7 @@ class _Place(NamedTuple):
 
 
 def _type_rule(kind: PostgresType, place: _Place) -> TypeRule | None:
-    """Return the type rule of a PostgreSQL type; None if it has no rule."""
+    """Return the type rule of a PostgreSQL type; None if the type has no rule."""
     if kind.kind == "d":
         return _type_rule(kind.base, place) if kind.base is not None else None
     if kind.element is not None:
@@ -196,7 +196,7 @@ def _type_rule(kind: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _numeric_rule(typmod: int, place: _Place) -> TypeRule | None:
-    """Return the type rule of ``numeric``: a decimal if its digits fit, otherwise a string.
+    """Return the type rule of ``numeric``, for a lake decimal if the digits fit, else for a string.
 
     The string is the same as in the connector's events. The result is None for a negative scale.
     """

@@ -25,7 +25,7 @@ place."""
 
 
 def family(kind: str) -> str:
-    """Return a type in the catalog without its modifier: ``numeric`` for ``numeric(10,2)``."""
+    """Return a type without its modifier, for example ``numeric`` for ``numeric(10,2)``."""
     return re.sub(r"\(.*?\)", "", kind).strip()
 
 

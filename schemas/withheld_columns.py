@@ -1,13 +1,13 @@
 """Finds events with values in wrong columns, which generated columns can cause.
 
 PostgreSQL's WAL withholds the generated columns that the publication does not add: the rows in the
-WAL have no values of them. When Debezium 3.7.0 finds an unknown label of an enum, it reads the
-table's definition from the catalog. This definition has all generated columns. Debezium then
-assigns a row's values to the columns by their order. For example, let ``g`` be generated in a table
-with the columns ``a``, ``g``, ``b`` and ``c``. The WAL has the values of ``a``, ``b`` and ``c``. In
-the event, ``g`` has the value of ``b``, and ``b`` has the value of ``c``. The values stay in wrong
-columns until the server describes the table again: after ALTER TABLE, or for a new session of the
-connector.
+WAL have no values of these columns. When Debezium 3.7.0 finds an unknown label of an enum, Debezium
+reads the table's definition from the catalog. This definition has all generated columns. Debezium
+then assigns a row's values to the columns by their order. For example, let ``g`` be generated in a
+table with the columns ``a``, ``g``, ``b`` and ``c``. The WAL has the values of ``a``, ``b`` and
+``c``. In the event, ``g`` has the value of ``b``, and ``b`` has the value of ``c``. The values stay
+in wrong columns until the server describes the table again: after ALTER TABLE, or for a new session
+of the connector.
 """
 
 from __future__ import annotations

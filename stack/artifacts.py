@@ -13,7 +13,7 @@ from cdc.runtime.jars import Artifact, Report, fetch, read_lock
 from cdc.runtime.java import JavaInstallation, find_java
 
 LOCK = read_lock(Path(__file__).with_name("artifacts.lock"))
-"""The pinned files of the stack's Java servers, by bundle."""
+"""The pinned files of the stack's Java servers, as a mapping from bundles such as ``kafka``."""
 
 CONVERTER_CLASS = "io.apicurio.registry.utils.converter.AvroConverter"
 _CONVERTER_SERVICE = "META-INF/services/org.apache.kafka.connect.storage.Converter"

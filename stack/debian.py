@@ -51,7 +51,7 @@ class Package:
 
 
 def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
-    """Return the folder of a Debian package of the stack in the cache; None if it is not there.
+    """Return the cache's folder of a Debian package of the stack; None if the cache has none.
 
     If the cache has several accepted versions, the folder of the newest version is returned.
     """

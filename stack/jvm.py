@@ -50,7 +50,7 @@ class JavaServer:
         return (str(java.executable), *java.options, *_LOGGING, *arguments)
 
     def _answers(self, path: str, login: tuple[str, str] | None = None) -> str | None:
-        """Return why a GET of this path from a stack's server fails; None if it succeeds."""
+        """Return why a GET of this path from a stack's server fails; None if the GET succeeds."""
         try:
             answer = httpx.get(f"http://{HOST}:{self.port}{path}", auth=login, timeout=_PROBE_S)
         except httpx.HTTPError as error:

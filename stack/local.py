@@ -213,7 +213,7 @@ class LocalStack:
         return project_text(replace(addresses, kinds=wanted), folder or self.folder, source)
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of the stack's databases, by kind of database."""
+        """Return the versions of the stack's databases, as a mapping from the kind of database."""
         record = Record.read(self.folder)
         found = {} if record.binaries is None else {POSTGRES: record.binaries.version}
         return found | {kind: one.version for kind, one in record.installations.items()}
@@ -389,7 +389,7 @@ class LocalStack:
             write_option_file(kind, ports, self.passwords)
 
     def _stop_readers(self, servers: Sequence[ServerStatus]) -> None:
-        """Stop metastore and Trino: at their next start, they read how to reach the lake."""
+        """Stop metastore and Trino, which read only at a start how to reach the lake."""
         for name in {METASTORE, TRINO} & {server.name for server in servers}:
             self.server(name).stop()
 

@@ -73,7 +73,7 @@ PRODUCTS = {
         Package("mariadb-server-core", also=("mariadb-client-core",)),
     ),
 }
-"""The products by kind of source, as in `stack up --source`."""
+"""The products MySQL and MariaDB, by kind of source as `stack up --source` names the kind."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def choose(
     kept: Mapping[str, int] | None = None,
     held: Collection[int] = (),
 ) -> dict[str, int]:
-    """Return a port for each name of the stack: the kept port if usable, otherwise a free port.
+    """Return a port of the stack for each name: the kept port if usable, otherwise a free port.
 
     Args:
         names: The names that need a port.

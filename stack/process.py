@@ -189,7 +189,7 @@ def _reap_servers() -> None:
 
 
 def _server_has_ended(process: psutil.Process) -> bool:
-    """Whether the stack's process is gone, or is a zombie that its parent has not reaped."""
+    """Whether a stack server's process is gone, or is a zombie that its parent has not reaped."""
     if child := _CHILDREN.get(process.pid):
         if child.poll() is None:
             return False

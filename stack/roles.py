@@ -11,11 +11,11 @@ PURPOSES = {"admin": ADMIN, "capture": CAPTURE, "snapshot": SNAPSHOT, "marker": 
 REPLICATOR = "stack_replicator"
 """The role with which replicas log in to their primaries.
 
-It is no role of the product.
+The role belongs to the stack, not to Tributary.
 """
 CONNECT = "connect"
 """The user of Kafka Connect's REST interface.
 
-It is no role of a database.
+The user is no role of a database.
 """
 DATABASE = "shop"

@@ -114,7 +114,7 @@ def server_properties(port: int, plugins: Path) -> dict[str, str]:
 def catalog_properties(
     metastore_port: int, store: StoreLogin | None = None
 ) -> dict[str, dict[str, str]]:
-    """Return the settings of the catalogs of the stack's Trino, by the catalog's name.
+    """Return the settings of each catalog of the stack's Trino, as a mapping from catalog names.
 
     Args:
         metastore_port: The metastore's port.

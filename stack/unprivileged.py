@@ -85,7 +85,7 @@ def _open_to_all(folder: Path) -> bool:
 
 
 def _capability_to_enter(folder: Path, user: str) -> str:
-    """Return the weakest available capability by which the stack's user enters a folder."""
+    """Return the weakest available Linux capability with which the stack's user enters a folder."""
     status = Path("/proc/self/status")
     if status.exists():
         bounding = next(

@@ -1,10 +1,10 @@
 """Finds the captures of tables, also the second capture of a table that moves to another tier.
 
 A table that moves to another tier has two captures until the move has ended. Runs follow one of
-them. The other one is either the capture that the next generation follows, or a former capture that
-the table has not left yet. If the other capture fails, its slot keeps the log of the primary, and
-the move cannot end. So all code that watches captures gets the captures from this module. A finding
-about a capture stops only tables that follow this capture.
+the two. The other one is either the capture that the table's next generation (its new image in the
+lake) follows, or a former capture that the table has not left yet. If the other capture fails, its
+slot keeps the log of the primary, and the move cannot end. So all code that watches captures gets
+the captures from this module. A finding about a capture stops only tables that follow this capture.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class CapturedTables:
 
 
 def captures_of(config: Config, records: Iterable[TableRecord]) -> list[CapturedTables]:
-    """Return the captures of tables, each once, in the order in which the records name them.
+    """Return the captures of tables, each once, in the order in which the records name captures.
 
     RETIRED tables, and tables whose source the configuration lacks, are left out.
 

@@ -101,7 +101,8 @@ class SignsOfLife:
             Negative if the heartbeat's time is ahead of this machine's clock.
         sends: Whether a heartbeat or another record was sent recently. A heartbeat is a change in
             the source's log, so the connector sends a heartbeat only after all earlier changes.
-            While the connector sends a backlog, only the backlog's records show that it works.
+            While the connector sends a backlog, only the backlog's records show that the connector
+            works.
         remedy: What to do if the connector sends nothing.
     """
 
@@ -117,9 +118,9 @@ class Beats:
 
     Args:
         newest: The newest heartbeat; None if there is none, or if it could not be read.
-        record: The record of the newest heartbeat; None if ``newest`` is None.
+        record: The Kafka record of the newest heartbeat; None if ``newest`` is None.
         strangers: How the heartbeats show that another installation writes to the same topics; None
-            if they show no other installation.
+            if the heartbeats show no other installation.
         trouble: Why the heartbeats could not be read; None if they could be read.
     """
 
@@ -135,7 +136,7 @@ class ConnectorFacts:
 
     Args:
         effective: The connector's configuration, with references in place of secrets.
-        wrong: The connector's settings that can make it lose or alter changes.
+        wrong: The connector's settings that can make the connector lose or alter changes.
         listed: The tables in the connector's include list; None if a publication selects the
             tables.
         health: The state of the connector and its tasks; None if the connector was deleted right
@@ -160,18 +161,19 @@ class CaptureEvidence:
     """The facts about one capture at one moment.
 
     Args:
-        names: The capture's publication, slot and connector.
+        names: The names of the capture's publication, slot and connector.
         log: The health of the source's log for this capture.
         lost: Why uncaptured changes are gone from the source's log; None if no change is gone.
-        continuity: The result of comparing the end of the source's log with its end at the previous
-            look (`LogLooks`); None if the ends were not compared.
+        continuity: The result of comparing the end of the source's log with the end that the
+            previous comparison recorded (`LogLooks`); None if the ends were not compared.
         unreadable: Why the connector cannot continue in the log that the source retains; None if
-            the connector can.
+            the connector can continue.
         obstacles: Reasons why the changes of every table of the capture may be incomplete, one
             sentence each.
         server: The identity of the primary.
-        topics: The cleanup policy of each of the capture's `evidence_topics`, by topic. A record
-            that is deleted from one of these topics is lost, since it is stored nowhere else.
+        topics: The cleanup policies of the capture's `evidence_topics`, as a mapping from topic to
+            policy. A record that is deleted from one of these topics is lost, since the record is
+            stored nowhere else.
         connector: The connector's configuration and state; None if the connector does not exist.
         stored: The position that Connect has stored for the connector, or a later position up to
             which Kafka has all changes (`SentRecords`); None if Connect has stored no position.
@@ -179,13 +181,14 @@ class CaptureEvidence:
         statements: The DDL statements that the connector has reported; None if this kind of
             connector reports no statements, or if the caller did not request them.
         starts: One offset for each start of the connector at which Connect had no stored
-            position: the offset of the first record after this start in the topic of DDL
+            position. It is the offset of the first record after this start in the topic of DDL
             statements.
         life: Whether the connector sends changes; None if the caller did not request this fact.
         skipped: Why the connector will skip a table definition of its schema history at its next
-            start; None if it will skip none, or if the caller did not request the statements.
+            start; None if the connector will skip no definition, or if the caller did not request
+            the statements.
         members: The tables that were added to the publication one by one, each with the statement
-            that removes it; empty for a source without publications.
+            that removes the table; empty for a source without publications.
         strays: By table, the topics to which the connector sent the table's changes because the
             table's schema was renamed (`cdc.capture.strays`). Only runs search for such topics.
         beats: The newest heartbeats. A failure to read them is no finding about the capture.

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Found:
-    """The losses and the doubts that one search for ends of a connector's tasks has found.
+    """The losses and the doubts (possible losses) that one search for ended tasks has found.
 
     Args:
         losses: By table, a message about the rows that the table has lost or got twice.
@@ -47,7 +47,10 @@ class Found:
         self.doubts[str(table)] = Doubt(offset, f"{what}: {advice}")
 
     def by_scope(self, names: CaptureNames) -> dict[str, str]:
-        """Return the losses by `table_scope`, the name under which the state store counts them."""
+        """Return the losses as a mapping from names to messages.
+
+        The state store counts a table's losses under the name that `table_scope` returns.
+        """
         return {table_scope(names, table): what for table, what in self.losses.items()}
 
     def log(self) -> None:

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
-"""States of a table that a past loss of the table's capture does not affect."""
+"""States in which a table is not affected by a past loss of changes in the table's capture."""
 
 
 def gather(
@@ -87,8 +87,8 @@ def gather(
             the statements out of the evidence.
         life: Finds out whether the connector sends changes; None leaves this fact out of the
             evidence.
-        looks: Compares the end of the source's log with its end at the previous look; None leaves
-            the comparison out of the evidence.
+        looks: Compares the end of the source's log with the end that the previous comparison
+            recorded; None leaves the comparison out of the evidence.
     """
     sent = sent.using(servers.kafka)
     database, workers = ServerQueries(servers.source), ServerQueries(servers.connect)
@@ -176,7 +176,7 @@ class Captures:
         return found
 
     def _gathered(self, names: CaptureNames) -> CaptureEvidence:
-        """Gather the evidence of a capture, and count the losses that it shows."""
+        """Gather a capture's evidence, and count the losses that the evidence shows."""
         context, before = self._context, self._planned()
         found = gather(
             names,
@@ -211,7 +211,7 @@ class Captures:
         return found
 
     def _note_unneeded(self, found: CaptureEvidence, before: Iterable[TableRecord]) -> None:
-        """Note the tables of a capture that the plan does not need; log each warning only once."""
+        """Record a capture's tables that the plan does not need, and log each new warning once."""
         context, name = self._context, found.names.connector
         unneeded = of_unneeded(context.store, found, before)
         context.forgotten[found.names.resource] = unneeded.forgotten
@@ -255,7 +255,7 @@ class Captures:
         return self.evidence(record)
 
     def _records(self, names: CaptureNames) -> list[TableRecord]:
-        """Return the records of a capture's tables."""
+        """Return the state store's records of the tables that follow a capture."""
         of = (names.source, names.tier)
         return [one for one in self._planned() if (one.table.source, one.tier) == of]
 
@@ -297,7 +297,7 @@ class Captures:
         self._tasks[names.connector] = found
 
     def _follow_types(self, found: CaptureEvidence) -> Answer[TypeLook | None]:
-        """Compare the source's types with the types at the last look, and return the newest look.
+        """Compare the source's types with the last stored look at types; return the newest look.
 
         The result is None if the connector does not look up types by their names. If a server does
         not answer, the result is the server's error.
@@ -355,9 +355,10 @@ class Captures:
         return look.doubt(record) if isinstance(look, TaskLook) else None
 
     def unjudged(self, record: TableRecord) -> str | None:
-        """Return a message if the end of a task in a table's topic is not judged yet, else None.
+        """Return a message if it is not judged yet whether a task's end lost a table's changes.
 
-        An end that has left a doubt counts as judged: no later look can say more about this end.
+        The result is None in all other cases. A loss that was recorded as doubtful counts as
+        judged, since no later look at the connector's tasks can find out more about this loss.
         """
         name = self.evidence(record).names.connector
         look = self._tasks[name]
@@ -376,8 +377,8 @@ class Captures:
             used: The columns that are replicated.
 
         Raises:
-            SchemaChangeError: Since the table was copied, a look has found a column that the
-                connector may have misread.
+            SchemaChangeError: Since the table was copied, a look at the source's types has found a
+                column that the connector may have misread.
             TributaryError: A server did not answer.
         """
         look = known(self._types[self.evidence(record).names.connector])
@@ -403,12 +404,12 @@ def _warn_of_unknown_connector(evidence: CaptureEvidence) -> None:
 
 
 def cleanup_policy(settings: Mapping[str, str]) -> CleanupPolicy:
-    """Return the evidence of a captured topic's cleanup policy, from its effective settings."""
+    """Return the cleanup policy of a captured topic, from the topic's effective settings."""
     return CleanupPolicy(settings.get("cleanup.policy", "delete"), never_compacted(settings))
 
 
 def _gather_cleanup_policies(kafka: KafkaAdmin, names: CaptureNames) -> dict[str, CleanupPolicy]:
-    """Gather the cleanup policies of a capture's `evidence_topics`, by topic."""
+    """Gather the policies of a capture's `evidence_topics`, as a mapping from topic to policy."""
     found = kafka.topic_configs(names.evidence_topics)
     return {topic: cleanup_policy(settings) for topic, settings in found.items()}
 
@@ -428,9 +429,10 @@ def _gather_skipped(
     stored: LogPosition | None,
     connector: Answer[ConnectorFacts | None],
 ) -> str | None:
-    """Gather the reason why a capture's connector will skip a definition at its next start.
+    """Gather the reason why a connector will skip a captured table's definition at its next start.
 
-    The result is None if the connector will skip none, or if the schema history is not read.
+    The result is None if the connector will skip no definition, or if the schema history is not
+    read.
     """
     listed = connector.listed if isinstance(connector, ConnectorFacts) else None
     if definitions is None or listed is None:

@@ -1,6 +1,6 @@
 """Judges from the evidence alone whether the changes of a capture's tables are captured.
 
-Bootstraps, runs, `check` and `status` all use these findings.
+Bootstraps, runs, `check` and `status` all use the findings of this module.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Finding:
 
 
 def of_capture(evidence: CaptureEvidence) -> list[Finding]:
-    """Return the findings that concern all tables of a capture, those about the log first."""
+    """Return the findings that concern all tables of a capture, first those about the log."""
     return [
         *_log_findings(evidence),
         *_obstacle_findings(evidence),
@@ -128,7 +128,10 @@ def of_table(
 
 
 def follows(record: TableRecord) -> bool:
-    """Return whether findings concern a table: runs apply its stream, or will after `resume`."""
+    """Return whether findings about a capture concern a table.
+
+    Findings concern a table if runs apply the table's stream, or will apply it after `resume`.
+    """
     return (record.resume_to or record.state) in (State.CATCHING_UP, State.INCREMENTAL)
 
 
@@ -173,8 +176,8 @@ def why_silent(
 ) -> Finding | None:
     """Return a finding with the reason if a capture sends no changes; None if it sends changes.
 
-    A topic without new records does not prove that the capture is silent, because its table may
-    have had no changes.
+    A topic without new records does not prove that the capture is silent, because the topic's table
+    may have had no changes.
 
     Args:
         names: The capture.
@@ -281,7 +284,7 @@ def _topic_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
 
 
 def _connector_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
-    """Yield the findings about a capture's connector: settings, owner, definitions, state."""
+    """Yield findings about the settings, owner, skipped definitions and state of a connector."""
     name, connector = f"connector {evidence.names.connector}", evidence.connector_facts
     for wrong in () if connector is None else connector.wrong:
         yield Finding(

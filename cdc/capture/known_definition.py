@@ -37,7 +37,7 @@ _NAMES = {
     **dict.fromkeys(("national varchar", "national character varying"), "varchar"),
     **dict.fromkeys(("nchar varchar", "nchar varying", "national char varying"), "varchar"),
 }
-"""The plain name of a type, by the type's synonym in statements.
+"""A mapping from the synonym of a type in statements to the plain name of the type.
 
 The connector reads the values of a type in the same way under both names, except for integers. It
 sends values of ``bool`` as booleans, and MariaDB's connector sends some unsigned integers as
@@ -123,9 +123,10 @@ def differences(
 
 
 def exact_columns(schema: TableSchema) -> tuple[str, ...]:
-    """Return the captured columns whose definition must be exact: no run reads them by key.
+    """Return the captured columns whose definition in the connector must be exact.
 
-    These are the key's columns, and all columns of an append table.
+    No run reads the values of these columns from the source by key. They are the key's columns, or
+    all columns of an append table, which has no key.
 
     Args:
         schema: The lake's columns and key.
@@ -134,7 +135,7 @@ def exact_columns(schema: TableSchema) -> tuple[str, ...]:
 
 
 def newest(changes: Iterable[DefinitionChange]) -> dict[TableId, tuple[KnownColumn, ...]]:
-    """Return the newest definition by which each table is captured, as the connector's columns."""
+    """Return a mapping from each table to the columns of its newest definition in the connector."""
     return {change.table: change.columns for change in changes if change.table is not None}
 
 
@@ -208,7 +209,7 @@ def _form_text(form: _Form, nullable: bool) -> str:
 
 
 def _form_by_connector(column: KnownColumn) -> _Form:
-    """Return the form of a captured column by the connector's definition of its table."""
+    """Return the `_Form` that a captured column has in the connector's definition of the table."""
     words = column.type_name.lower().split()
     unsigned = "unsigned" in words or "zerofill" in words
     plain = [word for word in words if word not in _SIGNS]
@@ -222,7 +223,7 @@ def _form_by_connector(column: KnownColumn) -> _Form:
 
 
 def _form_by_catalog(column: SourceColumn) -> _Form:
-    """Return the form of a captured column by the catalog of MySQL or MariaDB."""
+    """Return the `_Form` that a captured column has in the catalog of MySQL or MariaDB."""
     kind = column.type
     if not isinstance(kind, MysqlType):
         raise TypeError(f"column {column.name} is not of MySQL or MariaDB: {kind}")
@@ -236,7 +237,7 @@ def _form_by_catalog(column: SourceColumn) -> _Form:
 def _form_of_type(
     name: str, sizes: tuple[int, ...], charset: str, *, labels: tuple[str, ...], unsigned: bool
 ) -> _Form:
-    """Return the form of a captured column from the parts of its MySQL or MariaDB type."""
+    """Return the `_Form` of a captured column from the parts of its MySQL or MariaDB type."""
     if name in _INTEGERS:
         return _Form(name, unsigned=unsigned)
     if name in TEXTS:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
 
 _EARLIER = timedelta(minutes=10)
-"""Longest time by which the worker's clock may be behind the clock of the copying process."""
+"""Longest time by which a Connect worker's clock may be behind the copying process's clock."""
 _PART = 1000
 """Number of offsets in one read of the schema history."""
 
@@ -53,7 +53,7 @@ class LaterDecoding:
         ends: Sequence[TaskEnd],
         found: Found,
     ) -> None:
-        """Add a loss if a task decoded changes of a table by a later definition.
+        """Add a loss to ``found`` if a task decoded changes of a table by a later definition.
 
         Args:
             record: The table.

@@ -91,7 +91,8 @@ def over_limit(
     Args:
         capture: The capture.
         log: The state of the log from which the capture reads.
-        limits: The limits in bytes by the names of their settings, in ascending order.
+        limits: A mapping from the name of each limit's setting to the limit in bytes, in ascending
+            order of the limits.
     """
     held, found = log.retained_bytes, None
     for name, limit in limits.items():
@@ -101,6 +102,6 @@ def over_limit(
 
 
 def _gib_text(count: int) -> str:
-    """Return the size of a capture's log in GiB, with one decimal place below 10 GiB."""
+    """Return the size of a capture's log as text in GiB, with one decimal place below 10 GiB."""
     amount = count / 2**30
     return f"{amount:,.0f} GiB" if amount >= 10 else f"{amount:.1f} GiB"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LogLooks:
-    """Compares the logs of captures with the marks of earlier looks.
+    """Compares the ends of captures' logs with the marks (recorded ends) of earlier looks.
 
     All processes that use the same state store share the marks.
 
@@ -46,7 +46,7 @@ class LogLooks:
         self._registry = registry
 
     def compare(self, names: CaptureNames, capture: SourceCapture) -> Continuity | None:
-        """Compare the end of a source's log with the mark of the capture's last look.
+        """Compare the end of a source's log with the mark (the end) that the last look stored.
 
         The result is None if the log cannot be compared.
 
@@ -72,10 +72,10 @@ class LogLooks:
         return self._marks.of(names.resource) == found.earlier
 
     def leave(self, names: CaptureNames, found: Continuity) -> None:
-        """Store the mark of a capture's look.
+        """Store the end of the log that a look has found, as the mark for the capture's next look.
 
-        If the look has found a loss, the caller must count the loss before this call: the next look
-        begins at this mark, so it does not see the loss.
+        If the look has found a loss, the caller must count the loss before this call. The next look
+        begins at this mark, so the next look does not see the loss.
 
         Raises:
             StateError: The state store cannot be used.
@@ -83,7 +83,7 @@ class LogLooks:
         self._marks.move(names.resource, found.earlier, found.mark)
 
     def follow(self, names: CaptureNames, source: Source) -> None:
-        """Compare a source's log with the mark of the capture's last look, and store a new mark.
+        """Compare the end of a source's log with the last look's mark, and store the new mark.
 
         If the comparison shows a loss, the loss is counted in the state store.
 

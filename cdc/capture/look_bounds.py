@@ -1,4 +1,8 @@
-"""Decides what a look at a connector's tasks must search, and what it leaves to the next look."""
+"""Decides what a look at a connector's tasks must search, and what it leaves to the next look.
+
+A look finds out whether changes were lost when one task ended and another one replaced it
+(`cdc.capture.task_looks`).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
 
 _RENEWED_AFTER = timedelta(minutes=5)
-"""Age from which on a look is replaced although the task is the same. An old look gives the same
-result as a new look, but the search after an old look reads more offsets.
+"""Age from which on a stored look is replaced although the connector's task is the same. An old
+look gives the same result as a new look, but the search after an old look reads more offsets.
 """
 
 
@@ -120,7 +124,7 @@ def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
 
 
 def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLook:
-    """Return the previous look at a capture's tasks without topics that were created again.
+    """Return the previous look at a capture's tasks without the topics created again since then.
 
     Such topics are left out of ``ends``, ``behind`` and ``awaited``.
     """
@@ -132,7 +136,7 @@ def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLoo
 
 
 def remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
-    """Return the previous look's doubts about captured tables that were not copied since."""
+    """Return the doubts (possible losses) of the previous look about tables not copied since."""
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
     return {table: known.doubts[table] for table in tables}
 
@@ -140,7 +144,8 @@ def remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doub
 def search_range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
     """Return the first and the end offset of the range that a look must search in a table's topic.
 
-    The first offset is the greater of O and the end offset of the previous look.
+    The first offset is the greater of O, from which on the table's stream is applied, and the end
+    offset of the previous look.
     """
     searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
     # Without its UUID, a topic that has begun again shows by its end.

@@ -56,7 +56,7 @@ def names_of(config: Config, source_name: str, of: TierCapture) -> CaptureNames:
     Args:
         config: The configuration.
         source_name: The name of the table's source.
-        of: The capture.
+        of: The capture, as the table's record keeps it.
 
     Raises:
         ConfigError: The source is not configured.

@@ -26,7 +26,7 @@ def other_server(
     here: str | None,
     copied_from: Callable[[], Collection[str]],
 ) -> str | None:
-    """Return how a capture's heartbeats show another installation; None if they show none.
+    """Return how a capture's heartbeats show another installation; None if they do not show one.
 
     Either of these two facts shows another installation:
 

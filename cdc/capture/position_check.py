@@ -39,15 +39,15 @@ class TopicFacts:
 
     Args:
         id: The topic's UUID; None if the topic does not exist.
-        earliest: The first offset that the topic still has, by partition.
-        stable: The last stable offset, by partition.
-        epochs: The epoch of the partition's leader, by partition. Partitions whose leader was not
-            read are missing.
+        earliest: The first offset that the topic still has, for each partition.
+        stable: The last stable offset, for each partition.
+        epochs: The epoch of the partition's leader, for each partition. Partitions whose leader was
+            not read are missing.
         policy: The topic's ``cleanup.policy``; ``delete`` if the policy was not read.
         lagging: Whether ``min.compaction.lag.ms`` is so long that compaction never removes a
             record.
-        high: Offset after the last record, committed or not, by partition, read before ``stable``;
-            None if it was not read.
+        high: The offset after the last record, committed or not, for each partition. It was read
+            before ``stable``; None if it was not read.
     """
 
     id: str | None
@@ -83,7 +83,7 @@ def check_topic(
         table: The table.
         topic: The table's topic.
         topic_id: The UUID of the topic from which the lake has read; None if it is not known.
-        start: The next offset to read, by partition, from the lake's last commit.
+        start: For each partition, the next offset to read, from the lake's last commit.
         now: What Kafka reports about the topic now.
 
     Raises:
@@ -129,7 +129,7 @@ def check_topic(
 
 
 def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
-    """Check that no partition of a captured topic was truncated below the lake's offset.
+    """Check that no partition of a captured topic was truncated below what the lake has read.
 
     Args:
         table: The table.
@@ -175,11 +175,12 @@ def _check_cleanup_policy(table: TableId, topic: str, now: TopicFacts) -> None:
 
 
 def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity | None) -> None:
-    """Check that a captured table's primary has the copied server's identity and timeline.
+    """Check that the present primary is the server from which a captured table was copied.
 
     Args:
         table: The table.
-        known: The view that was copied, with the identity of its server; None if there is no copy.
+        known: The view (image of the source) that was copied, with the identity and timeline of the
+            view's server; None if there is no copy.
         now: The identity of the present primary; None if it was not read.
 
     Raises:
@@ -223,11 +224,12 @@ class Rests:
     """The copy and the positions of a lake table, from which the table's stream must continue.
 
     Args:
-        view: The view that was copied.
-        reads_upto: R of the copy, as a string that the source can parse.
+        view: The view (image of the source) that was copied.
+        reads_upto: R of the copy, up to which the copy can contain changes, as a string that the
+            source can parse.
         committed: The position of the newest commit, as a string that the source can parse.
         statements_upto: The end offset of the connector's topic of DDL statements, recorded before
-            O; None if the connector has no such topic.
+            O, from which on the stream is applied; None if the connector has no such topic.
         statements_topic_id: The UUID of the topic of DDL statements when O was recorded; None if
             the connector has no such topic.
     """
@@ -259,8 +261,8 @@ def check_stream(
     Args:
         table: The table.
         rests: The positions from which the stream must continue.
-        evidence: The evidence of the table's capture. If the stored position or the statements
-            could not be read, they are not checked.
+        evidence: The evidence of the table's capture. The stored position is left out of the check
+            if it could not be read. The same holds for the statements.
         source: The table's source, which parses positions.
 
     Raises:
@@ -281,9 +283,9 @@ def rests_on(
 
     A lake table has all changes up to this position.
 
-    The result covers both R and the position of the newest commit, which is usually later than R.
-    So a source that was restored to a position between these two is also noticed: the source's log
-    ends before the result.
+    The result covers both R, up to which the copy can contain changes, and the position of the
+    newest commit, which is usually later than R. So a source that was restored to a position
+    between these two positions is also noticed: the source's log ends before the result.
 
     Args:
         source: The source, which parses positions.
@@ -319,10 +321,12 @@ def check_log(
 def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | None) -> None:
     """Check that a capture's connector has not started without its stored position since O.
 
+    O is the offset from which on the table's stream is applied.
+
     Args:
         table: The table.
-        starts: One offset for each start without a stored position: the offset of the first record
-            after this start in the topic of DDL statements.
+        starts: For each start without a stored position, the offset of the first record after this
+            start in the topic of DDL statements.
         statements_upto: The end offset of the topic of DDL statements, recorded before O; None if
             the connector has no such topic.
 
@@ -344,6 +348,8 @@ def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | N
 
 def check_statements(table: TableId, rests: Rests, evidence: CaptureEvidence) -> None:
     """Check that the connector's topic of DDL statements has every statement since O.
+
+    O is the offset from which on the table's stream is applied.
 
     Some changes of a table have no event. Only a DDL statement in this topic shows such a change.
 

@@ -59,8 +59,8 @@ class FailedConnector:
             changes were lost.
         runs: Whether Connect reports the connector and its tasks as running. If so, the failure is
             a lost connection to the source.
-        outage: Whether the connector cannot reach the source. If so, the number of its restarts is
-            not limited.
+        outage: Whether the connector cannot reach the source. If so, the number of the connector's
+            restarts is not limited.
     """
 
     reason: str
@@ -76,7 +76,7 @@ def lost_before_restart(
     names: CaptureNames,
     sent: SentRecords,
 ) -> str | None:
-    """Return why a failed or disconnected connector must not be restarted; None if it may be.
+    """Return why a failed or disconnected connector must not be restarted; None if it can be.
 
     If another program has moved the connector's slot past unread changes, these changes are lost. A
     restarted connector would continue after this gap, and the next position that it stores would

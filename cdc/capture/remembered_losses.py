@@ -2,7 +2,7 @@
 
 No run checks a table while the table is copied, PAUSED or FAILED. So every process that notices a
 loss counts it in the state store. A run compares this count with the count that was recorded before
-the table's O.
+O, the offset from which on the table's stream is applied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RememberedLossError(LostHistoryError):
-    """The state store has counted a loss for a table or its capture since the table's O."""
+    """A loss of a table or its capture was counted since O, where the table's stream begins."""
 
 
 def remember(losses: Losses, scope: str, findings: Iterable[Finding]) -> None:
@@ -44,7 +44,7 @@ def table_scope(names: CaptureNames, table: TableId) -> str:
     """Return the name under which the losses of one table in one capture are counted.
 
     A table that moves to another tier is in two captures. A loss in one capture does not stop the
-    generation that follows the other capture.
+    table's generation (its image in the lake) that follows the other capture.
 
     Args:
         names: The capture.
@@ -64,10 +64,10 @@ def loss_scopes(names: CaptureNames, *tables: TableId) -> tuple[str, ...]:
 
 
 def times(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> int:
-    """Return how many losses are counted for a table: its own and those of its whole capture.
+    """Return how many losses are counted for a table, with those of the table's whole capture.
 
     Args:
-        seen: The counted losses, by scope.
+        seen: A mapping from scopes (`loss_scopes`) to the losses counted under each.
         names: The table's capture.
         table: The table.
     """
@@ -75,12 +75,12 @@ def times(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> int:
 
 
 def check_losses(seen: Mapping[str, Loss], names: CaptureNames, record: TableRecord) -> None:
-    """Check that no loss has been counted for a table or its capture since the table's O.
+    """Check that no loss of a table or its capture was counted since the table's stream began.
 
     Args:
-        seen: The counted losses, by scope.
+        seen: A mapping from scopes (`loss_scopes`) to the losses counted under each.
         names: The table's capture.
-        record: The table, with an attempt that has recorded O.
+        record: The table. It has an attempt with O, the offset where the table's stream begins.
 
     Raises:
         RememberedLossError: A loss was counted. The error names the newest loss.
@@ -104,7 +104,7 @@ def of_remembered_losses(
     """Yield a finding if the next run will stop the table because of a counted loss.
 
     Args:
-        seen: The counted losses, by scope.
+        seen: A mapping from scopes (`loss_scopes`) to the losses counted under each.
         names: The table's capture.
         record: The table.
     """

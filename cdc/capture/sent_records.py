@@ -25,11 +25,11 @@ committed records of Connect's topic. Kafka acknowledges the end of a transactio
 have the markers of the commit. So while a broker restarts, the interface can show a position behind
 the slot for half a minute, whether or not a connector reads the slot.
 
-The records in Kafka decide in this case, too, but they can be as late as the stored position. So
-the first look only notes the two positions. Changes count as lost if a look `LATE_S` seconds later
-still does not find in Kafka all changes between the two positions. A stored position that has
-become later than the slot's position proves nothing: a connector that began after a gap stores such
-a position, too.
+The records in Kafka decide in this case, too, but these records can be as late as the stored
+position. So the first comparison only records the two positions. Changes count as lost if a
+comparison `LATE_S` seconds later still does not find in Kafka all changes between the two
+positions. A stored position that has become later than the slot's position proves nothing: a
+connector that began after a gap stores such a position, too.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LATE_S = 60.0
-"""How late the markers of a commit may be in Kafka, in seconds: twice ``replica.lag.time.max.ms``,
-after which a leader no longer waits for a follower.
+"""Longest time, in seconds, by which the markers of a commit may be late in Kafka. This is twice
+``replica.lag.time.max.ms``, after which a leader no longer waits for a follower.
 """
 
 
@@ -91,9 +91,9 @@ def _position_of_late_commit(
     """Return the result of `SentRecords._committed` for a commit that has not arrived.
 
     Args:
-        age_s: Time since the first look that found the commit missing, in seconds.
-        begin: The position that Connect had stored at the first look.
-        upto: The slot's position at the first look.
+        age_s: Time since the commit was first found missing, in seconds.
+        begin: The position that Connect had stored when the commit was first found missing.
+        upto: The slot's position when the commit was first found missing.
         stored: The position that Connect has stored now.
     """
     if age_s >= LATE_S:
@@ -131,11 +131,11 @@ class SentRecords:
         """Return the position up to which a connector has captured its source's log.
 
         This is Connect's stored position, or the slot's later position if the connector has sent
-        all changes between the two. Kafka is queried only if the slot's position is later, or was
-        later at an earlier look that could not decide whether changes were lost. Without Kafka
-        transactions, the two positions are compared only while nothing reads the slot. With Kafka
-        transactions, the commit of Connect's newest position can be late in Kafka. While the
-        commit can be late, all changes up to the slot's position count as sent.
+        all changes between the two positions. Kafka is queried only if the slot's position is
+        later, or was later at an earlier call that could not decide whether changes were lost.
+        Without Kafka transactions, the two positions are compared only while nothing reads the
+        slot. With Kafka transactions, the commit of Connect's newest position can be late in Kafka.
+        While the commit can be late, all changes up to the slot's position count as sent.
 
         Args:
             names: The capture.
@@ -248,7 +248,7 @@ class SentRecords:
         return Beats(beats[-1], records[-1], strangers)
 
     def _copied_from(self, names: CaptureNames) -> set[str]:
-        """Return the servers from which the capture's tables were copied."""
+        """Return the identities of the servers from which the capture's tables were copied."""
         attempts = (
             record.attempt
             for record in (*self._store.tables(), *self._store.builds())

@@ -40,7 +40,7 @@ def signs(
     beat: datetime | None,
     flows: Callable[[float], bool],
 ) -> SignsOfLife:
-    """Judge a capture's signs of life, by its newest heartbeat and its other records.
+    """Return a capture's signs of life, from its newest heartbeat and its other records.
 
     Args:
         names: The capture.

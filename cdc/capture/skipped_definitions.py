@@ -29,7 +29,7 @@ def skipped(
 ) -> str | None:
     """Return why a connector will skip a table definition at its next start.
 
-    The result is None if the connector will skip none.
+    The result is None if the connector will skip no definition.
 
     Args:
         names: The capture.

@@ -30,9 +30,9 @@ def stray_topics(
     topics: Iterable[str],
     known: Collection[str],
 ) -> dict[TableId, list[str]]:
-    """Return, by captured table, the topics that can be stray topics of the table.
+    """Return a mapping from each captured table to the topics that can be its stray topics.
 
-    The name of such a topic begins with the capture's prefix and ends with the table's name.
+    The name of a stray topic begins with the capture's prefix and ends with the table's name.
 
     Args:
         names: The capture.
@@ -56,14 +56,14 @@ def written_since(
     sent: Mapping[str, datetime],
     began: Mapping[TableId, datetime],
 ) -> dict[TableId, list[str]]:
-    """Return each captured table's stray topics that got a record after its attempt began.
+    """Return each captured table's stray topics that got a record after the table's copy began.
 
     The records of the other stray topics are older, so the table's copy contains their changes.
 
     Args:
         strays: The stray topics of each table.
         sent: When each topic's newest record was sent, by the sender's clock.
-        began: When each table's attempt began.
+        began: When the attempt to copy each table began.
     """
     found = {
         table: [

@@ -71,11 +71,11 @@ _BEHIND = 5_000
 _AT_ONCE = 100
 """Number of topics whose newest records are read at once."""
 _NO_LOOK = TaskLook("", datetime.min.replace(tzinfo=timezone.utc), {})
-"""Stands for the previous look if a connector has none: no topic is searched, no task is named."""
+"""The previous look if a connector has none. It names no task, and no topic that was searched."""
 
 
 class TaskLooks:
-    """Searches the topics of captures for ends of tasks, and stores each look.
+    """Searches the topics of captures for ends of tasks, and stores each search as a look.
 
     All processes that use the same state store share the looks.
 
@@ -161,7 +161,7 @@ class TaskLooks:
         topics: Iterable[str],
         beat_at: datetime,
     ) -> TaskLook:
-        """Note in the stored look which topics have unjudged ends of tasks; return the look."""
+        """Record in the stored look which topics have unjudged ends of tasks; return the look."""
         known = _NO_LOOK if earlier is None else earlier.look
         look = postponed(known, topics, beat_at)
         if look != known and self._looks.move(names.connector, earlier, NextLook(look)):
@@ -207,7 +207,7 @@ class TaskLooks:
         looks: tuple[TaskLook, _Look],
         beat: KafkaRecord | None,
     ) -> _Search | None:
-        """Return a search that has found the losses and the doubts between two looks.
+        """Return a search with the losses and the doubts (possible losses) between two looks.
 
         The result is None if the end of a task cannot be judged yet, because the next task has
         sent too few records.
@@ -229,7 +229,7 @@ class TaskLooks:
 
 @dataclass(frozen=True)
 class _Look:
-    """A new look, before its search.
+    """A new look at a connector's tasks, before the topics are searched for ends of tasks.
 
     Args:
         look: The look.
@@ -253,7 +253,7 @@ class _Capture:
 
     Args:
         names: The capture's names.
-        following: The capture's tables whose attempt has recorded O.
+        following: The capture's tables that have recorded O, from which on the stream is applied.
         source: Opens the capture's source.
     """
 
@@ -265,9 +265,10 @@ class _Capture:
     def takes_rows_twice(self) -> bool:
         """Whether looks must find the rows that the connector has sent twice.
 
-        They must for append tables of PostgreSQL, since the lake would have such rows twice. For
-        MySQL and MariaDB, another check finds the cause: a task of the connector that starts
-        without a stored position counts as a loss (`cdc.debezium.definitions.fresh_starts`).
+        Looks must find the rows of append tables of PostgreSQL, since the lake would have such rows
+        twice. For MySQL and MariaDB, another check finds the cause: a task of the connector that
+        starts without a stored position counts as a loss
+        (`cdc.debezium.definitions.fresh_starts`).
         """
         return self.names.append and self.names.kind == "postgres"
 
@@ -302,7 +303,9 @@ class _Search:
     awaited: dict[str, int] = field(default_factory=dict)
 
     def search(self, lively: Sequence[TableRecord]) -> None:
-        """Judge the ends of tasks since the previous look, in topics with events since then.
+        """Check whether changes were lost at the ends of tasks since the previous look.
+
+        Only topics with events since then are searched.
 
         Raises:
             _EarlyError: The end of a task cannot be judged yet, because the next task has sent too
@@ -318,7 +321,7 @@ class _Search:
                 self.judge_all(record, *ranges[record.topic])
 
     def judge_first_changes(self, grown: Sequence[tuple[TableRecord, int]]) -> None:
-        """Judge the first change that the present task has sent to each awaited topic."""
+        """Check by which definition the present task decoded its first change in awaited topics."""
         if grown:
             self.ends.read_ahead({one.topic: (at, self.now.ends[one.topic]) for one, at in grown})
         for record, first in grown:
@@ -332,7 +335,7 @@ class _Search:
             self.awaited[record.topic] = end
 
     def judge_all(self, record: TableRecord, first: int, end: int) -> None:
-        """Judge the ends of tasks in a table's topic.
+        """Add to ``found`` the losses and doubts at the ends of tasks in a table's topic.
 
         Args:
             record: The table.

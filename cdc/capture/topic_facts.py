@@ -152,7 +152,8 @@ def cut_off(
     Args:
         context: The runs' context.
         idle: The tables whose topics end at the offset of the table's last commit.
-        topics: By topic, its current `TopicFacts`, or the error if it could not be read.
+        topics: For each topic, the current `TopicFacts`, or the error if the topic could not be
+            read.
 
     Returns:
         The tables whose topics were truncated. The runs of these tables report the truncation.
@@ -200,7 +201,7 @@ def _tables_of_refilled_topics(
 
 
 def _known_last_records(topic: str, records: Mapping[int, LastRecord]) -> list[KnownRecord]:
-    """Return the last records that the lake has read from a captured topic, by partition."""
+    """Return, for each partition of a captured topic, the last record that the lake has read."""
     return [KnownRecord(topic, part, it.offset, it.sent_ms) for part, it in records.items()]
 
 

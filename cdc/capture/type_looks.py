@@ -6,7 +6,8 @@ TYPE, then CREATE TYPE), the connector still uses the cached type. Then an event
 wrong value, or the connector fails. If the cached type is an enum that lacks a label, the connector
 reads the table's definition again at each event with this label, and `cdc.run.later_definitions`
 cannot find these events. The source's catalog has only the present type of each name. So each look
-compares the types with those of the last look, and stores the types that a name had before.
+(reading of the catalog's types) compares the types with those of the last look, and stores the
+types that a name had before.
 
 The connector can use such a former type until it has started again and has read the types again. If
 Tributary itself restarts the connector before a copy, Tributary knows when the types were read.
@@ -50,11 +51,11 @@ starts again, so only a database that drops tables all the time has more such na
 
 
 def changed(before: Names, now: Names, former: Former) -> Former:
-    """Return the types that each name had before, after a new look at a captured source.
+    """Return the types that each name had before, updated by a new look at a captured source.
 
     Args:
-        before: The types by name in the previous look.
-        now: The types by name in the new look.
+        before: A mapping from each name to its types in the previous look.
+        now: A mapping from each name to its types in the new look.
         former: The types that each name had before, as known after the previous look.
     """
     found = {name: dict(of) for name, of in former.items()}
@@ -88,7 +89,7 @@ class Mistakes:
     a type into the lake.
 
     Args:
-        types: The present types, by name.
+        types: A mapping from each name to its present types.
         former: The types that each name had before, and that the connector can still use.
     """
 
@@ -123,8 +124,8 @@ class Mistakes:
             oid: The type's object id, one of the `suspects`.
             table_schema: The schema of the column's table.
             array: Whether the column is an array of the type. The connector reads the values of
-                some types alike, so it may confuse these types without harm, but not the types of
-                their arrays.
+                some types alike, so the connector may confuse these types without harm, but not the
+                types of their arrays.
         """
         name, schema, own = self._named[oid]
         found = self._others(oid)
@@ -165,7 +166,7 @@ def _without_present_types(types: Names, former: Former) -> Former:
 
 
 class TypeLooks:
-    """Compares the types of a source with those of the last look, by name, and stores each look.
+    """Compares a source's types with the types of each name in the last look; stores each look.
 
     All processes that use the same state store share the looks.
 
@@ -179,7 +180,7 @@ class TypeLooks:
         self._looks = KeptTypeLooks(store)
 
     def follow(self, names: CaptureNames, source: Source) -> TypeLook | None:
-        """Compare a source's types with those of the last look, by name, and store the new look.
+        """Compare a source's types with the types in the last look, and store the new look.
 
         Args:
             names: The capture.
@@ -243,7 +244,7 @@ class TypeLooks:
     def _move(
         self, names: CaptureNames, next_look: Callable[[TypeLook | None], TypeLook]
     ) -> TypeLook:
-        """Replace the stored look of a capture, and return the new one.
+        """Replace the stored look of a capture, and return the new look.
 
         Args:
             names: The capture.
@@ -259,7 +260,7 @@ class TypeLooks:
         return now
 
     def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
-        """Return the look with more former types: those that lost their names since the last look.
+        """Return the look, with the types added that lost their names since the previous look.
 
         If the newest heartbeat is from a new task, the former types replace the types in
         `TypeLook.older`. The caller must read the present types before the call.
@@ -288,9 +289,9 @@ class TypeLooks:
         return replace(look, doubts=self._doubts(names, look))
 
     def _doubts(self, names: CaptureNames, look: TypeLook) -> dict[str, TypeDoubt]:
-        """Return, by table, the columns that the connector can misread, or could misread earlier.
+        """Return, for each table, the columns that the connector can misread or could misread once.
 
-        Looks from before a table's O do not count for the table.
+        Looks from before O, where a table's stream begins, do not count for the table.
         """
         of = (names.source, names.tier)
         records = {
@@ -317,7 +318,7 @@ class TypeLooks:
 def _mistaken_columns(
     source: str, found: Mistakes, columns: Iterable[TypedColumn]
 ) -> dict[str, dict[str, str]]:
-    """Return, by table, the columns that the connector can misread, each with its type's name."""
+    """Return, for each table, a mapping from columns that can be misread to their types' names."""
     by_table: dict[str, dict[str, str]] = {}
     for one in columns:
         if found.is_mistaken(one.oid, one.table_schema, array=one.array):
@@ -342,8 +343,8 @@ def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable
         used: The columns that are replicated.
 
     Raises:
-        SchemaChangeError: Since the table was copied, a look has found a column that the connector
-            may have misread.
+        SchemaChangeError: Since the table was copied, a look at the source's types has found a
+            column that the connector may have misread.
     """
     if look is None:
         return

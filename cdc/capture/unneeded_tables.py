@@ -1,6 +1,6 @@
 """Finds tables that are in a capture without need: the plan does not have them in this capture.
 
-There are two reasons for such a table:
+The plan is all tables that are onboarded and not retired. There are two reasons for such a table:
 
 - The state store has lost the table. A store that was restored from a backup does not have the
   tables that were onboarded after the backup. No run applies their changes any more, and the
@@ -38,7 +38,7 @@ class Forgotten:
     Args:
         capture: The capture.
         tables: The lost tables, in order; empty if no table needs the capture, and no lost table
-            was found in it.
+            was found in the capture.
         message: What is wrong.
         remedy: What to do.
     """
@@ -62,13 +62,13 @@ class Forgotten:
 
 @dataclass(frozen=True)
 class Unneeded:
-    """What a capture has although no table on the plan needs it.
+    """The tables that are in a capture without need, or the capture itself if it is unneeded.
 
     Args:
         forgotten: The tables that the state store has lost, or a capture that no table needs; None
             if there is neither.
         renamed: A warning about tables that the plan has under another name or in another tier;
-            None if there are none.
+            None if there are no such tables.
     """
 
     forgotten: Forgotten | None = None
@@ -76,7 +76,7 @@ class Unneeded:
 
     @property
     def all(self) -> list[Forgotten | Finding]:
-        """The forgotten tables and the warning, without those that are None."""
+        """``forgotten`` and ``renamed`` as a list, without None."""
         return [one for one in (self.forgotten, self.renamed) if one is not None]
 
 
@@ -85,7 +85,7 @@ NOTHING = Unneeded()
 
 
 def of_unneeded(store: Store, evidence: CaptureEvidence, before: Iterable[TableRecord]) -> Unneeded:
-    """Return what a capture has although no table on the plan needs it.
+    """Return the tables that are in a capture without need, or the capture itself if unneeded.
 
     While a command changes the capture, the result is empty, since a new table joins the capture
     before the table is on the plan. The result is also empty if another installation made the
@@ -156,7 +156,7 @@ def _forgotten(evidence: CaptureEvidence, tables: tuple[TableId, ...], *, whole:
     Args:
         evidence: The evidence of the capture.
         tables: The lost tables; empty if no table needs the capture, and no lost table was found
-            in it.
+            in the capture.
         whole: Whether no table on the plan needs the capture.
     """
     names = evidence.names

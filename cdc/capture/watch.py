@@ -48,8 +48,8 @@ class Silence:
         tables: The tables that get no changes.
         reason: Why the capture sends no changes.
         remedy: What to do.
-        moving: The tables whose move to another tier is not finished: their next generation gets no
-            changes, or they have not left this capture yet.
+        moving: The tables whose move to another tier is not finished: the tables' next generations
+            (new images in the lake) get no changes, or the tables have not left this capture yet.
         unknown: True if a server did not answer, so the capture may send changes after all.
     """
 
@@ -87,7 +87,8 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
     """Return the tables' captures that send no changes, or perhaps send none.
 
     The call also restarts connectors that have failed or have lost their connection. A topic that
-    cannot be read, and a server that does not answer, affect only the captures that need them.
+    cannot be read, or a server that does not answer, affects only the captures that need this topic
+    or server.
 
     Args:
         context: The runs' context. If it has no client of Connect, only the records in Kafka are
@@ -107,10 +108,10 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
 
 
 def _watched_capture(capture: CapturedTables) -> CapturedTables:
-    """Return a capture without the followed tables that must be copied again.
+    """Return a capture without the tables that follow it and must be copied again.
 
-    If all followed tables must be copied again, the result has all of them. So the capture is still
-    watched: the slot of a failed connector holds back the primary's log.
+    If all tables that follow the capture must be copied again, the result has all these tables. So
+    the capture is still watched: the slot of a failed connector holds back the primary's log.
     """
     needing = tuple(record for record in capture.followed if record.state not in UNREAD)
     return replace(capture, followed=needing or capture.followed)
@@ -131,7 +132,8 @@ class _Watch:
 
     Args:
         context: The runs' context.
-        beats: Time of the newest heartbeat, or the error of reading it, by heartbeat topic.
+        beats: For each heartbeat topic, the time of the newest heartbeat, or the error of reading
+            the topic.
     """
 
     def __init__(self, context: RunContext, beats: Mapping[str, datetime | KafkaError]) -> None:
@@ -276,7 +278,7 @@ class _Watch:
 
 
 def _unknown_finding(capture: CaptureNames, error: TributaryError) -> Finding:
-    """Return a finding for an error: it is unknown whether the capture sends changes."""
+    """Return a finding that it is unknown, due to an error, whether the capture sends changes."""
     name = f"connector {capture.connector}"
     what = f"whether {name} sends changes is not known ({error.message})"
     return Finding(Severity.UNKNOWN, name, what, error.remedy)

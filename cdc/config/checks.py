@@ -204,7 +204,7 @@ _METHODS: Mapping[str, frozenset[str]] = {
     "partitions": frozenset({"columns"}),
     "window": frozenset({"time_column", "window", "settle"}),
 }
-"""For each method of verify, the settings that not all methods use."""
+"""For each method of verify, the settings that this method uses and the other methods do not."""
 
 
 def check_conflicts(checks: Mapping[str, CheckSettings]) -> Iterator[Conflict]:

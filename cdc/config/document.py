@@ -340,6 +340,8 @@ def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
 def _type_of_key(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
     """Return the type of a configuration key's value, and the classes of the type's markers.
 
+    The markers are the metadata in ``Annotated``, for example ``RawOptions``.
+
     Args:
         annotation: The type of the map or section that has the key.
         key: The key.
@@ -369,7 +371,7 @@ def _annotation_of_key(annotation: Any, key: object) -> Any:
 def _unwrap_type(annotation: Any, value: Any) -> tuple[Any, set[type]]:
     """Return a configured setting's plain type, and the classes of its type's markers.
 
-    ``Annotated`` and ``| None`` are removed.
+    ``Annotated`` and ``| None`` are removed. The markers are the metadata in ``Annotated``.
 
     If the type is a tagged union, the result has the member that the value's ``kind`` selects.
     """
@@ -386,12 +388,12 @@ def _unwrap_type(annotation: Any, value: Any) -> tuple[Any, set[type]]:
 
 
 def _fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return a section's fields by their keys in the file, for example field ``as_`` by ``as``."""
+    """Return a mapping from keys in the file to a section's fields, as from ``as`` to ``as_``."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _variants_by_tag(annotation: Any) -> dict[Any, Any]:
-    """Return the members of a tagged union of sections, by tag; empty for any other type."""
+    """Return a mapping from tags to members of a tagged union; empty for any other type."""
     marks = getattr(annotation, "__metadata__", ())
     if not any(isinstance(mark, Discriminator) for mark in marks):
         return {}
@@ -409,5 +411,5 @@ def _is_section(annotation: Any) -> bool:
 
 
 def _is_below_known(path: _Path, known: set[_Path]) -> bool:
-    """Return whether a configuration key is a key with a known problem, or is inside one."""
+    """Return whether a configuration key has a known problem, or is inside a key with one."""
     return any(path[: len(prefix)] == prefix for prefix in known)

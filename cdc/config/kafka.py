@@ -103,7 +103,7 @@ class Security(Section):
         return {key: value for key, value in settings.items() if value is not None}
 
     def java(self) -> dict[str, str]:
-        """Return Kafka's security settings by the Java client's names, with secrets resolved.
+        """Return Kafka's security settings under the Java client's names, with secrets resolved.
 
         Certificates are included as text, so that Spark executors on other hosts need no files.
 
@@ -140,7 +140,7 @@ class Security(Section):
         return settings
 
     def _java_properties(self, secret: Callable[[SecretRef], str]) -> dict[str, str]:
-        """Return Kafka's security settings by the Java client's names, without the client's key.
+        """Return Kafka's security settings under the Java client's names, without the client's key.
 
         Args:
             secret: Takes a secret's reference; returns the string for the settings: the secret

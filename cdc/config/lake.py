@@ -28,7 +28,7 @@ HADOOP_PREFIX = "spark.hadoop."
 """Prefix of the Spark settings that Spark passes on to Hadoop."""
 
 Store = Literal["s3", "gcs"]
-"""An object store: S3 or what has its interface, or Google Cloud Storage."""
+"""An object store: S3 or a store with S3's interface, or Google Cloud Storage."""
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 

@@ -50,8 +50,8 @@ class Matching:
 
     Args:
         base: The defaults.
-        sections: The sections by their keys, in the order of the file.
-        tiers: The settings of tiers, by their names.
+        sections: A mapping from keys to sections, in the order of the file.
+        tiers: A mapping from the names of tiers to the settings of tiers.
     """
 
     base: TableSettings

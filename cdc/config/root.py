@@ -164,6 +164,8 @@ class Config(Section):
     def shard(self, table: TableId) -> Shard | None:
         """Return a source table's `Shard` if the settings make the table a shard, else None.
 
+        A shard is one of several source tables that feed one lake table together.
+
         Raises:
             ConfigError: The settings name the source table in the ``from`` of two lake tables.
         """
@@ -174,7 +176,7 @@ class Config(Section):
 
     @property
     def pool_shares(self) -> dict[str, float]:
-        """The setting ``pool_share`` of each tier that has one."""
+        """A mapping from each tier with the setting ``pool_share`` to the value of this setting."""
         tiers = self.tiers.items()
         return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
 
@@ -326,7 +328,7 @@ class Config(Section):
                 yield from template_problems(place, settings.name, TABLE_PLACES, open_parts)
 
     def _capture_conflicts(self) -> Iterator[Conflict]:
-        """Yield malformed templates of capture names, and those that give two captures one name."""
+        """Yield malformed templates of capture names, and templates that give equal names."""
         wanted = [self.defaults, *(overlay(self.defaults, [one]) for one in self.tables.values())]
         tiers = {settings.capture_tier for settings in wanted}
         taken: dict[tuple[str, str], str] = {}

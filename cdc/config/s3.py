@@ -26,7 +26,7 @@ def is_s3(url: str) -> bool:
 
 
 def url_problem(url: str) -> str | None:
-    """Return what is wrong with a configured URL of S3; None if nothing is."""
+    """Return what is wrong with a configured URL of S3; None if nothing is wrong."""
     if former := _FORMER.match(url):
         return f"write s3a:// instead of {former[0]}; Hadoop's file system for S3 has this name"
     if is_s3(url) and not _BUCKET.match(url):

@@ -18,12 +18,12 @@ _FOLDER = "_shards"
 
 
 def sharded(tables: Mapping[str, TableSettings]) -> dict[str, TableSettings]:
-    """Return the configured sections of lake tables that several source tables feed, by name."""
+    """Return a mapping from configured lake tables with several source tables to their sections."""
     return {name: settings for name, settings in tables.items() if settings.from_}
 
 
 def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
-    """Return the configured lake table that a source table feeds as a shard, by its name.
+    """Return the name of the configured lake table that a source table feeds as a shard.
 
     The result is None if the source table is no shard.
 
@@ -46,7 +46,7 @@ def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
 
 
 def shard_of(table: TableId, name: str, section: TableSettings, lake_url: str) -> Shard:
-    """Describe a source table as a shard of a lake table, by the configured section.
+    """Return a source table's `Shard`, as the configured section of the lake table describes it.
 
     Args:
         table: The source table.

@@ -94,7 +94,7 @@ class WalLimit(Section):
 
     @property
     def bytes_by_level(self) -> Mapping[str, int]:
-        """The sizes in bytes, by the names of their settings, in ascending order."""
+        """A mapping from the limits that are set to their sizes in bytes, in ascending order."""
         sizes = {"warn": self.warn, "alarm": self.alarm, "give_up": self.give_up}
         return {name: bytes_of(size) for name, size in sizes.items() if size is not None}
 
@@ -143,7 +143,7 @@ class PostgresSourceConfig(Section):
         return self.wal_limit.bytes_by_level
 
     def name_templates(self) -> Mapping[str, str]:
-        """Return the source's name templates, each by its key in the section."""
+        """Return a mapping from the keys of the source's name templates to the templates."""
         return {
             "topic_prefix": self.topic_prefix,
             "publication": self.publication,
@@ -214,7 +214,7 @@ class MysqlSourceConfig(Section):
         return {}
 
     def name_templates(self) -> Mapping[str, str]:
-        """Return the source's name templates, each by its key in the section."""
+        """Return a mapping from the keys of the source's name templates to the templates."""
         return {"topic_prefix": self.topic_prefix, "connector": self.connector}
 
 

@@ -30,7 +30,7 @@ _WINDOW = f"^{_TIME}-{_TIME}$"
 _DIGITS = "[12]?[0-9]|3[0-8]"
 _LAKE_TYPE = rf"string|decimal\((?P<digits>{_DIGITS}), ?(?P<scale>{_DIGITS})\)"
 _APPEND = "_append"
-"""Suffix of the tiers of append tables. No configured tier has it, since none has an underscore."""
+"""Suffix of append tables' tiers. No configured tier has the suffix, since none has underscores."""
 
 
 TierName = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]
@@ -48,7 +48,7 @@ def configured_tier(tier: str) -> str:
 
 
 def capture_tiers(tier: str) -> tuple[str, str]:
-    """Return the tier names of a configured tier's captures: of keyed and of append tables."""
+    """Return the two tier names of a configured tier's captures, of keyed and append tables."""
     return tier, f"{tier}{_APPEND}"
 
 

@@ -34,7 +34,7 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class Verbatim:
-    """Marks a setting: the references in its value are not replaced when the file is read."""
+    """Marks a setting whose references to secrets stay as they are when the file is read."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ _NAMED_ON_KUBERNETES = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret
 
 
 def is_sensitive(key: str) -> bool:
-    """Return whether a setting of another program, by its configured name, is a secret.
+    """Return whether a setting has a secret value, judged by a name such as ``sasl.password``.
 
-    If in doubt, the result is True. The value of such a setting must be a reference, and no message
-    shows the value.
+    The setting belongs to another program, such as Spark or Kafka's clients. If in doubt, the
+    result is True. A secret value must be given as a reference, and no message shows the value.
     """
     return _SENSITIVE.search(key) is not None and not _NAMED_ON_KUBERNETES.match(key)
 

@@ -98,7 +98,7 @@ class ConnectClient:
         return sorted(str(name) for name in self._rest.ask("GET", "connectors").json())
 
     def configs(self) -> dict[str, dict[str, str]]:
-        """Return each connector's configuration by name, with references in place of secrets."""
+        """Return configurations, keyed by connector name, with references in place of secrets."""
         found = self._rest.ask("GET", "connectors?expand=info").json()
         return {
             str(name): {str(key): str(value) for key, value in one["info"]["config"].items()}
@@ -118,10 +118,10 @@ class ConnectClient:
     def validate(self, config: Mapping[str, str]) -> list[FieldProblem]:
         """Ask the Connect worker to validate a configuration, and return the worker's objections.
 
-        To validate it, the worker connects to the source database.
+        For the validation, the worker connects to the source database.
 
         Raises:
-            ConnectError: The worker does not have the connector's plugin, or cannot validate.
+            ConnectError: The worker does not have the connector's plugin, or the validation fails.
         """
         plugin = config["connector.class"]
         path = f"connector-plugins/{quote(plugin, safe='')}/config/validate"
@@ -146,7 +146,7 @@ class ConnectClient:
             Whether the connector was created, or its configuration was changed.
 
         Raises:
-            ConnectError: The worker refuses the configuration; the error names each field.
+            ConnectError: The worker refuses the configuration; the error names each wrong property.
         """
         self.require_own(name)
         return self._put(name, {**config, **self.owner.mark}, progress)
@@ -162,7 +162,7 @@ class ConnectClient:
             raise error
 
     def take_over(self, name: str, *, progress: Progress | None = None) -> bool:
-        """Take over a connector that another installation made; return whether there was one."""
+        """Take over a connector; return False if no other installation has made the connector."""
         existing = self.connector(name)
         if existing is None or self.owner.other(existing) is None:
             return False
@@ -246,8 +246,8 @@ class ConnectClient:
     def restart(self, name: str, *, only_failed: bool = True) -> None:
         """Restart a connector and its tasks.
 
-        The method returns when Connect no longer reports the same failure. If the connector fails
-        again in the same way, the method returns after a few seconds.
+        The method returns when Connect no longer reports the failure from before the restart. If
+        the connector fails again in the same way, the method returns after a few seconds.
 
         Args:
             name: The connector.
@@ -383,10 +383,11 @@ class ConnectClient:
             self.resume(name)
 
     def _stored(self, name: str) -> Mapping[str, Any] | None:
-        """Return the partition and the offset from which a connector of Debezium continues.
+        """Return the stored source partition and offset from which a Debezium connector continues.
 
-        Connect can list several partitions: it keeps the partition of a deleted connector, and a
-        later connector of the same name has another partition if its topic prefix differs.
+        Connect can list several source partitions: it keeps the partition of a deleted connector,
+        and a later connector of the same name has another partition if the topic prefix differs.
+        The result is None if nothing is stored for the connector's present topic prefix.
         """
         settings = self.connector(name)
         path = f"connectors/{quote(name, safe='')}/offsets"

@@ -191,7 +191,7 @@ _OUTAGE = re.compile(
     r"|unexpected end of stream|failed to read next byte|client is not connected",
     re.IGNORECASE,
 )
-"""What a stack trace says if the connector does not reach its source."""
+"""Phrases of a stack trace which show that the connector cannot reach the source database."""
 
 
 def explain(trace: str) -> str:
@@ -204,11 +204,11 @@ def explain(trace: str) -> str:
 
 
 def remedy(trace: str, default: str) -> str:
-    """Return the remedy for a connector's failure, by its stack trace in Kafka Connect.
+    """Return the remedy for a connector's failure, chosen by the stack trace in Kafka Connect.
 
     Args:
         trace: The stack trace.
-        default: The remedy if the failure is not a known one.
+        default: The remedy if the stack trace shows no known failure.
     """
     for pattern, advice in _REMEDIES:
         if re.search(pattern, trace, re.IGNORECASE):
@@ -228,7 +228,7 @@ def is_outage(trace: str) -> bool:
 
 
 def _headline_of_exception(text: str) -> str:
-    """Return an exception's message from Kafka Connect's trace, in one line, without dumps."""
+    """Return an exception's message from a Connect trace, in one line, without dumps of objects."""
     lines = []
     for line in text.splitlines():
         if line.lstrip().startswith("at "):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cdc.errors import OtherConnectorError
 
 INSTALLATION = "tributary.installation"
-"""The property of a connector's configuration that names the installation of the connector.
+"""The property of a connector's configuration that names the installation which made it.
 
 Connect and Debezium ignore properties that they do not know. Connect keeps the property for as long
 as the connector exists, and returns it with the connector's configuration.
@@ -33,7 +33,7 @@ class ConnectorOwner:
 
     @property
     def mark(self) -> dict[str, str]:
-        """The property by which a connector shows that this installation made it."""
+        """The property that marks a connector as this installation's; empty if there is no mark."""
         return {} if self.installation is None else {INSTALLATION: self.installation()}
 
     def other(self, config: Mapping[str, str]) -> OtherConnectorError | None:

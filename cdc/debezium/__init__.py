@@ -1,4 +1,4 @@
-"""Debezium's connectors: their names, their configuration, and the proof of capture."""
+"""Debezium's connectors: their names, their configuration, and the proof that changes arrive."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def audit(
     *,
     exactly_once: bool = True,
 ) -> list[SettingFinding]:
-    """Compare a Debezium connector's effective settings with the settings that the handoff needs.
+    """Compare a Debezium connector's effective settings with the settings that Tributary needs.
 
     Args:
         effective: The configuration as Connect returns it, with references in place of secrets.

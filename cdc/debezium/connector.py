@@ -26,7 +26,7 @@ KINDS: Mapping[SourceKind, ConnectorKind] = {
     "mysql": Mysql("mysql"),
     "mariadb": Mysql("mariadb"),
 }
-"""The connectors by the kind of their source."""
+"""The kind of connector for each kind of source."""
 
 _PRODUCER_BUFFER = 32 * 1024 * 1024
 """Kafka's default size for a producer's buffer, in bytes."""
@@ -57,10 +57,10 @@ def settings_changed_while_running(capture: CaptureNames) -> tuple[str, ...]:
 
 
 def capture_settings(capture: CaptureNames) -> dict[str, str]:
-    """Return the Debezium settings that `audit` requires, since the handoff needs them.
+    """Return the Debezium settings that `audit` requires, since Tributary relies on these settings.
 
     Args:
-        capture: The connector's names.
+        capture: The names of the connector and of its topics.
     """
     return KINDS[capture.kind].settings(capture)
 
@@ -80,7 +80,7 @@ def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list
 
     Args:
         effective: The configuration as Connect returns it.
-        capture: The connector's names.
+        capture: The names of the connector and of its topics.
 
     Returns:
         The tables; None if the connector has no include list, since a publication selects the
@@ -98,7 +98,7 @@ def lost_after_s(capture: CaptureNames, interval_ms: int) -> float | None:
     """Return how long a Debezium connector may send nothing before it counts as disconnected.
 
     Args:
-        capture: The connector's names.
+        capture: The names of the connector and of its topics.
         interval_ms: Interval between two heartbeats, in milliseconds.
 
     Returns:
@@ -129,7 +129,7 @@ def stored_position(connect: ConnectClient, capture: CaptureNames) -> LogPositio
 
     Args:
         connect: Kafka Connect.
-        capture: The connector's names.
+        capture: The names of the connector and of its topics.
 
     Returns:
         The position; None if Connect has stored none, or if the connector does not exist.
@@ -159,7 +159,7 @@ def connector_config(
     Args:
         source_name: Key of the source.
         source: The source's section of the configuration.
-        tier: The tier.
+        tier: The tier, a group of the source's tables that share the connector.
         kafka: The cluster and registry.
         connect: Kafka Connect.
         tables: The tables to capture. They are ignored if a publication selects the tables.
@@ -199,7 +199,7 @@ def connector_config(
 
 
 def _converter_settings(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
-    """Return the settings of Debezium's Avro converters, with their access to the registry."""
+    """Return the settings of Debezium's Avro converters, also those to reach the registry."""
     registry = kafka.registry
     url = connect.registry_url or registry.url
     user, password = registry.username, _secret_reference(registry.password)

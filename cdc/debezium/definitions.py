@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from schemas.registry import SchemaRegistry
 
 _OPEN_S = 10.0
-"""Bound of the wait for open Kafka transactions, in seconds."""
+"""Limit of the wait until open Kafka transactions have ended, in seconds."""
 _POLL_S = 0.1
 _PART = 1000
-"""Number of offsets in one read of the topic."""
+"""Maximum number of offsets in one read of the topic."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class StatementsByTable:
     """The statements that a Debezium connector has reported, indexed by table.
 
     Args:
-        changes: The statements, in the order of the binlog. Those from a snapshot are left out.
+        changes: The statements, in the order of the binlog. Statements from a snapshot are ignored.
     """
 
     def __init__(self, changes: Iterable[DefinitionChange]) -> None:
@@ -106,7 +106,7 @@ def definition_changes(
     Args:
         kafka: The cluster.
         registry: The writers' schemas.
-        capture: The connector's names.
+        capture: The names of the connector and of its topics.
         start: The first offset to read; None for the first one that the topic still has.
         end: The offset after the last one to read; None for the last stable offset.
 
@@ -188,7 +188,7 @@ class Definitions:
             return known
 
     def learned(self, capture: CaptureNames) -> tuple[LearnedDefinition, ...]:
-        """Return the definitions in a connector's schema history.
+        """Return the definitions of tables in the topic of a connector's schema history.
 
         Raises:
             KafkaError: The topic does not exist, or cannot be read in time.
@@ -211,7 +211,7 @@ class Definitions:
 
 @dataclass(frozen=True)
 class _Learned:
-    """The definitions in one connector's schema history, as of one read of the topic.
+    """The definitions of tables in one connector's schema history, as of one read of the topic.
 
     Args:
         topic_id: The topic's UUID.
@@ -247,8 +247,8 @@ def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
 def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
     """Return an offset for each time that Debezium started without a stored position.
 
-    It is the offset of the first record that the topic of DDL statements got after the start. More
-    than one offset means that the connector's stored position was deleted. In that case, the
+    The offset is that of the first record that the topic of DDL statements got after the start.
+    More than one offset means that the connector's stored position was deleted. In that case, the
     changes between the deletion and the later start are not captured. No other check finds this
     loss: the newly stored position is after the lost changes, and no heartbeat is missing, since
     the connector wrote none in the meantime.
@@ -265,10 +265,10 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
 
 
 def _readable_end(kafka: KafkaAdmin, topic: str) -> int:
-    """Return the end of Debezium's topic of DDL statements, after its transactions have ended.
+    """Wait until consumers can read all of Debezium's DDL statements in a topic; return its end.
 
     Consumers cannot read a statement while its Kafka transaction is open. The connector's stored
-    position can already be after such a statement.
+    position can already be after such a statement. The end is the last stable offset.
 
     Raises:
         KafkaError: A Kafka transaction stays open.
@@ -304,7 +304,7 @@ def _read_changes(
 
 
 def _changes_in_record(event: Any, source: str, offset: int) -> list[DefinitionChange]:
-    """Return the changes that a record of Debezium reports, one for each table that it names.
+    """Return the changes that a record of Debezium reports, one for each table in the record.
 
     For a record that names no table, the result has one change, whose ``table`` is None.
 
@@ -341,7 +341,7 @@ def _changes_in_record(event: Any, source: str, offset: int) -> list[DefinitionC
 
 
 def _table_beside(named: NamedTable | None, source: str, session: str) -> TableId | None:
-    """Return the table for `DefinitionChange.beside`, which Debezium's record does not name.
+    """Return `DefinitionChange.beside`, a changed table that Debezium's record does not name.
 
     Args:
         named: The table as the statement names it; None if there is no such table.

@@ -32,7 +32,7 @@ class EventReader:
         self._schemas: dict[int, Any] = {}
 
     def read(self, record: KafkaRecord, what: str, take: Callable[[Any], T]) -> T:
-        """Decode the event in a record, and return what ``take`` makes of it.
+        """Decode the event in a record, and return what ``take`` makes of the event.
 
         Args:
             record: The record.

@@ -119,7 +119,7 @@ def wait_for_heartbeat(
 
     Args:
         kafka: The cluster.
-        capture: The connector's names.
+        capture: The names of the connector and of its topics.
         after: Last stable offset of the heartbeat topic before the connector was started.
         timeout_s: Limit for the wait, in seconds.
         progress: Shows the wait.

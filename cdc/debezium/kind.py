@@ -125,9 +125,9 @@ class AuditRules:
     The required values themselves are in `ConnectorKind.settings`.
 
     Args:
-        reasons: By required property, what goes wrong if the property has another value.
+        reasons: For each required property, what goes wrong if the property has another value.
         forbidden: Patterns of the properties that must not be set, each with the reason.
-        harmless: By forbidden property, the values that have no effect and are therefore allowed.
+        harmless: For each forbidden property, the values that have no effect and are thus allowed.
     """
 
     reasons: Mapping[str, str]
@@ -166,7 +166,7 @@ class ConnectorKind(Protocol):
         """The rules by which `audit` judges a Debezium connector of this kind."""
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """Return the settings that the handoff needs, with their required values."""
+        """Return the settings that Tributary requires of a connector, with the required values."""
 
     def connection(
         self, source_name: str, source: SourceConfig, connect: ConnectConfig
@@ -196,7 +196,7 @@ class ConnectorKind(Protocol):
         """Return the values of a heartbeat row.
 
         Args:
-            row: The row's values, by column.
+            row: The row, as a mapping from each column's name to the value.
 
         Raises:
             KeyError: The row lacks a column.

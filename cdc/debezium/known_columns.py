@@ -18,9 +18,9 @@ class KnownColumn:
 
     Args:
         name: The column's name.
-        type_name: The column's type as in the statement, for example ``INT UNSIGNED``.
-        length: Length or precision; None if the statement has none.
-        scale: Scale; None if the statement has none.
+        type_name: The column's type as in the DDL statement, for example ``INT UNSIGNED``.
+        length: Length or precision; None if the DDL statement has none.
+        scale: Scale; None if the DDL statement has none.
         charset: Character set of the column's strings; None if the connector knows none.
         nullable: Whether the column may be NULL.
         labels: The labels of an ENUM or SET, in quotes, as the statement has them.

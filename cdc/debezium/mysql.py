@@ -180,7 +180,7 @@ class Mysql:
         return _RULES
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """Return the MySQL or MariaDB connector's settings that the handoff needs."""
+        """Return the settings that Tributary requires of a MySQL or MariaDB connector."""
         return {
             **_SETTINGS,
             "connector.class": self.connector_class,

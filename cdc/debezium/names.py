@@ -37,11 +37,11 @@ class PostgresObjects(NamedTuple):
 
 @dataclass(frozen=True)
 class CaptureNames:
-    """The names of one capture. Each source and tier has a capture of its own.
+    """The names of one capture. Each tier (group of tables) of a source has its own capture.
 
     Args:
         source: Key of the source in ``tributary.yaml``.
-        tier: The capture's tier, with a suffix if the capture is for append tables.
+        tier: The capture's tier, with a suffix if the capture is for append tables (without key).
         publication: Publication on the primary, which selects the tables; None for MySQL and
             MariaDB, which have no publications.
         slot: Replication slot on the primary; None for MySQL and MariaDB, which have no slots.
@@ -91,9 +91,9 @@ class CaptureNames:
 
     @property
     def append(self) -> bool:
-        """Whether the capture's connector is for append tables.
+        """Whether the capture's connector is for append tables, which have no key.
 
-        On PostgreSQL, such a capture's publication has only inserts and TRUNCATE.
+        On PostgreSQL, the publication of such a capture has only inserts and TRUNCATE.
         """
         return is_append_tier(self.tier)
 
@@ -177,7 +177,7 @@ class CaptureNames:
 
 
 def names(source_name: str, source: SourceConfig, tier: str = "default") -> CaptureNames:
-    """Return the names of Debezium's capture of a source and tier, from the source's templates.
+    """Return the names of Debezium's capture of a source and tier, by the source's name templates.
 
     Raises:
         ConfigError: A name is too long for PostgreSQL, which would silently truncate it.
@@ -224,7 +224,7 @@ def topic_for(prefix: str, schema: str, table: str) -> str:
 
 
 def topic_collisions(prefix: str, tables: Iterable[TableId]) -> dict[str, list[TableId]]:
-    """Return the topics of Debezium that several tables would share, each with its tables.
+    """Return the topics of Debezium that several tables would share, as a mapping to the tables.
 
     Kafka refuses a topic whose name differs from another topic's name only in dots and underscores.
     So two such topics count as one topic. The heartbeat and marker tables also count as tables.

@@ -107,7 +107,7 @@ class Postgres:
     rules = _RULES
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """Return the PostgreSQL connector's settings that the handoff needs.
+        """Return the settings that Tributary requires of a PostgreSQL connector.
 
         Only the connector of append tables reports transactions in a topic: the end of a
         transaction shows whether an append table's copy contains the transaction's rows. Other

@@ -89,8 +89,9 @@ def later_definition(
         change: The change.
         table: The change's table.
         learned: The definitions in the schema history.
-        since: A time before O. Definitions that Kafka got before this time are ignored, since the
-            copy waited until the connector had passed their statements.
+        since: A time before the copy recorded O, the first offset of the topic that runs apply.
+            Definitions that Kafka got before this time are ignored, since the copy waited until the
+            connector had passed the statements of these definitions.
 
     Returns:
         The first such definition; None if there is none, or if the change has a GTID.

@@ -1,4 +1,4 @@
-"""Reads from Kafka which transactions wrote heartbeats and markers."""
+"""Reads from Kafka which transactions wrote rows of heartbeats and of copies' markers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from schemas.registry import SchemaRegistry
 
 _FIRST, _GROWTH, _LAST = 512, 8, 262_144
-"""Offsets of the first read, growth factor of the further reads, and most offsets of one read."""
+"""Number of offsets in the first read, factor for each further read, and maximum for one read."""
 
 
 def sent_since(
     kafka: KafkaAdmin, registry: SchemaRegistry, capture: CaptureNames, file: str
 ) -> list[SentTransaction]:
-    """Return the heartbeat and marker transactions that Debezium sent since a binlog file began.
+    """Return transactions of heartbeats and markers that Debezium sent since a binlog file began.
 
-    The result can also have transactions of earlier files, but no transaction from before the last
-    reset of the server's binlog. At most the last 262,144 records of each topic are read.
+    The result can also have transactions of earlier binlog files, but no transaction from before
+    the last reset of the server's binlog. At most the last 262,144 records of each topic are read.
 
     Args:
         kafka: The cluster.
         registry: The writers' schemas.
-        capture: The capture's names.
+        capture: The names of the connector and of its topics.
         file: The name of the binlog file.
 
     Raises:
@@ -87,8 +87,8 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 def tails(start: int, end: int) -> Iterator[int]:
     """Yield offsets from which to read Debezium's heartbeats and markers, in descending order.
 
-    The last of these is the topic's first offset. If the topic has more than 262,144 offsets, the
-    last of these is ``end`` minus 262,144.
+    The last yielded offset is the topic's first offset, or ``end`` minus 262,144 if the topic has
+    more offsets than that.
 
     Args:
         start: The topic's first offset.
@@ -115,7 +115,7 @@ def _sent_transactions(
 
 
 def _transaction_of_event(event: Any) -> SentTransaction | None:
-    """Return the transaction of a Debezium event; None if it has no row or no GTID."""
+    """Return the transaction of a Debezium event; None if the event has no row or no GTID."""
     row, place = event["after"], event["source"]
     if row is None or not (gtid := place["gtid"]):
         return None

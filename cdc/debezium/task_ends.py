@@ -53,7 +53,7 @@ class SentChange:
         position: Position of the log record that contains the change, as a string. For a binlog,
             the row's number in the log record is appended.
         transaction: The transaction's id; None for a binlog, or if the event has none.
-        key: The values of the key columns, by their names in Avro; empty if the record has no key.
+        key: A mapping from each key column's Avro name to the value; empty without a key.
         after: The row after the change, as in the event.
         order: The sort key for the order in which the connector sends changes; None if the event
             has none. On PostgreSQL, the first number of this key is 0 in the first transaction of a
@@ -104,7 +104,7 @@ class TaskEnds:
     Args:
         reader: Reads the topics.
         events: Decodes events.
-        starts: The first offset that each topic still has.
+        starts: For each topic, the first offset that the topic still has.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class TaskEnds:
         """Prefetch the records that searches of several topics need, at most 256 per topic.
 
         Args:
-            ranges: By topic, the first offset to search, and the offset after the last one.
+            ranges: For each topic, the first offset to search and the offset after the last one.
 
         Raises:
             KafkaError: The topics cannot be read in time.
@@ -324,7 +324,7 @@ class TaskEnds:
         return self._starts.get(topic, 0)
 
     def _key(self, record: KafkaRecord) -> Mapping[str, Any]:
-        """Return the values of the key columns in a record's key, by their names in Avro."""
+        """Return a record's key, as a mapping from each key column's Avro name to the value."""
         return self._events.read(replace(record, value=record.key), "an event's key", dict)
 
 
@@ -390,7 +390,9 @@ def _sent_change(event: Any, key: Mapping[str, Any]) -> SentChange:
 
 
 def _order_in_binlog(file: str, row: tuple[int, int]) -> tuple[int, ...] | None:
-    """Return a key that sorts Debezium's rows in the binlog's order; None without a file number.
+    """Return a key that sorts Debezium's rows in the order of the binlog.
+
+    The result is None if the file's name has no number.
 
     Args:
         file: The name of the binlog file.

@@ -71,7 +71,7 @@ def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterato
 def _later_commit_lsn(
     ends: TaskEnds, sent: tuple[int, KafkaRecord], first: int, position: int
 ) -> int:
-    """Return the `TaskStream.later` of a connector's task for a position.
+    """Return a task's greatest commit LSN up to a position (`TaskStream.later`).
 
     A task sends its events in the order of their commit LSNs, so a binary search finds the result.
 
@@ -98,10 +98,10 @@ def _later_commit_lsn(
 
 
 def _order_of_event(ends: TaskEnds, record: KafkaRecord) -> tuple[int, ...] | None:
-    """Return the order of the event in a record of Debezium (`SentChange.order`).
+    """Return the sort key of the event in a record of Debezium (`SentChange.order`).
 
-    For a tombstone, this is the order of the change before it, from the same task. The result is
-    None if there is no such change, or if the change has no order.
+    For a tombstone, this is the sort key of the same task's change before the tombstone. The result
+    is None if there is no such change, or if the change has no sort key.
     """
     change = ends.before(record) if record.value is None else record
     return None if change is None else ends.change(change).order

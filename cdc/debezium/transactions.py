@@ -1,7 +1,8 @@
 """Reads the ends of transactions, which the connector of append tables reports in a topic.
 
 A row's position does not show where its transaction ends. A transaction that was in progress when
-a copy's view was opened can have rows before the view's position, and end after this position.
+a copy opened its view of the source can have rows before the view's position, and end after this
+position.
 """
 
 from __future__ import annotations

@@ -75,12 +75,12 @@ class KafkaAdmin:
         """Create topics, or check that the existing ones are suitable; return their descriptions.
 
         A new topic has ``cleanup.policy=delete``, since compaction would remove changes that the
-        lake has not read. It also has the longest possible compaction lag: if somebody alters the
-        policy later, no record is removed before a run notices the change. An existing topic is
-        never altered. The number of requests hardly grows with the number of topics.
+        lake has not read. A new topic also has the longest possible compaction lag: if somebody
+        alters the policy later, no record is removed before a run notices the change. An existing
+        topic is never altered. The number of requests hardly grows with the number of topics.
 
         Args:
-            wanted: By topic, the settings that override those of ``kafka.topic``.
+            wanted: For each topic, the settings that override those of ``kafka.topic``.
             progress: Shows the wait while a quota of the cluster refuses further topics.
 
         Raises:
@@ -206,22 +206,22 @@ class KafkaAdmin:
         return topic in found
 
     def start_offsets(self, topic: str) -> dict[int, int]:
-        """Return the first offset that the topic still has, by partition."""
+        """Return, for each partition of a topic, the first offset that the partition still has."""
         return self._of_one(topic, self.start_offsets_many([topic]))
 
     def stable_offsets(self, topic: str) -> dict[int, int]:
-        """Return the last stable offset, by partition.
+        """Return, for each partition of a topic, the last stable offset.
 
         All records below this offset are from transactions that have ended.
         """
         return self._of_one(topic, self.stable_offsets_many([topic]))
 
     def high_watermarks(self, topic: str) -> dict[int, int]:
-        """Return the offset after the last record, by partition. This record can be uncommitted."""
+        """Return, for each partition, the offset after the last record, committed or not."""
         return self._of_one(topic, self.high_watermarks_many([topic]))
 
     def ends_many(self, topics: Iterable[str]) -> dict[str, dict[int, End]]:
-        """Return the last stable offsets and leader epochs of many topics at once."""
+        """Return, for each topic and partition, the last stable offset and the leader's epoch."""
         return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def truncated(
@@ -267,7 +267,7 @@ class KafkaAdmin:
         Topics without a record in the range, and topics that cannot be read in time, are left out.
 
         Args:
-            ranges: By topic, the first offset and the offset after the last one.
+            ranges: For each topic, the first offset and the offset after the last one.
             timeout_s: Limit for all topics together, in seconds.
         """
         deadline = time.monotonic() + timeout_s
@@ -288,10 +288,10 @@ class KafkaAdmin:
     def ends_now(
         self, topics: Iterable[str], *, committed: bool
     ) -> dict[str, dict[int, int] | KafkaError]:
-        """Return the end offsets of the topics that can be read now, by topic and partition.
+        """Return, for each topic that can be read now, the end offset of each partition.
 
         This call waits for no leader. If a topic cannot be read, for example because a partition
-        has no leader, the result has an error in place of its offsets. Topics that do not exist,
+        has no leader, the result has an error in place of the offsets. Topics that do not exist,
         and topics whose partitions do not answer yet, are left out.
 
         Args:
@@ -331,7 +331,7 @@ class KafkaAdmin:
         return {**{topic: _kafka_record_time(ms) for topic, ms in found.items()}, **failed}
 
     def since(self, times: Mapping[str, datetime]) -> dict[str, dict[int, Since]]:
-        """Return the offset of the first record at or after a time, by topic and partition.
+        """Return, for each topic and partition, the offset of the first record from a time on.
 
         Records of open transactions count. Topics that are missing or cannot be read are left out.
         The time of a record is by the same clock as in `newest_times`.

@@ -84,7 +84,9 @@ class KafkaClient:
         ignored: frozenset[int] = frozenset(),
         **context: Any,
     ) -> dict[_Key, _Value]:
-        """Send Kafka one request, and return the answers by key. Transient failures are retried.
+        """Send Kafka one request, and return the answer for each key, for example each topic.
+
+        Transient failures are retried.
 
         Args:
             what: What Kafka is asked to do, for errors: for example ``list offsets``.
@@ -137,7 +139,7 @@ class KafkaClient:
         retried: Callable[[Mapping[_Key, _Value]], bool],
         context: Mapping[str, Any],
     ) -> tuple[dict[_Key, _Value], dict[_Key, KafkaError]]:
-        """Send Kafka one request, and return the answers and the errors by key.
+        """Send Kafka one request, and return the answer or the error for each key.
 
         If all errors are transient, and ``retried`` allows it, the request is repeated.
 

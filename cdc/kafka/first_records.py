@@ -22,11 +22,11 @@ _SETTINGS = {
 def first_records(
     client: KafkaClient, ranges: Mapping[str, tuple[int, int]], *, deadline: float
 ) -> dict[str, KafkaRecord]:
-    """Return what `KafkaAdmin.first_records` returns.
+    """Return the first record of a range in each topic, as `KafkaAdmin.first_records` does.
 
     Args:
         client: The cluster.
-        ranges: By topic, the first offset and the offset after the last one.
+        ranges: For each topic, the first offset and the offset after the last one.
         deadline: When to give up, as a time of ``time.monotonic()``.
     """
     found: dict[str, KafkaRecord] = {}

@@ -34,7 +34,7 @@ def replaced(
     *,
     deadline: float,
 ) -> Answers:
-    """Return what `KafkaAdmin.replaced` returns.
+    """Find partitions that no longer have a known record, as `KafkaAdmin.replaced` does.
 
     One request asks each partition for its first record with the known timestamp or a later one. If
     the answer is a record with this timestamp at the known offset, the partition has the known
@@ -98,7 +98,7 @@ def _partition_offsets(
 def _read_known_records(
     client: KafkaClient, known: Iterable[KnownRecord], deadline: float
 ) -> Answers:
-    """Read the record at each known offset, and return how it differs from the known record.
+    """Read the record at each known offset; return, for each known record, what replaced it.
 
     All partitions are read at once, since a read of a single partition takes a tenth of a second.
     """

@@ -72,7 +72,7 @@ class RecordReader:
         prefetch ends, and only the topics whose ranges are complete are prefetched.
 
         Args:
-            ranges: By topic, the first offset to read, and the offset after the last one.
+            ranges: For each topic, the first offset to read, and the offset after the last one.
 
         Raises:
             KafkaError: A range cannot be read in time.

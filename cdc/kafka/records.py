@@ -140,8 +140,8 @@ def newest(
     Args:
         client: The cluster.
         topic: The topic.
-        starts: The first offset that the topic still has, by partition.
-        ends: The last stable offset, by partition.
+        starts: For each partition, the first offset that the partition still has.
+        ends: For each partition, the last stable offset.
         deadline: When to give up, as a time of ``time.monotonic()``.
 
     Raises:
@@ -167,8 +167,8 @@ def newest_few(
     Args:
         client: The cluster.
         topic: The topic.
-        starts: The first offset that the topic still has, by partition.
-        ends: The last stable offset, by partition.
+        starts: For each partition, the first offset that the partition still has.
+        ends: For each partition, the last stable offset.
         deadline: When to give up, as a time of ``time.monotonic()``.
 
     Raises:

@@ -35,7 +35,7 @@ _QUOTA_S = 120.0
 _QUOTA_POLL_S = (1.0, 10.0)
 
 Settings = Mapping[str, Mapping[str, str]]
-"""The settings of topics, by topic."""
+"""A mapping from each topic to a mapping of the topic's settings."""
 
 
 class ThrottledError(KafkaError):
@@ -58,7 +58,7 @@ def ensure(
         kafka: The cluster.
         client: Sends requests to the same cluster.
         admin: The admin client of the same cluster.
-        wanted: The settings that a new topic gets, by topic.
+        wanted: For each topic, the settings that the topic gets if it is created.
         replication_factor: The replication factor of a new topic; -1 for the broker's default.
         progress: Shows the wait while a quota of the cluster refuses further topics.
 
@@ -139,7 +139,7 @@ def _create_once(
     wanted: Settings,
     replication_factor: int,
 ) -> Settings:
-    """Create topics; return those that a quota for topic changes has refused."""
+    """Create topics; return the topics (with settings) that a quota for topic changes refused."""
     topics = [
         ck_admin.NewTopic(
             name,

@@ -30,7 +30,7 @@ def looks(
         names: The topics.
 
     Returns:
-        By topic, its description and offsets, or the error if the topic cannot be read.
+        For each topic, the description and offsets, or an error if the topic cannot be read.
 
     Raises:
         KafkaError: Several topics were requested, and none of them can be read.
@@ -40,7 +40,7 @@ def looks(
     def listed(
         topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> dict[str, dict[int, End]]:
-        """Return an offset of each partition, and add the errors to ``failed``, by topic."""
+        """Return, for each topic, an offset of each partition; add topics' errors to ``failed``."""
         seen: dict[str, dict[int, End]] = {name: {} for name in topics}
         asked = left = places(topics, spec)
         refused: dict[ck.TopicPartition, KafkaError] = {}
@@ -88,7 +88,7 @@ def _end_offsets(ends: Mapping[int, End]) -> dict[int, int]:
 def ends_now(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Iterable[str], *, committed: bool
 ) -> dict[str, dict[int, int] | KafkaError]:
-    """Return what `KafkaAdmin.ends_now` returns.
+    """Return the end offsets of topics without a wait for leaders, as `KafkaAdmin.ends_now` does.
 
     Args:
         client: The cluster.
@@ -131,7 +131,8 @@ def newest(
         names: The topics.
 
     Returns:
-        The largest timestamp by topic, in milliseconds since 1970; and the errors by topic.
+        For each topic, the largest timestamp, in milliseconds since 1970; and for each topic that
+        cannot be read, the error.
 
     Raises:
         KafkaError: Several topics were requested, and none of them can be read.
@@ -155,7 +156,7 @@ def newest(
 def since(
     client: KafkaClient, admin: ck_admin.AdminClient, times: Mapping[str, datetime]
 ) -> dict[str, dict[int, Since]]:
-    """Return what `KafkaAdmin.since` returns.
+    """Return the offsets of the first records at or after a time, as `KafkaAdmin.since` does.
 
     Args:
         client: The cluster.
@@ -261,7 +262,7 @@ def described(name: str, topic: Any) -> TopicInfo:
 def places(
     topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec
 ) -> dict[ck.TopicPartition, ck_admin.OffsetSpec]:
-    """Return the argument of Kafka's list-offsets request: each partition with ``spec``.
+    """Return the argument of Kafka's list-offsets request, a mapping from partitions to ``spec``.
 
     Args:
         topics: The topics.

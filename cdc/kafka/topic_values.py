@@ -55,11 +55,11 @@ class TopicLook:
 
     Args:
         info: The description.
-        earliest: The first offset that the topic still has, by partition.
-        ends: The last stable offset and the leader's epoch, by partition.
-        high: The offset after the last record, committed or not, by partition. ``high`` was read
-            before ``ends``. So if ``high`` is above the last stable offset, a Kafka transaction was
-            open.
+        earliest: For each partition, the first offset that the partition still has.
+        ends: For each partition, the last stable offset and the leader's epoch.
+        high: For each partition, the offset after the last record, committed or not. ``high`` was
+            read before ``ends``. So if ``high`` is above the last stable offset, a Kafka
+            transaction was open.
     """
 
     info: TopicInfo

@@ -28,14 +28,14 @@ _BOUNDS = {
     "hive.metastore.client.socket.timeout": ("600s", "60s"),
     "hive.metastore.connect.retries": ("3", "1"),
 }
-"""Bounds of a request to the metastore. By setting: Hive's default, and the value that replaces it.
+"""Limits of a request to the metastore: for each of Hive's settings, the default and a new value.
 
 If a team has set another value than the default, this value stays. The new values are smaller than
 the defaults: no table is examined while a request waits, and a metastore that hangs must cause no
 more than a warning.
 """
 _NEXT, _FORMER = "__next", "__former"
-"""Suffixes of the names of a table's new and former entry while one replaces the other."""
+"""Suffixes of the names of a table's new and former entry, while the new one is put in place."""
 
 
 class OtherTableError(LakeError):
@@ -149,7 +149,7 @@ def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _rename_entry(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
-    """Rename an entry of the metastore: suffix ``to`` replaces suffix ``of`` in its name."""
+    """Rename an entry of the metastore: suffix ``to`` replaces suffix ``of`` in the name."""
     table = client.getTable(entry.database, entry.name + of)
     table.setTableName(entry.name + to)
     client.alter_table(entry.database, entry.name + of, table)
@@ -158,7 +158,7 @@ def _rename_entry(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
 def _drop_entry(client: Any, entry: CatalogEntry, suffix: str) -> None:
     """Remove an entry from the metastore, but not the table's data.
 
-    The entry's name is the name of ``entry`` with the suffix.
+    The name of the removed entry is the name of ``entry``, followed by ``suffix``.
     """
     client.dropTable(entry.database, entry.name + suffix, False, True)
 
@@ -186,7 +186,7 @@ def _entry_location(spark: SparkSession, client: Any, entry: CatalogEntry, name:
 
 
 def _register_entry(spark: SparkSession, metastore: str, entry: CatalogEntry, name: str) -> None:
-    """Run Hudi's tool, which creates the name, or updates its columns and partitions."""
+    """Run Hudi's sync tool, which creates or updates the entry with this name in the metastore."""
     properties = java_class(spark, "java.util.Properties")()
     kind = "MultiPartKeysValueExtractor" if entry.partition_by else "NonPartitionedExtractor"
     for key, value in {
@@ -251,7 +251,7 @@ def _metastore_client(
 
 
 def _hive_conf(spark: SparkSession, metastore: str) -> Any:
-    """Return Hive's configuration for a client of the metastore, with bounds of its requests."""
+    """Return Hive's configuration for a client of the metastore, with the limits of `_BOUNDS`."""
     conf = java_class(spark, "org.apache.hadoop.hive.conf.HiveConf")(
         spark.sparkContext._jsc.hadoopConfiguration(),
         java_class(spark, "java.lang.Class").forName("org.apache.hadoop.hive.conf.HiveConf"),

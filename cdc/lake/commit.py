@@ -52,7 +52,8 @@ def _committing_user() -> str:
 class ShardAccount(Part):
     """One shard's newest commit record, in the metadata of a commit of the shared table.
 
-    A commit of one shard copies the accounts of the other shards from the previous commit.
+    A shard is one of several source tables that share a lake table. A commit of one shard
+    copies the accounts of the other shards from the previous commit.
 
     Args:
         text: The shard's newest :class:`CommitRecord`, as JSON. The JSON is parsed only when
@@ -98,7 +99,7 @@ class SharedState(Part):
 
     Args:
         types: Spark SQL types of the table's columns by name, without the shard column.
-        accounts: The newest account of each shard, by shard name. The commit's metadata have them
+        accounts: For each shard's name, the newest `ShardAccount`. The commit's metadata have them
             in compressed form, since each commit repeats the accounts of all shards.
     """
 
@@ -117,10 +118,10 @@ class CommitRecord(Part):
     Args:
         kind: ``chunk`` (copied rows), ``handoff`` (the end of the copy) or ``run`` (changes).
         table: The source table.
-        attempt: UUID of the attempt to which the commit belongs.
-        generation: Generation of the table, from 1.
-        start_offsets: The first offset that this commit applies, by partition; O for chunks and for
-            the handoff.
+        attempt: UUID of the attempt (try at a copy) to which the commit belongs.
+        generation: Number of the table's generation (complete image in the lake), from 1.
+        start_offsets: The first offset that this commit applies, by partition; for chunks and for
+            the handoff, the first offset that any run applies after the copy (O).
         offsets: The next offset to read after this commit, by partition; empty for chunks.
         epochs: The epoch of each partition's leader, read after the partition had reached the
             offset in ``offsets``. If the partition has another epoch later, it has a new leader,

@@ -30,7 +30,7 @@ have other operations."""
 
 
 def effects_of(timeline: Timeline) -> list[CommitEffect]:
-    """Return the effects of the newest Hudi commits of runs, newest first.
+    """Return the effects of the newest Hudi commits by which runs wrote changes, newest first.
 
     Overwrites, clusterings and commits without files are left out.
 
@@ -68,7 +68,7 @@ def effect_of(stats: list[dict[str, Any]]) -> CommitEffect:
 
 
 def has_outgrown(timeline: Timeline, committed: Committed, index: IndexLayout) -> bool:
-    """Return whether a Hudi table has outgrown its buckets.
+    """Return whether a Hudi table has outgrown its buckets: their files have become too large.
 
     The growth of the table is judged only before every fifth commit, since this judgment reads the
     effects of up to `READ_COMMITS` commits.
@@ -142,7 +142,7 @@ def plan_clustering(spark: SparkSession, client: Any, timeline: Timeline, plan: 
 
 
 def _narrow_clustering(spark: SparkSession, path: str, proposed: Any, plan: FilePlan) -> bool:
-    """Remove from a proposed clustering all files that a plan does not take.
+    """Remove from a proposed clustering all files that ``plan`` does not take.
 
     Groups with too few files are removed, too. The remaining groups have at most `AT_ONCE_BYTES` in
     total, unless a single group has more.
@@ -154,7 +154,7 @@ def _narrow_clustering(spark: SparkSession, path: str, proposed: Any, plan: File
         plan: Which files the clustering shall rewrite.
 
     Returns:
-        Whether files are left.
+        Whether the proposal still has files.
     """
     groups = proposed.getInputGroups()
     files, left = file_system(spark, path), AT_ONCE_BYTES

@@ -69,7 +69,7 @@ def paths_of(timeline: Timeline, instant: str) -> frozenset[str]:
 
 
 def stats_of(metadata: Any) -> Mapping[str, list[Mapping[str, Any]]]:
-    """Return Hudi's statistics of the files in a commit, by partition.
+    """Return, for each partition, Hudi's statistics of the files in a commit.
 
     The statistics come as JSON, in one call to Java.
     """

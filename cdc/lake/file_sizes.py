@@ -42,7 +42,7 @@ small change of the share does not first merge files and then split them.
 """
 LEAST_COMMITS = 5
 """The least number of commits by which a table is judged. A table with fewer commits counts as
-updated."""
+one with updates."""
 GROWTH_COMMITS = 500
 """A table counts as growing if it doubles within this number of commits."""
 
@@ -69,7 +69,7 @@ class CommitEffect:
     Args:
         inserted: Number of new rows.
         rows: Number of rows of all files that the commit wrote.
-        updated: The files in which the commit updated or deleted rows, by file id.
+        updated: A mapping from file ids to the files in which the commit updated or deleted rows.
     """
 
     inserted: int
@@ -92,7 +92,7 @@ class FilePlan:
     too_large: frozenset[str] = frozenset()
 
     def takes(self, file: str) -> bool:
-        """Return whether the clustering rewrites a file, by its id."""
+        """Return whether the clustering rewrites the file with this id."""
         return file in self.too_large if self.too_large else file not in self.updated
 
     @property

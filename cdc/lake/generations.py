@@ -1,7 +1,7 @@
 """Classifies a table's folders: serving, building, former, abandoned, another installation's.
 
-The pointer for readers and the records in the state store decide the kind of a folder. A record's
-state shows whether its attempt is in progress.
+The pointer (which names the folder to read) and the table's records in the state store decide the
+kind of a folder. A record's state shows whether the record's attempt at a copy is in progress.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class FolderKind(str, Enum):
     SERVING = "serving"
     """The pointer names this folder as the one to read."""
     BUILDING = "building"
-    """An attempt that is not published yet writes into this folder."""
+    """An attempt at a copy, which is not published yet, writes into this folder."""
     FORMER = "former"
     """The pointer named this folder before. Readers can still have it open."""
     ABANDONED = "abandoned"
-    """The pointer does not name this folder, and no record continues its attempt."""
+    """The pointer does not name this folder, and no record continues the attempt that wrote it."""
     OTHER = "other"
     """Another installation wrote this folder, and the pointer does not name it as the one to read.
-    Whether that installation still needs it is not known here."""
+    Whether that installation still needs the folder is not known here."""
 
 
 @dataclass(frozen=True)

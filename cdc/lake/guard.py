@@ -117,9 +117,9 @@ class CommitGuard:
         )
 
     def _delete_late_files(self) -> None:
-        """Delete the files that this commit wrote after another writer had rolled it back.
+        """Delete the files that this commit wrote after another writer had rolled the commit back.
 
-        If this fails, a later upkeep of the table deletes them.
+        If this fails, a later upkeep of the table deletes the files.
         """
         try:
             timeline = Timeline(self._spark, self._path)

@@ -189,7 +189,8 @@ class Handoff(Part):
             hash_key: The result of :func:`hash_key_of`.
 
         Raises:
-            StateError: The attempt lacks O, H, R, x0, its marker, its view or the catalog.
+            StateError: The attempt lacks O, H, R or x0 (see `Handoff`), its marker, its view or the
+                catalog.
         """
         schema = layout.schema
 

@@ -108,7 +108,7 @@ class IndexLayout(Part):
     def outgrown(self, largest_file_bytes: int, *, growing: bool = False) -> bool:
         """Return whether buckets are so large that changes rewrite too many bytes.
 
-        The result is False if the table has no bucket index, or if its settings name the index.
+        The result is False if the table has no bucket index, or if the settings name the index.
 
         Args:
             largest_file_bytes: The size of the table's largest file.

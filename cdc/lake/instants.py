@@ -67,7 +67,7 @@ def ahead_of_clock(newest: str | None) -> timedelta:
 
 
 def clock_warnings(table: TableId, newest: str) -> tuple[str, ...]:
-    """Return a warning if a lake table's newest commit is of a later time than now, else nothing.
+    """Return a warning if a lake table's newest commit is later than now; else an empty tuple.
 
     Args:
         table: The table.

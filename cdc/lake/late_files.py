@@ -3,10 +3,11 @@
 Late files have two causes:
 
 - A writer goes on with a commit that another writer has rolled back. The rollback deletes only the
-  files that exist by then. The files that the first writer adds later remain, although the guard
-  refuses the commit. Hudi treats a file as committed if the file's instant is less than the first
-  instant of the active timeline, and archiving removes the oldest commits from the active timeline.
-  So the late files must be deleted before archiving reaches their instant.
+  files that exist by then. The files that the first writer adds later remain, although the guard,
+  the check right before a commit completes, refuses the commit. Hudi treats a file as committed if
+  the file's instant is less than the first instant of the active timeline, and archiving removes
+  the oldest commits from the active timeline. So the late files must be deleted before archiving
+  reaches the instant of these files.
 - An executor goes on although the driver has given it up, has repeated its task, and has completed
   the commit. The commit names the files of the repeated task. But Hudi finds the files of a commit
   by the instant in the file names. So readers also see the rows of a file that the commit does not

@@ -132,7 +132,7 @@ class LakeLayout:
 
     @property
     def _meta(self) -> tuple[tuple[str, str], ...]:
-        """Name and Spark type of each meta column in the input of `project`."""
+        """Name and Spark type of each column that `project` needs besides the source's columns."""
         return (*META_COLUMNS, (ROW, "string")) if self.is_log else META_COLUMNS
 
     @property

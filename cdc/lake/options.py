@@ -205,7 +205,7 @@ def table_options(
 
 
 def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
-    """Refuse a lake table that has no key and that its settings do not make an append table.
+    """Refuse a lake table without a key, unless the settings make it an append table.
 
     Raises:
         SchemaError: The table has no key, and its settings do not have ``mode: append``.

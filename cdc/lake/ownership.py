@@ -1,8 +1,9 @@
-"""Distinguishes an installation's generations in a table's folder from another installation's.
+"""Distinguishes the images of a table (generations) of one installation from those of others.
 
 Two installations with the same ``lake.url`` and table names have the same folders, but neither
 records nor leases in common. Without this distinction, each installation would publish over the
-other's generations, and remove the other's attempts, since its own records do not name them.
+other's generations, and remove the folders of the other's attempts, which no record of its own
+state store names.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Ownership:
         installation: The installation.
         table: The table.
         record: The table's record, or the record of the table's next generation; None if the table
-            was never on the plan.
+            was never onboarded.
     """
 
     installation: Installation
@@ -37,11 +38,11 @@ class Ownership:
 
     @classmethod
     def of(cls, record: TableRecord, installation: Installation) -> Ownership:
-        """Return what an installation owns of a table, given the table's record."""
+        """Return which generations of a record's table an installation may replace and remove."""
         return cls(installation, record.table, record)
 
     def is_other(self, attempt: str) -> bool:
-        """Whether another installation made this attempt, and the table has not taken it over."""
+        """Whether another installation made an attempt that this one has not taken over."""
         taken = () if self.record is None else self.record.taken_over
         return attempt not in taken and self.installation.is_of_another(attempt)
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _HOUR, _DAY = 3600, 86400
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
 """The first and the last second of the years 1 to 9999, since 1970. A local time can be earlier
-than the first second, or later than the last second. It then counts as this second."""
+than the first second, or later than the last one. The time then counts as that second."""
 
 
 def value_of(field: PartitionField, cell: SparkColumn, lake_type: str) -> SparkColumn:
-    """Return a Spark column with a lake partition by an expression; NULL if the cell is NULL.
+    """Return a Spark column with the values of a partition expression; NULL for a NULL cell.
 
     Args:
         field: The expression.

@@ -77,7 +77,7 @@ class Pointer(Published):
         )
 
     def continues_from(self, attempt: str) -> bool:
-        """Whether a reader of an attempt's generation can continue with the current generation.
+        """Whether a reader of the generation of ``attempt`` can continue with the current one.
 
         The reader can continue if, for each later generation up to the current one,
         `Published.continues` is the attempt that wrote the generation right before.

@@ -60,7 +60,7 @@ def write_pointer(
         table_base: Folder of the table, which holds all its generations.
         shown: The generation to publish.
         check: Called just before and just after the pointer is written. It raises FencedError if
-            this process no longer holds the table's lease.
+            this process no longer holds the table's lease, the right to write to the table.
         replaces: Called with the present pointer, or None. It raises an error if this process
             must not replace this pointer (`cdc.lake.ownership.Ownership.require`).
 
@@ -190,7 +190,7 @@ def current_path(table_base: str, spark: SparkSession | None = None) -> str | No
 
 
 def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
-    """Return the size of each attempt's folder in the lake, in bytes, by the attempt's UUID.
+    """Return the sizes of attempts' lake folders, as a mapping from UUIDs to sizes in bytes.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -216,7 +216,7 @@ def attempt_names(spark: SparkSession, table_base: str) -> list[str]:
 
 
 def _folder_entries(spark: SparkSession, path: str) -> list[tuple[str, bool]]:
-    """Return the name of each entry of a lake folder, and whether it is a file.
+    """Return the name of each entry of a lake folder, and whether the entry is a file.
 
     The result is empty if there is no such folder.
     """

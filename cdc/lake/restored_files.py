@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class WholeCommits:
-    """By lake table, the newest commit whose data files this process has written or checked.
+    """For each lake table, the newest commit whose data files this process has written or checked.
 
     All writers of a process share one object, so each commit is checked once per process. Safe to
     share among threads.
@@ -44,7 +44,7 @@ class WholeCommits:
         self._all: dict[str, str] = {}  # the same, if the files of all commits were checked
 
     def note(self, path: str, instant: str) -> None:
-        """Note that this process has just written the files of a lake table's newest commit."""
+        """Record that this process has just written the files of a lake table's newest commit."""
         self._newest[path] = instant
 
     def require(

@@ -40,7 +40,7 @@ class _Cache:
             return found
 
     def put(self, path: str, rollback: str, undone: frozenset[str]) -> None:
-        """Remember a completed rollback; if there are too many, forget the least recently used."""
+        """Cache what a completed rollback has undone; drop the least recently used entries."""
         with self._lock:
             self._undone[path, rollback] = undone
             self._undone.move_to_end((path, rollback))

@@ -28,7 +28,7 @@ class ShardWrite:
     """One shard's request for a commit in the shared lake table.
 
     Args:
-        shard: The shard.
+        shard: The shard, one of several source tables that share the lake table.
         schema: The shard's columns in the lake, without the shard column.
         settings: The settings of the shard's source table.
         rows: The rows to write, with meta and source columns; None for a commit without rows.
@@ -83,9 +83,9 @@ def record_of(
 
     Args:
         wanted: The requests.
-        entries: The accounts of all shards before the commit. The record repeats the accounts of
-            the shards without a request.
-        types: The shared table's Spark types, by column.
+        entries: The accounts (last commit records) of all shards before the commit. The result
+            repeats the accounts of the shards without a request.
+        types: For each column of the shared table, the Spark type.
     """
     shards = dict(entries)
     for one in wanted:

@@ -1,12 +1,12 @@
 """One Hudi table with the rows of several source tables.
 
 Each source table is a shard. A shard is copied, followed and committed like a separate table. The
-shard's rows have its name in the shard column. Each commit's metadata repeats the last CommitRecord
-of every shard, so the newest commit has every shard's offsets.
+shard's rows have the shard's name in the shard column. Each commit's metadata repeats the last
+CommitRecord of every shard, so the newest commit has every shard's offsets.
 
 Hudi lets one writer commit at a time. So shards that are ready together share a commit: the first
-thread commits for all threads that wait. If the joint commit fails for any reason except the lease,
-each shard's request is committed alone. So only a shard whose rows cannot be written stops.
+thread commits for all threads that wait. If this fails, and not because another process holds the
+lease, each shard's request is committed alone. So only a shard whose rows cannot be written stops.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class SharedTable:
         spark: Returns the session of the calling thread.
         leases: Leases that let one process commit at a time.
         path: Base path of the Hudi table.
-        whole: The commits whose files the process has checked; if None, it has checked none yet.
+        whole: The commits whose files the process has checked; None if there is none yet.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def measure(spark: SparkSession, table_base: str, attempt: str) -> LakeSize:
-    """Return the size of a lake table's files.
+    """Return the sizes of a lake table's newest image, of its other files, and of other attempts.
 
     Args:
         spark: The session whose file systems are used.

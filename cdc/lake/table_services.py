@@ -23,7 +23,10 @@ KEPT_COMMITS = 20
 CLUSTER_EVERY_COMMITS = 20
 """Default number of commits between clusterings."""
 CLUSTERING_KEY = "hoodie.clustering.inline.max.commits"
-"""Hudi's setting for the commits between clusterings; ``hudi:`` of a table may change it."""
+"""Hudi's setting for the number of commits between clusterings.
+
+Under ``hudi:``, a table's settings may have another number.
+"""
 MOST_BETWEEN_CLUSTERINGS = 1000
 """Maximum of `CLUSTERING_KEY`.
 
@@ -37,13 +40,13 @@ SMALL_FILE_BYTES = 32 * MIB
 size.
 """
 TARGET_FILE_BYTES = 128 * MIB
-"""Size up to which a clustering fills a file, if the table's ``hudi:`` has settings for
-clusterings. Without such settings, :mod:`cdc.lake.file_sizes` decides."""
+"""Size up to which a clustering fills a file, if the table's settings have settings of Hudi for
+clusterings (under ``hudi:``). If not, :mod:`cdc.lake.file_sizes` decides the size."""
 CLUSTERING_SETTINGS = "hoodie.clustering."
 """Prefix of Hudi's settings for clusterings."""
 CLUSTER_AT_ONCE_BYTES = 512 * MIB
-"""Maximum number of bytes that one clustering rewrites, if the table's ``hudi:`` has settings for
-clusterings."""
+"""Maximum number of bytes that one clustering rewrites, if the table's settings have settings of
+Hudi for clusterings (under ``hudi:``)."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +95,8 @@ class Retention:
 
         Args:
             cluster_every: Number of commits from one clustering to the next; 0 without clusterings.
-                The active timeline keeps more commits than this number. Otherwise, Hudi could not
-                count the commits since the last clustering.
+                The active timeline keeps more commits than this number. With fewer commits, Hudi
+                could not count the commits since the last clustering.
         """
         least = max(KEPT_COMMITS, self.commits + 1, cluster_every + 1)
         return {

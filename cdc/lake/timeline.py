@@ -46,7 +46,7 @@ class Committed:
 
     @property
     def at(self) -> datetime:
-        """The time in the commit's instant, aware UTC."""
+        """The time that the commit's instant names, as an aware datetime in UTC."""
         return time_of(self.instant)
 
 
@@ -160,8 +160,8 @@ class Timeline:
 
         Raises:
             LostHistoryError: The commit to return, or any clustering or overwrite, was completed
-                after another process had rolled it back, so the table lacks rows. Or a chunk was
-                committed after the commit to return, so the table has the chunk's rows twice.
+                after another process had rolled it back, so the table lacks rows. Or a copied chunk
+                was committed after the commit to return, so the table has the chunk's rows twice.
         """
         above: Committed | None = None
         for committed in self._newest_first():
@@ -178,10 +178,10 @@ class Timeline:
         return next((c for c in self._newest_first() if c.record.handoff is not None), None)
 
     def chunks(self, attempt: str) -> frozenset[int]:
-        """Return the ids of the chunks that an attempt's commits have written.
+        """Return the ids of the chunks that one attempt to copy the table has committed.
 
         Commits of the archived timeline do not count. Nor does a commit that a suspended writer
-        completed after another process had rolled it back.
+        completed after another process had rolled the commit back.
         """
         undone = self.undone()
         return frozenset(
@@ -255,7 +255,7 @@ class Timeline:
         return sorted(one.instant for one in actions_of(pending))
 
     def clustered_files(self, instant: str) -> dict[str, list[str]]:
-        """Return the ids of the files that a planned clustering rewrites, by partition."""
+        """Return, for each partition, the ids of the files that a planned clustering rewrites."""
         files: dict[str, list[str]] = {}
         for file in self._planned(instant):
             files.setdefault(str(file.getPartitionPath()), []).append(str(file.getFileId()))
@@ -308,7 +308,7 @@ class Timeline:
                 yield committed
 
     def _committed_at(self, instant: str, place: int) -> Committed | None:
-        """Return a completed commit by its index in Hudi's list; None if the commit has no record.
+        """Return the completed commit at an index of Hudi's list; None if the commit has no record.
 
         Each commit is read from storage at most once.
         """

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Merging = Literal["never", "judged", "as set"]
-"""Which small files are merged: none, the files that no update touches, or the files that the
-table's own settings of Hudi choose."""
+"""Which small files are merged: none (``never``), the files that no update touches (``judged``), or
+the files that the table's own settings of Hudi choose (``as set``)."""
 
 
 class Upkeep:

@@ -157,7 +157,7 @@ class LakeTable:
         """Apply changes to the lake table in one commit.
 
         A row with ``OP = 'd'`` is deleted; in soft delete mode, it stays with ``DELETED`` set. Any
-        other row replaces the lake's row with the same key, or is inserted if the lake has none.
+        other row replaces the lake's row with the same key, or is inserted if there is no such row.
 
         Args:
             rows: Rows with meta and source columns, at most one per key. They are computed once.
@@ -245,7 +245,7 @@ class LakeTable:
         return False
 
     def _keep_up(self, check: Callable[[], None]) -> bool:
-        """Do the lake table's upkeep if it is due; return whether it was done.
+        """Do the lake table's upkeep if it is due; return whether the upkeep was done.
 
         Errors of the upkeep are raised.
         """
@@ -327,7 +327,7 @@ class LakeTable:
         )
 
     def _index(self, timeline: Timeline, previous: Committed | None) -> IndexLayout:
-        """Return Hudi's index for the next commit: the index of the newest commit.
+        """Return Hudi's index for the next commit, which usually is the index of the newest commit.
 
         A new index is chosen if the table has no commit, if the newest commit names no index, or if
         the table has outgrown its buckets. If the settings name a number of buckets, the table

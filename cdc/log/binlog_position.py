@@ -62,7 +62,7 @@ class BinlogPosition:
         """Return whether this place covers everything that the other place covers.
 
         Raises:
-            PositionError: ``other`` is no place in a binlog, or its binlog has another prefix.
+            PositionError: ``other`` is no place in a binlog, or its file's name has another prefix.
         """
         theirs = self._comparable(other)
         return (self.number, self.offset) >= (theirs.number, theirs.offset)
@@ -71,7 +71,7 @@ class BinlogPosition:
         """Return the later of the two places.
 
         Raises:
-            PositionError: ``other`` is no place in a binlog, or its binlog has another prefix.
+            PositionError: ``other`` is no place in a binlog, or its file's name has another prefix.
         """
         return self if self.reaches(other) else other
 
@@ -86,7 +86,11 @@ class BinlogPosition:
         return f"{self.file}:{self.offset}"
 
     def _comparable(self, other: object) -> BinlogPosition:
-        """Return ``other`` if it is a place in a binlog with the same prefix, else refuse it."""
+        """Return ``other`` if it is a place in a binlog whose files have the same prefix.
+
+        Raises:
+            PositionError: ``other`` is no place in a binlog, or its file's name has another prefix.
+        """
         if not isinstance(other, BinlogPosition):
             raise PositionError.of_kinds(self, other)
         if other.base != self.base:
@@ -138,7 +142,7 @@ class StoredPosition:
         )
 
     def like(self, other: LogPosition) -> LogPosition:
-        """Return the stored GTIDs if ``other`` is a GTID set, or the stored place if it is a place.
+        """Return the stored value of the same kind as ``other``: either the GTIDs or the place.
 
         Raises:
             PositionError: ``other`` is a GTID set and no GTIDs are stored, or ``other`` is a place

@@ -12,13 +12,15 @@ class LogMark:
 
     Args:
         server: The server's id. The servers that replicate from this server have other ids. For
-            PostgreSQL, also the server's timeline.
+            PostgreSQL, a slash and the number of the server's timeline follow.
         file: Name of the log's newest file, read after `executed`. So every file with a higher
-            number begins after the position `executed`. For PostgreSQL, instead the time when
-            the server's statistics were reset, in seconds since 1970. If the slot's statistics were
-            ever reset, a slash and the time of this reset follow.
+            number begins after the position `executed`. For PostgreSQL, this is instead
+            the time when the server's statistics were reset, in seconds since 1970. If the
+            statistics of the replication slot were ever reset, a slash and the time of this reset
+            follow.
         executed: The position up to which the server had executed transactions, as a string. For
-            PostgreSQL, the number of transactions and of bytes that the slot has decoded.
+            PostgreSQL, the numbers of transactions and of bytes that the replication slot has
+            decoded.
     """
 
     server: str
@@ -28,7 +30,7 @@ class LogMark:
 
 @dataclass(frozen=True)
 class Continuity:
-    """A comparison of a server's log with the mark that an earlier look recorded.
+    """A comparison of a server's log with the log's end as recorded earlier (the mark).
 
     Args:
         earlier: The recorded mark; None if no mark was recorded.
@@ -44,7 +46,7 @@ class Continuity:
 
 @dataclass(frozen=True)
 class SentTransaction:
-    """A transaction that wrote a heartbeat or a marker, as a connector has sent it.
+    """A transaction that wrote Tributary's heartbeat or marker row, as a connector has sent it.
 
     Args:
         server: The server that executed the transaction. For MySQL, this is the server's UUID; for

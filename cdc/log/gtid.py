@@ -1,8 +1,8 @@
 """Sets of global transaction ids (GTIDs) of MySQL and MariaDB, as values.
 
-The fence compares two such sets. So does the check whether the capture has reached a position. One
-of the two sets comes from Connect's stored offsets, from the state store or from a lake commit.
-Often no server has both sets, so this module compares them.
+A copy that waits for a replica compares two such sets. So does the check whether the connector has
+reached a position. One of the two sets comes from Connect's stored offsets, from the state store or
+from a lake commit. Often no server has both sets, so this module compares them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MysqlGtidSet:
     """A GTID set of MySQL, as in ``3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7``.
 
     Args:
-        intervals: By server, the ranges of transaction numbers. Each key is a server's UUID, or
+        intervals: For each server, the ranges of transaction numbers. A key is a server's UUID, or
             ``uuid:tag`` for tagged transactions. The ranges of a key are in ascending order, and
             neither overlap nor adjoin.
     """
@@ -123,7 +123,7 @@ class MariadbGtidSet:
     each domain of B, the sequence number of A is at least the sequence number of B.
 
     Args:
-        last: By domain id, the server id and the sequence number of the domain's last transaction.
+        last: For each domain (by id), the server id and sequence number of its last transaction.
     """
 
     last: Mapping[int, tuple[int, int]]
@@ -196,7 +196,7 @@ def mariadb_numbers(text: str) -> list[tuple[int, int, int]]:
 
 
 def _joined_ranges(ranges: Iterable[Interval]) -> tuple[Interval, ...]:
-    """Return GTIDs' numbers in ascending ranges that neither overlap nor adjoin."""
+    """Merge ranges of GTIDs' numbers into ascending ranges that neither overlap nor adjoin."""
     result: list[Interval] = []
     for first, last in sorted(ranges):
         if result and first <= result[-1][1] + 1:

@@ -18,7 +18,7 @@ class LogPosition(Protocol):
     """A position up to which a log was written, read or applied.
 
     Only positions of one kind of server are comparable. The order is partial. If each of two sets
-    of transactions lacks a transaction of the other set, neither reaches the other.
+    of transactions lacks a transaction of the other set, neither set reaches the other set.
     """
 
     def reaches(self: _Position, other: _Position) -> bool:

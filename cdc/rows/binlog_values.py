@@ -297,7 +297,7 @@ def number_as_true(first: str, schema_id: str, booleans: Mapping[str, Sequence[s
             there is none.
         schema_id: Spark SQL of the id of the event's schema, in the form of the keys of
             ``booleans``.
-        booleans: By schema id, the columns that a DDL statement declared as BOOL or BOOLEAN.
+        booleans: For each schema id, the columns that DDL declared as BOOL or BOOLEAN.
     """
     tests = (
         f"({schema_id} = {literal(which)} AND {first} IN ({', '.join(map(literal, names))}))"
@@ -319,8 +319,8 @@ def not_appendable(operation: str, lacking: str, *, from_binlog: bool) -> str:
         lacking: Spark SQL of an array with the names of the columns for which the event has no
             value, or only an uncertain value; NULL if there are none.
         from_binlog: Whether a connector of MySQL or MariaDB sent the events. Such a connector sends
-            all changes of a table. So the append table expects updates and deletes and leaves them
-            out: no branch gives a reason for them.
+            all changes of a table. So the append table expects updates and deletes and leaves these
+            events out: no branch gives a reason for an update or delete.
     """
     unclear = f"""WHEN {operation} IN ('c', 'r') AND {lacking} IS NOT NULL
         THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL, an'

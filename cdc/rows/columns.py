@@ -27,7 +27,7 @@ POSITION = "_cdc_position"
 """Position of the change in the source's log, as text that sorts in the order of the log."""
 
 OFFSET = "_cdc_offset"
-"""Offset of the event in its topic; the ordering field of upserts."""
+"""Offset of the event in its topic. In an upsert, a key's row with the greatest offset wins."""
 
 SCHEMA_ID = "_cdc_schema_id"
 """Registry id of the schema with which the event was written; NULL for a copied row."""
@@ -49,7 +49,7 @@ META_NAMES = tuple(name for name, _ in META_COLUMNS)
 
 ROW = "_cdc_row"
 """Record key of an append table, a string. It is the row's place in the copy or in the topic, or
-the place in the binlog with the transaction's number."""
+the event's place in the binlog with its transaction's number."""
 
 DELETED = "_cdc_deleted"
 """Whether the row was deleted on the source, a boolean. Only a table with soft deletes has this
@@ -102,8 +102,8 @@ MISSING = "_cdc_missing"
 none. The lake's row with the same key has these values, unless the row was moved."""
 
 STALE = "_cdc_stale"
-"""Names of the columns that the batch lacks and that are outdated in the lake, an array; NULL if
-there are none. Only the source's row has the values of these columns."""
+"""Names of the columns for which the batch has no value of this row and the lake's value is
+outdated, an array; NULL if there are none. Only the source's row has the current values."""
 
 MOVED = "_cdc_moved"
 """Whether the row got its key within the batch, a boolean. If so, the lake's row with that key is

@@ -212,7 +212,7 @@ def _event_values(
 
     Args:
         events: The decoded events, as `_events_by_schema` returns them.
-        plans: The expressions, by schema id.
+        plans: The expressions for the events of each schema, by the schema's id.
         table: The lake's columns and key.
         checked: The columns whose lake type cannot represent every value that a connector can send,
             each with the name of a further output column. This output column gets the result of the

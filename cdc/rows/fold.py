@@ -197,14 +197,14 @@ def _first_and_last_moment(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]
 
 
 def _known_offsets(values: Iterable[int | None]) -> list[int]:
-    """Return offsets of decoded changes, without those that are NULL."""
+    """Return the offsets of decoded changes, without the values that are NULL."""
     return [value for value in values if value is not None]
 
 
 def problems(
     changes: DataFrame, limit: int, *, schema_id: int | None = None
 ) -> list[RecordProblem]:
-    """Return decoded records with a ``PROBLEM``: the batch's first ones by partition and offset.
+    """Return a batch's first records with a ``PROBLEM``, in the order of partition and offset.
 
     Args:
         changes: The batch in the normal form of `cdc.rows.decode`.

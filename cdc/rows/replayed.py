@@ -39,7 +39,7 @@ def replayed(
 
 
 def at_places(changes: DataFrame, places: Collection[tuple[int, int]]) -> DataFrame:
-    """Return the decoded changes of a batch that have one of the places.
+    """Return the decoded changes of a batch whose partition and offset are among ``places``.
 
     Args:
         changes: The batch in the normal form of `cdc.rows.decode`.

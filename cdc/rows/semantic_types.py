@@ -352,12 +352,12 @@ def _array_value(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def names_where(conditions: Sequence[tuple[str, str]]) -> str:
-    """Return Spark SQL of an array of column names: those whose condition is true for an event.
+    """Return Spark SQL of an array: the names of the columns whose condition is true for an event.
 
     The SQL returns NULL if no condition is true.
 
     Args:
-        conditions: Names, each with its condition in Spark SQL.
+        conditions: Names of columns, each with a condition in Spark SQL.
     """
     if not conditions:
         return "NULL"

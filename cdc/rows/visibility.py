@@ -17,8 +17,8 @@ class Reading:
 
     Args:
         snapshot: The ``pg_snapshot`` of the query that read the catalog, as a string. If the string
-            is empty, all transactions count as visible. It is empty, for example, for a source
-            whose log has all DDL statements.
+            is empty, all transactions count as visible. The string is empty, for example, for a
+            source whose log has all DDL statements.
         still_open: The lower 32 bits of the ids of the transactions that were open at a moment
             between the batch's last event and the reading of the catalog; None if these ids are not
             known.
@@ -33,7 +33,7 @@ def not_visible_sql(reading: Reading) -> str:
 
     An event has the lower 32 bits of its transaction's id. The server orders these numbers in a
     circle. So if 2^31 ids or more follow a transaction's id, the transaction looks like one that
-    began after the catalog was read. Only ``still_open`` distinguishes the two cases.
+    began after the catalog was read. Only ``reading.still_open`` distinguishes the two cases.
     """
     if not reading.snapshot:
         return "FALSE"

@@ -156,7 +156,7 @@ class BatchWriter:
         Args:
             piece: The range to read.
             previous: The record of the lake's newest commit with offsets. For PostgreSQL,
-                `seen_at` has put the ``pg_snapshot`` of the run's catalog look into this record.
+                it has the ``pg_snapshot`` of this run's look at the catalog (see `seen_at`).
             guard: Called just before the commit completes. It raises an error to refuse the commit.
             still_open: Ids of the transactions that were open at a moment between the range's last
                 event and the reading of the catalog; None if these ids are not known.
@@ -484,7 +484,7 @@ class BatchWriter:
 
 
 def _offset_in_batch(offset: int | None, piece: Range) -> int | None:
-    """Return the offset of a TRUNCATE if a run's batch includes it, else None."""
+    """Return the offset of a TRUNCATE if a run's batch includes the TRUNCATE, else None."""
     earlier = offset is None or any(offset < at for at in piece.start.values())
     return None if earlier else offset
 

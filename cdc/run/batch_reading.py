@@ -155,7 +155,7 @@ class BatchReader:
         self._rules = replace(self._rules, absent=late.absent, former=late.former)
 
     def written(self, summary: Summary) -> dict[int, DebeziumSchema]:
-        """Return the schemas with which the batch's records were written, by schema id."""
+        """Return the schemas with which the batch's records were written, each by its schema id."""
         known = self._writers.known
         return {n: known[n] for n in summary.schema_ids if n in known}
 
@@ -253,7 +253,7 @@ class BatchReader:
         """Return records of a batch as raw bytes, in the order of ``places``.
 
         Args:
-            places: The records, each by its partition and offset, with its problem.
+            places: The partition, the offset and the problem of each record to return.
             max_bytes: Bound of a record's key and value together, in bytes.
 
         Raises:
@@ -342,7 +342,7 @@ class BatchReader:
         Args:
             first: The first of these records, which the error names.
             count: Number of these records.
-            tolerated: How many of them could be quarantined.
+            tolerated: Number of records that could be quarantined.
         """
         table = self._schema.table
         others = f"; {count - 1:,} more records cannot be applied either" if count > 1 else ""
@@ -395,7 +395,7 @@ class BatchReader:
 
 
 def _raw_record(row: Any) -> RawRecord:
-    """Return a bad record of a run's batch, in bytes, from the Spark row that has it."""
+    """Return a bad record of a run's batch, in bytes, from the Spark row that has the record."""
     millis = row["millis"]
     return RawRecord(
         key=None if row["key"] is None else bytes(row["key"]),

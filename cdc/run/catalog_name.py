@@ -1,4 +1,4 @@
-"""Points a table's name in the catalog of names at the published generation."""
+"""Points a table's name in the catalog of names (Hive Metastore) at the published generation."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def keep_name(
         wait_s: Bound of the wait for another process that changes a shared table, in seconds.
 
     Returns:
-        The table's record as stored. It notes the name, and to which attempt the name points.
+        The table's record as stored, with the name, and with the attempt to which the name points.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
         LeaseHeldError: Another process holds the shared table's lease for longer than ``wait_s``.
         FencedError: This process no longer holds the table's lease. The name may point at an
-            outdated generation. If so, the table's record notes that the name is not up to date.
+            outdated generation. If so, the table's record shows that the name is not up to date.
         StateError: The state store cannot be reached.
     """
     entry, catalog = _catalog_entry(context.config, record), context.config.catalog
@@ -73,7 +73,7 @@ def keep_name(
 
 
 def _former_entry(record: TableRecord, entry: CatalogEntry) -> CatalogEntry | None:
-    """Return the catalog entry of a table's former name; None if the settings kept the name.
+    """Return the catalog entry of a table's former name; None if the settings have kept the name.
 
     Also None for a shard, since the templates for names do not apply to a shared lake table.
     """
@@ -98,9 +98,9 @@ def _remove_former_name(spark: SparkSession, metastore: str, former: CatalogEntr
 
 
 def _note_outdated_name(context: RunContext, record: TableRecord) -> None:
-    """Note in a table's record that its name in the catalog of names may be outdated.
+    """Store in a table's record that the table's name in the catalog of names may be outdated.
 
-    If another process changes the record at the same time, the note is tried again.
+    If another process changes the record at the same time, the function tries again.
 
     Raises:
         StateError: Other processes changed the record at each try, or the store cannot be reached.
@@ -124,7 +124,7 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
     If another process holds the table's lease, nothing happens.
 
     If the table is a shard and another process holds the shared lake table's lease, the shard's
-    record notes that the name is not up to date. `name_idle` then updates the name later.
+    record shows that the name is not up to date. `name_idle` then updates the name later.
 
     This function takes the table's lease. Without the lease, another process could publish a new
     generation at the same time, and this function could then point the name back at the old
@@ -188,8 +188,8 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
 def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
     """Remove the name that runs keep for a table in the catalog of names; the table's data stays.
 
-    If the settings have changed the name since the table's record noted it, the former name is
-    removed, too.
+    If the settings have changed the name since runs last stored the name in the table's record, the
+    former name is removed, too.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
@@ -202,7 +202,7 @@ def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
 
 
 def _is_name_noted(config: Config, record: TableRecord) -> bool:
-    """Whether a table's record notes that the name in the catalog of names is up to date.
+    """Whether a table's record shows that the name in the catalog of names is up to date.
 
     Also True if there is no catalog of names, or if the table has no attempt yet.
     """
@@ -213,7 +213,7 @@ def _is_name_noted(config: Config, record: TableRecord) -> bool:
 
 
 def _note_of_name(metastore: str, entry: CatalogEntry) -> str:
-    """Return the string by which a table's record notes that the catalog of names has ``entry``."""
+    """Return the string that a table's record has while the catalog of names has ``entry``."""
     return f"{metastore} {entry} {entry.path}"
 
 

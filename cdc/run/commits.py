@@ -98,7 +98,7 @@ def _behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
 def commit_summary(
     committed: Committed, known: CommitSummary | None = None, writes: CommitWrites | None = None
 ) -> CommitSummary:
-    """Return the part of a commit's record that a run puts into the state store.
+    """Return the summary of a commit's record that a run puts into the state store.
 
     Args:
         committed: The commit.
@@ -124,7 +124,7 @@ def commit_summary(
 
 
 def last_records(previous: CommitRecord, read: Summary) -> dict[int, LastRecord]:
-    """Return, by partition, the last record that runs have read, up to and including a batch.
+    """Return, for each partition, the last record that runs have read up to the end of a batch.
 
     A partition keeps the record of the previous commit if the batch has no record of the partition,
     for example because the range has only the marker of a Kafka transaction.
@@ -140,7 +140,7 @@ def watermark(previous: CommitRecord, read: Summary, lateness_s: int) -> datetim
 
 
 def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
-    """Return the history's entry for one run of one table."""
+    """Return the entry for one run of one table in the state store's history of runs."""
     return RunEntry(
         run_id=run_id,
         table=record.table,
@@ -161,7 +161,7 @@ def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
 
 @step("upkeep")
 def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRecord:
-    """Measure the size of a table in the lake after a run, and store it.
+    """Measure a table's size in the lake after a run, and store the size in the table's record.
 
     A failure is only logged.
 

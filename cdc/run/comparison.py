@@ -1,7 +1,8 @@
 """Compares the columns of a lake table with the source's columns and the table's settings.
 
 The lake's newest commit records the lake's columns, and the fingerprint of the catalog from which
-the columns were derived. One commit changes both, so a crash cannot separate them.
+the columns were derived. One commit changes the columns and the fingerprint, so a crash cannot
+separate them.
 """
 
 from __future__ import annotations
@@ -161,8 +162,8 @@ def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprin
 
     This is ``now``, the fingerprint of the newest look at the catalog. If neither the catalog nor
     the DDL statements that the connector has reported show a change, the result is ``now`` with the
-    log position of ``before``. The connector may still have to report a statement from between the
-    two looks. With the older position, a later run counts that statement.
+    log position of ``before``. The connector may still have to report a statement from between
+    ``before`` and ``now``. With the older position, a later run counts that statement.
 
     Args:
         now: The fingerprint of the newest look at the catalog.
@@ -306,7 +307,7 @@ def _another_hash_key(
 
 
 def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
-    """Return a digest of all settings that determine a lake table's rows, and of the hash key.
+    """Return a digest of all settings that determine a lake table's rows, and of the key of hashes.
 
     Raises:
         SecretError: The key of hashes cannot be read.

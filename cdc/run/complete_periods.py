@@ -1,10 +1,10 @@
-"""Announces the hours and days up to which tables are complete, and writes their marker files.
+"""Announces the hours and days up to which tables are complete, and writes a marker for each.
 
-A look reads four facts, and its proof depends on their order: the newest heartbeats, then the ends
-of the topics, then the tables' records, and last the health of each capture. A change that the
-source committed before a heartbeat has an offset below the ends that were read after the heartbeat.
-So once a lake commit has reached these ends, the lake has the change. If the change was lost
-instead, the capture's health shows the loss.
+A look (one check of the tables) reads four facts, whose order is part of the proof: the newest
+heartbeats, then the ends of the topics, then the tables' records, and last the health of each
+capture. A change that the source committed before a heartbeat has an offset below the ends that
+were read after the heartbeat. So once a lake commit has reached these ends, the lake has the
+change. If the change was lost instead, the capture's health shows the loss.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MARKERS_S = 20.0
-"""How long a look may write marker files before runs go on, in seconds."""
+"""Seconds that a check for complete periods may write marker files before runs go on."""
 MARKERS = "_complete"
 """Name of the folder with marker files, in a table's folder beside its generations."""
 
@@ -58,7 +58,7 @@ _MOST_BEATS = 32
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A table whose next period can be over.
+    """A table whose next period (hour or day) can be over.
 
     Args:
         record: The table's record.
@@ -78,13 +78,13 @@ class _Wanted:
         return self.known is not None and self.known.attempt != str(self.record.attempt_id)
 
     def can_be_due(self, now: datetime) -> bool:
-        """Whether a look at the time ``now`` can lead to an announcement."""
+        """Whether a check at the time ``now`` can lead to the announcement of a period."""
         if self.known is None or self.moved:
             return True
         return self.rules.expected_at(self.known.newest_end) <= now
 
     def proof(self, record: TableRecord, proven: datetime) -> Proof | None:
-        """Return the proof for the announcements that are due; None if no announcement is due.
+        """Return the proof that the due periods are complete; None if no announcement is due.
 
         Args:
             record: The table's record.
@@ -96,7 +96,7 @@ class _Wanted:
 
 
 def note_beats(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Before a run of tables, read the newest heartbeats, and then the ends of the topics.
+    """Before a run of tables, read and keep the newest heartbeats, and then the topics' ends.
 
     If a table changes all the time, the lake lacks records of the table's topic even after a run.
     But after a run, the lake has all records that the topic had before the run. So the ends from
@@ -161,7 +161,7 @@ def _rules_of_periods(context: RunContext, record: TableRecord) -> CompletenessR
 
 
 def _tables_to_announce(context: RunContext, records: Iterable[TableRecord]) -> list[_Wanted]:
-    """Return the INCREMENTAL tables for which a look can lead to announced periods now."""
+    """Return the INCREMENTAL tables for which a period may be announced as complete now."""
     asked = [
         (record, rules)
         for record in records
@@ -204,7 +204,7 @@ def _remember_beats(context: RunContext, wanted: Iterable[_Wanted]) -> None:
 def _newest_beats(
     context: RunContext, records: Iterable[TableRecord]
 ) -> Mapping[CaptureNames, datetime]:
-    """Return the time of each capture's newest heartbeat; captures without one are missing."""
+    """Return the time of each capture's newest heartbeat, without captures that have none."""
     found = {}
     for names in dict.fromkeys(map(context.capture, records)):
         try:
@@ -264,7 +264,7 @@ def _proofs_of_healthy_captures(context: RunContext, proofs: Iterable[Proof]) ->
 
 
 def _why_not_announced(context: RunContext, captures: Captures, record: TableRecord) -> str | None:
-    """Return why a period must not be announced; None if the table's capture is healthy.
+    """Return why a table's period must not be announced; None if the table's capture is healthy.
 
     Raises:
         TributaryError: A server does not answer, or changes are lost.
@@ -304,7 +304,7 @@ def _write_markers(
 ) -> None:
     """Write the marker files of complete periods that are missing or out of date.
 
-    The time is limited. Later looks write the files for which no time is left.
+    The time is limited. Later calls write the files for which no time is left.
 
     Raises:
         LakeError: A file cannot be written.

@@ -69,7 +69,7 @@ class RunContext:
         run_id: Identity of this run, recorded in commits and history.
         connect: Kafka Connect, for the checks of capture; None skips these checks.
         interrupted: Set if the command ends and interrupts its work in progress.
-        captured_looks: By table, the digest of a catalog fingerprint. After reading the
+        captured_looks: For each table, the digest of a catalog fingerprint. After reading the
             fingerprint, this command has waited until every earlier change was captured. A copy of
             the table does not wait again if the table's fingerprint still has this digest.
         published_settings: Finds tables that another process has copied with newer settings than
@@ -98,29 +98,29 @@ class RunContext:
     topic_ends: dict[CaptureNames, dict[str, int]] = field(
         default_factory=dict, init=False, repr=False
     )
-    """For each capture without heartbeats, the end offsets of its topics at the last look."""
+    """For each capture without heartbeats, the sum of each topic's end offsets, as last read."""
     topic_settings: dict[str, Mapping[str, str]] = field(
         default_factory=dict, init=False, repr=False
     )
-    """By topic, the settings that runs have read since the last check of the topics' retention."""
+    """For each topic, its Kafka settings that runs have read since the last check of retention."""
     seen_beats: dict[str, list[Seen]] = field(default_factory=dict, init=False, repr=False)
-    """By topic, the heartbeats that looks have read for the topic's capture, oldest first."""
+    """For each topic, the heartbeats of its capture that this process has read, oldest first."""
     proven: dict[tuple[str, int], KnownRecord] = field(default_factory=dict, init=False, repr=False)
-    """By topic and partition, the last record that the topic's idle table has read.
+    """For each partition of a topic, the last record that the topic's idle table has read.
 
-    This process has found the record in the topic again, and does not look for it a second time.
+    This process has found the record in the topic again, and does not search for the record again.
     """
     unchecked: list[Unchecked] = field(default_factory=list, init=False, repr=False)
-    """The idle tables that the last look at idle tables could not check."""
+    """The idle tables that the last check of idle tables had to leave out."""
     unneeded: dict[str, Sequence[str]] = field(default_factory=dict, init=False, repr=False)
-    """By connector, the last warnings about captured tables that the plan does not need."""
+    """For each connector, the last warnings about captured tables that are not needed."""
     forgotten: dict[str, Forgotten | None] = field(default_factory=dict, init=False, repr=False)
-    """By a capture's ``resource``, the captured tables that the state store has lost.
+    """For each capture (by its ``resource``), the captured tables that the state store has lost.
 
-    The last look has found these tables. The value is None if the state store has lost no table.
+    The last check found these tables. The value is None if the state store has lost no table.
     """
     served: Served = field(default_factory=Served, init=False, repr=False)
-    """The pointers that this process has read."""
+    """The lake's pointer files that this process has read."""
     whole: WholeCommits = field(default_factory=WholeCommits, init=False, repr=False)
     """The commits whose files this process has written or checked."""
     _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
@@ -140,7 +140,7 @@ class RunContext:
 
     @property
     def looks(self) -> LogLooks:
-        """Checks whether a capture's log continues from the end that the last look has recorded."""
+        """Checks whether a capture's log continues from its end as the last check recorded it."""
         return LogLooks(self.store, lambda: self.kafka, lambda: self.registry)
 
     @property
@@ -282,7 +282,7 @@ class RunContext:
             return self._shared[path]
 
     def copy_sessions(self, source: str) -> CopySessions:
-        """Return the sessions that this process's copies of a source share."""
+        """Return the database sessions that this process's copies of a source share."""
         with self._lock:
             if source not in self._copy_sessions:
                 most = self.copy_budget.sessions or self.config.source(source).copy_sessions

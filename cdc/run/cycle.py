@@ -303,7 +303,7 @@ def _tables_changed_in_catalog(
 def _tables_with_statements(
     context: RunContext, captures: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the idle tables that have a DDL statement since the look that their record names."""
+    """Return the idle tables with a DDL statement since the catalog was read for their record."""
     found: set[TableId] = set()
     for record in records:
         compared = record.attempt.fingerprint if record.attempt is not None else None
@@ -315,7 +315,7 @@ def _tables_with_statements(
 
 
 def _has_edited_settings(context: RunContext, record: TableRecord) -> bool:
-    """Whether an idle table's settings are invalid, or differ from those of the lake's rows."""
+    """Whether an idle table's settings are invalid, or not those that made the lake's rows."""
     known = record.attempt.settings_digest if record.attempt is not None else None
     try:
         settings = context.settings_of_idle(record)

@@ -47,7 +47,7 @@ def statement_effects(
     Args:
         context: The runs' context.
         record: The table.
-        handoff: The handoff document in that commit. Only statements that are newer than the
+        handoff: The handoff document in the newest commit. Only statements that are newer than the
             fingerprint in this document count.
         look: The table in the source's catalog now, and its fingerprint.
         changes: The DDL statements of the table, as far as the connector has reported them.
@@ -139,7 +139,7 @@ def statements_since(
 
 
 def _look_covers_statement(known: LogPosition, source: SourceLog, change: DefinitionChange) -> bool:
-    """Whether a run's look at the catalog came after a DDL statement; False if this is unknown."""
+    """Whether a run read the catalog after a DDL statement; False if the order is unknown."""
     at = change.place if isinstance(known, BinlogPosition) else change.gtid
     try:
         return at is not None and known.reaches(source.position(at))
@@ -155,7 +155,7 @@ def _wait_for_statements(
     capture: CaptureNames,
     read_at: str,
 ) -> None:
-    """Wait in a run until the connector has reported each DDL statement from before the look.
+    """Wait in a run until the connector has reported all DDL statements up to ``read_at``.
 
     Raises:
         CaptureError: The connector does not report the statements in time.

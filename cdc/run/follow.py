@@ -132,7 +132,7 @@ def _next_handoff(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """Return a table's newest commit for a run, with the ``pg_snapshot`` of a newer look.
+    """Return a table's newest commit with the ``pg_snapshot`` of a newer look at the catalog.
 
     The newer look has found no change since the commit. The commit in the lake stays as it is. The
     table's next commit takes the snapshot from the returned value. By this snapshot, a later
@@ -153,7 +153,7 @@ def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
 def _fills_of_new_columns(
     source: RowLookup, table: SourceTable, schema: TableSchema, changes: Sequence[Change]
 ) -> dict[str, str]:
-    """Return Spark SQL with which a run fills each new column in the lake's old rows, by name."""
+    """Return, for each new column, Spark SQL of the value that the lake's old rows get by a run."""
     return {
         change.name: fill_value(
             *source.stored_value(table, schema.column(change.name), change.stored)

@@ -1,7 +1,7 @@
 """Removes former generations whose retention time is over, for INCREMENTAL tables.
 
-Each copy ends with such a removal, too. This module removes the generations whose retention time
-ends after the table's last copy.
+Each copy of a table ends with such a removal, too. This module removes the generations whose
+retention time ends after the table's last copy.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _removable_generations(
         pointer: The table's pointer.
         there: UUIDs of the former attempts that still have a folder.
         settings: The table's settings.
-        owner: Recognizes the attempts of other installations.
+        owner: Recognizes the attempts (copies of the table) of other installations.
     """
     folders = dict.fromkeys((pointer.current.attempt, *there), 0)
     keep, now = timedelta(seconds=settings.readers_keep_s), datetime.now(timezone.utc)

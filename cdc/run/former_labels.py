@@ -43,8 +43,8 @@ class FormerLabels:
     def of(cls, handoff: Handoff) -> FormerLabels:
         """Return the enum columns whose values in events can be labels that were renamed since.
 
-        A column is left out if no label of its type was added or renamed since x0: all events from
-        O on have the present names of these labels.
+        A column is left out if no label of its type was added or renamed since transaction
+        x0 of the handoff: all events from the copy's start offsets O on have the present names.
 
         Args:
             handoff: The handoff document of the lake's newest commit.
@@ -111,7 +111,7 @@ def _present_labels(column: CatalogColumn) -> list[str]:
 
 
 def _labels_written_since(column: CatalogColumn, xid: str) -> bool:
-    """Whether a label was added or renamed since ``xid``, so that events can have a former one."""
+    """Whether a label was added or renamed since ``xid``: events can then have a former label."""
     return any(
         part.startswith(LABEL) and not_before(written, xid)
         for part, written in column.parts_written.items()

@@ -48,7 +48,7 @@ def is_time(column: Column) -> bool:
 
 
 def untimely(settings: TableSettings, schema: TableSchema) -> str | None:
-    """Return why a run cannot find late rows by the column in ``event_time``; None if it can."""
+    """Return why runs cannot find late rows by the column in ``event_time``; None if they can."""
     rules = CompletenessRules.of(settings)
     if rules is None or rules.column is None:
         return None
@@ -167,9 +167,9 @@ def note_late(
 ) -> None:
     """Count the late rows of a run's commit in the state store.
 
-    The numbers are in the commit's record. If a run is killed before it counts the late rows,
-    the next run finds the commit and counts them. Commits of a copy do not count, since nothing is
-    announced for a copy until its table is INCREMENTAL.
+    The commit's record has the numbers of late rows. If a run is killed before it counts the late
+    rows, the next run finds the commit and counts the rows. Commits of a copy do not count, since
+    nothing is announced for a copy until its table is INCREMENTAL.
 
     Raises:
         StateError: The state store cannot be used.

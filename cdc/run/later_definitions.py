@@ -130,8 +130,8 @@ class LaterDefinitions:
             before: The writers' schemas of the previous batch, by id.
 
         Returns:
-            By schema id, the id of a transaction. Events with this schema are in doubt if they are
-            of this transaction or of an older one.
+            For each schema id, the id of a transaction. An event with this schema may have been
+            decoded by a later definition if it is of this transaction or of an older one.
         """
         found = {}
         for schema_id, writer in written.items():
@@ -167,7 +167,7 @@ class LaterDefinitions:
         a domain over an enum, the answer is False.
 
         Args:
-            labels: The labels of each enum column in the schema, by column.
+            labels: For each enum column in the schema, the column's labels.
             others: The earlier schemas of the table, by id.
         """
         if self.over_enums & labels.keys():
@@ -176,7 +176,7 @@ class LaterDefinitions:
 
 
 def _enum_labels(writer: DebeziumSchema) -> dict[str, str]:
-    """Return the labels of each enum in the schema of an event that a run checks, by column."""
+    """Return the labels of each enum column in the schema of events that a run checks."""
     return {
         one.column: one.parameters.get(_LABELS, "")
         for one in writer.after
@@ -213,7 +213,10 @@ def require_own_definition(table: TableId, changes: DataFrame, doubts: Mapping[i
 def _first_in_doubt(
     changes: DataFrame, doubts: Sequence[tuple[int, int]]
 ) -> tuple[int, int] | None:
-    """Return offset and schema id of a batch's first event in doubt; None if there is none."""
+    """Return offset and schema id of the first event possibly decoded by a later definition.
+
+    None if there is no such event.
+    """
     doubtful = F.lit(False)
     for schema_id, until in doubts:
         # The server orders the lower 32 bits of transaction ids in a circle.

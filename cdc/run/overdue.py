@@ -47,7 +47,8 @@ def held_back(topic: str, ends: Mapping[int, Since]) -> tuple[Held, ...]:
 
     Args:
         topic: The topic.
-        ends: By partition, the first offset at or after the given time, and the last stable offset.
+        ends: For each partition, the first offset at or after the given time, and the last stable
+            offset, up to which runs can read.
     """
     return tuple(
         Held(topic, partition, end.stable)
@@ -59,16 +60,16 @@ def held_back(topic: str, ends: Mapping[int, Since]) -> tuple[Held, ...]:
 def overdue(
     kafka: KafkaAdmin, tables: Mapping[TableId, tuple[TableRecord, datetime]]
 ) -> dict[TableId, Missing]:
-    """Return, by table, which records from before a given time the lake lacks.
+    """Return, for each table, which records from before a given time the lake lacks.
 
     Records of open Kafka transactions count. A table that lacks no such record is left out. A table
-    without a copy or without a topic is left out, too: its run reports this. Changes that
+    without a copy or without a topic is left out, too: the table's run reports this. Changes that
     Debezium has not sent yet do not count. A record's time is by Connect's clock, or by the
     broker's clock if the topic's settings choose the broker's clock.
 
     Args:
-        kafka: The cluster. It is not queried if there are no tables.
-        tables: By table, the table's record and the given time.
+        kafka: The Kafka cluster. The cluster is not queried if there are no tables.
+        tables: For each table, its record and the given time.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -19,10 +19,10 @@ class LateColumns:
     """The differences that a run allows between the lake's columns and the columns of older events.
 
     Args:
-        absent: By column that events can lack, Spark SQL of the column's value in such events.
-        former: By renamed column, the former names under which an event can have the column, newest
-            first.
-        new: The late columns among ``absent``; empty in a replay.
+        absent: For each column that events can lack, Spark SQL of the value in such events.
+        former: For each renamed column, the former names under which an event can have the column,
+            newest first.
+        new: The columns of ``absent`` that are new in the table; empty in a replay.
         known: Names of other fields that an event can have: the source's current columns, and
             columns that the settings leave out.
         ordered: Whether the source never changes the order of a table's columns, and events have

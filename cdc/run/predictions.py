@@ -81,7 +81,7 @@ class Predictions:
             return arrival_rate(self._known().get(table))
 
     def note_whole(self, table: TableId, at: float) -> None:
-        """Note that the lake table has all events that the table's topic had at the time ``at``.
+        """Record that the lake table has all events that the table's topic had at the time ``at``.
 
         Args:
             table: The table.
@@ -91,7 +91,7 @@ class Predictions:
             self._whole_at[table] = max(at, self._whole_at.get(table, at))
 
     def learn(self, record: TableRecord, result: RunResult) -> TableCost | None:
-        """Learn from a table's run.
+        """Learn a table's costs from a run of the table.
 
         Args:
             record: The table's record before the run.
@@ -186,7 +186,7 @@ class Predictions:
             return max(watermark, self._whole_at.get(record.table, 0.0))
 
     def _known(self) -> dict[TableId, TableCost]:
-        """Return the learned costs by table. The state store is read only once."""
+        """Return the learned costs of each table. The state store is read only once."""
         if self._costs is None:
             self._costs = self._store.costs()
             self._prior = prior_of(self._costs.values())

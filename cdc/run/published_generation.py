@@ -42,7 +42,7 @@ _LOOK_S = 60.0
 
 
 class Served:
-    """The tables whose record agrees with the lake, and the pointers that this process has read.
+    """The tables whose record agrees with the lake, and the pointer files that this process read.
 
     If a table's record agrees with the lake, the table is not checked again until the record
     changes. The results of checks are kept in memory. The state store cannot keep these results,
@@ -59,11 +59,11 @@ class Served:
         """By table, a pointer with former generations, some of which can be removable."""
 
     def note_pointer(self, record: TableRecord, pointer: Pointer | None) -> None:
-        """Note a table's pointer for later runs if the pointer may name a generation to remove.
+        """Keep a table's pointer for later runs if the pointer may name a generation to remove.
 
-        The pointer is not noted if it names no former generation, or if `note_nothing_to_remove`
-        was last called with the same pointer. In any case, the table's previously noted pointer is
-        dropped.
+        The pointer is not kept if it names no former generation, or if `note_nothing_to_remove`
+        was last called with the same pointer. In any case, the pointer that was kept for the table
+        before is dropped.
         """
         with self._lock:
             self.with_former.pop(record.table, None)
@@ -75,12 +75,12 @@ class Served:
                 self.with_former[record.table] = pointer
 
     def note_nothing_to_remove(self, table: TableId, pointer: Pointer) -> None:
-        """Note for later runs that no former generation needs removal until the pointer changes.
+        """Remember that no former generation of a table needs removal until the pointer changes.
 
         Args:
             table: The table.
             pointer: The pointer whose former generations were checked. If a run of the table has
-                already noted a newer pointer by `note_pointer`, the newer pointer stays noted.
+                already kept a newer pointer by `note_pointer`, the newer pointer stays.
         """
         with self._lock:
             self._nothing_to_remove[table] = pointer
@@ -88,7 +88,7 @@ class Served:
                 del self.with_former[table]
 
     def note_agreement(self, record: TableRecord) -> None:
-        """Note for later runs that the record agrees with the lake's newest commit."""
+        """Remember for later runs that a table's record agrees with the lake's newest commit."""
         self._agreed[record.table] = _version_of_record(record)
 
     def differing_from_lake(
@@ -141,7 +141,7 @@ _LATE = LakeError(
 
 
 def _version_of_record(record: TableRecord) -> tuple[int, str]:
-    """Return what identifies one version of a table's record, for later runs to compare."""
+    """Return the record's version and attempt path, which change if the record changes."""
     return record.version, record.attempt.path if record.attempt is not None else ""
 
 
@@ -211,7 +211,7 @@ def require_files(
       checked.
     - In any other case, no file is checked.
 
-    If no difference is found, the function notes that the record agrees with the lake.
+    If no difference is found, `Served` remembers that the record agrees with the lake.
 
     Args:
         context: The runs' context.
@@ -299,7 +299,7 @@ def _joined_shard(record: TableRecord) -> Shard | None:
 
 
 def known_commit(record: TableRecord | None) -> str | None:
-    """Return the newest commit of the shared table that a shard's record names, as an instant.
+    """Return the instant of the shared lake table's newest commit that a shard's record names.
 
     Return None if there is no record, or if the shard's rows are not in the shared table.
     """

@@ -4,10 +4,10 @@ A process reads its configuration once, at its start. Another process can read a
 and copy a table with it. This process must not copy the table again with older settings: a column
 that is hashed now would be published without a hash.
 
-The clocks of two machines do not show which settings are newer. So each process notes at its start
-each table's attempt, and the settings with which the attempt was made. If a table's record later
-names another attempt or other settings, another process has changed the table. If these settings
-differ from this process's settings, they are newer.
+The clocks of two machines do not show which settings are newer. So each process remembers from its
+start each table's attempt (copy), and the settings with which the attempt was made. If a table's
+record later names another attempt or other settings, another process has changed the table. If
+these other settings differ from this process's settings, the other settings are newer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class PublishedSettings:
-    """The attempts whose settings are not newer than the settings of this process.
+    """The attempts (copies of tables) whose settings are not newer than those of this process.
 
     Safe to share among threads.
 
@@ -47,7 +47,7 @@ class PublishedSettings:
                 self.note(record.attempt)
 
     def note(self, attempt: Attempt) -> None:
-        """Note an attempt whose settings are not newer than the settings of this process."""
+        """Record that the attempt's settings are not newer than the settings of this process."""
         with self._lock:
             self._known[attempt.id] = _recorded_digests(attempt)
 
@@ -89,7 +89,7 @@ class PublishedSettings:
         raise error
 
     def refusal(self, record: TableRecord) -> OlderSettingsError | None:
-        """Return the error with which `check` refused a table's attempt; None without a refusal."""
+        """Return the error with which `check` refused a table; None without a refusal."""
         attempt = record.attempt
         if attempt is None:
             return None

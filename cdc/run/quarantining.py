@@ -54,7 +54,7 @@ def require_listed(store: Store, commit: CommitRecord) -> None:
 
 
 class LeftOut:
-    """The quarantined records that a lake table lacks, as of just before a commit.
+    """The quarantined records that a lake table lacks just before a commit.
 
     Args:
         context: The runs' context.

@@ -83,7 +83,7 @@ class _QuarantineReplay:
         self._settings = context.settings(record)
 
     def run(self, first: int | None) -> Replayed:
-        """Apply the quarantined records from offset ``first`` on; None applies all of them."""
+        """Apply the quarantined records from offset ``first`` on; None applies all records."""
         attempt = self._attempt()
         check_serving(self._context, self._record)
         timeline = self._context.timeline(attempt)
@@ -174,7 +174,7 @@ class _QuarantineReplay:
             ) from error
 
     def _shape(self, latest: Committed) -> tuple[LakeShape, Committed]:
-        """Return the lake table, and its newest commit.
+        """Return the lake table to replay into, and the table's newest commit.
 
         A replay raises an error at a schema change, since only runs follow schema changes. If the
         catalog has changed without a schema change, a new commit records the current catalog.

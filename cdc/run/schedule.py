@@ -56,16 +56,16 @@ STARVING = 2.0
 STARVING_SHARE = 0.5
 """Part of a lane's work that late tables get while a late table starves (see `STARVING`)."""
 MARGIN = 0.2
-"""How early before its deadline a table that waits must commit, as a part of its target."""
+"""How early before its deadline a waiting table must commit, as a part of its freshness target."""
 SMALL_MARGIN = 0.1
 """The value in place of `MARGIN` to decide whether a lane's oldest table may run first."""
 COMING = 0.5
-"""Part of a lane's workers that, by prediction, run the tables that wait now.
+"""Part of a lane's workers that, by prediction, run the tables that are waiting now.
 
 The other workers are left to tables that get work later.
 """
 REST = ""
-"""The lane of all tiers without a share."""
+"""Name of the lane for all tiers without a share of the workers."""
 _REST_SHARE = 0.05
 """Smallest share of the lane `REST`."""
 _FORGET = 0.98
@@ -137,8 +137,9 @@ class Rules:
 
     Args:
         workers: Number of tables that run at a time.
-        shares: Share of the workers, between 0 and 1, by tier. Tiers without a share are left out.
-        ends: Whether the tables are offered only once, and the command ends with their last run.
+        shares: For each tier with a share of the workers, this share, between 0 and 1. A tier
+            without a share of its own is not a key; it waits in the lane `REST`.
+        ends: Whether the caller offers tables only once, and the command ends after the last run.
         turn_s: Seconds after which a run leaves its remaining work to the table's next run.
     """
 
@@ -185,7 +186,7 @@ class _Lane:
         share: The lane's share of the workers.
         by_start: The waiting tables, ordered by `starts_by`.
         by_rank: The waiting tables, ordered by their rank among late tables.
-        by_age: By target, the waiting tables with this target, the oldest first.
+        by_age: For each freshness target, the waiting tables with this target, the oldest first.
         used: Seconds of the lane's work, divided by the share.
         late_s: Seconds of the lane's work for late tables. Older work counts less.
         all_s: Seconds of the lane's work. Older work counts less.
@@ -220,7 +221,7 @@ class _Lane:
         return (entry for entry in self.by_rank if entry.starts_by < now)
 
     def can_wait(self, now: float, seconds: float, workers: float, margin: float = MARGIN) -> bool:
-        """Whether the lane's tables that are not late keep their deadlines if they start later.
+        """Whether the lane's tables that are not late keep their deadlines after a delay.
 
         The answer is by prediction.
 
@@ -281,7 +282,7 @@ class Schedule:
             lane.fill(sorted_out[name])
 
     def take(self, now: float) -> Entry | None:
-        """Note that the next table's run starts; return this table, or None if none may start now.
+        """Start the run of the next table; return this table, or None if no table may start now.
 
         Args:
             now: The time, in seconds on the clock of the deadlines.
@@ -298,7 +299,7 @@ class Schedule:
         return None
 
     def end(self, table: TableId, seconds: float) -> None:
-        """Note the end of a run.
+        """Record that a table's run has ended.
 
         Args:
             table: The table.
@@ -333,7 +334,7 @@ class Schedule:
         return late if lane.late_s <= share * lane.all_s else self._oldest(lane, least, now)
 
     def _oldest(self, lane: _Lane, least: Entry, now: float) -> Entry:
-        """Return the lane's table with the greatest `Entry.age`, or else ``least``.
+        """Return the lane's table with the greatest `Entry.age`, or ``least`` instead.
 
         The result is ``least`` if the oldest table's run would make other tables of the lane late.
 
@@ -373,7 +374,7 @@ class Schedule:
         return max(0.5, self._rules.workers * lane.share / sum(busy))
 
     def _may_start(self, entry: Entry, now: float) -> bool:
-        """Whether a table's run may start: it must leave enough workers to other tables' runs."""
+        """Whether a table's run may start: enough workers must be left to other tables' runs."""
         rules = self._rules
         if entry.lake is not None and rules.workers > 1:
             # Another process can keep the shards of a lake table waiting.

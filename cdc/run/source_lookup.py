@@ -105,7 +105,7 @@ class Asked:
     def _found(
         self, lacking: DataFrame, names: Sequence[str], columns: Sequence[str]
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield, for each query by key, the primary's rows with the values of ``names``."""
+        """Yield, for each query by key, the primary's rows, with the columns ``names``."""
         for keys in self._keys(lacking):
             found = self.source.fetch_by_key(self.source_table, self.source_schema, keys, columns)
             yield [tuple(row[name] for name in names) for row in found]
@@ -154,7 +154,7 @@ def joined(
 
 
 def _bytes_of_value(value: object) -> int:
-    """Return about how many bytes a looked-up value of the source takes, with its elements."""
+    """Return about how many bytes a looked-up value takes, including elements of an array."""
     if isinstance(value, list | tuple):
         return _VALUE_BYTES + sum(map(_bytes_of_value, value))
     return _VALUE_BYTES + (len(value) if isinstance(value, str | bytes | bytearray) else 0)

@@ -84,8 +84,8 @@ def run_table(
             states before the table FAILED.
         until: By partition, the first offset that is not applied; None takes the topic's last
             stable offsets.
-        captures: The evidence of captures, which the runs of a round share; None gathers it here.
-        topic: The current facts of the topic, or the error of reading them; None reads them here.
+        captures: The evidence of captures, which the runs of a round share; None gathers it now.
+        topic: The current facts of the topic, or the error of reading them; None reads them now.
         turn: The table's turn, which can end the run before its end offsets; None has no limit.
     """
     started, at, steps = datetime.now(timezone.utc), time.monotonic(), begin_steps()
@@ -190,8 +190,8 @@ class _TableRun:
 
         Between the two tries, the method waits until the transactions of the failed batch are
         visible. Then it asks the source which transactions are still open. The second try ends at
-        the end offsets of the first try, so all of its transactions were in the log when the source
-        was asked.
+        the end offsets of the first try. So all transactions of the second try were in the log when
+        the source was asked.
         """
         try:
             self._apply_all(until)
@@ -385,8 +385,8 @@ class _TableRun:
     def _keep_history(self, committed: Committed) -> None:
         """Store the schema change and count the late rows that the lake's newest commit records.
 
-        If a run dies after its commit, the next run finds both in the newest commit. So no run
-        makes another commit before both are in the state store.
+        If a run dies after its commit, the next run finds the change and the rows in the newest
+        commit. So no run makes another commit before both are in the state store.
         """
         entry = SchemaEntry.followed(self._record, committed.record.require_handoff())
         if entry is not None:
@@ -394,7 +394,7 @@ class _TableRun:
         note_late(self._context.store, self._record, committed, self._settings)
 
     def _count_applied(self, applied: Applied) -> None:
-        """Add a commit's counts, and a warning for records that it left out, to the result."""
+        """Add a commit's counts, and a warning for records that were left out, to the result."""
         self._counts.update(applied.record.counts)
         if left_out := applied.record.counts.get("quarantined"):
             warning = (
@@ -412,7 +412,7 @@ class _TableRun:
     def _remember(
         self, committed: Committed, writes: CommitWrites | None = None, *, recovered: bool = True
     ) -> None:
-        """Cache the lake's newest commit in the state store, and count its late rows there.
+        """Cache the lake's newest commit in the state store, and count its late rows in the store.
 
         Args:
             committed: The newest commit.

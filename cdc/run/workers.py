@@ -48,7 +48,7 @@ class Work:
     Args:
         record: The table's record.
         topic: The facts of the table's topic, or the error of reading them.
-        captures: The evidence of captures. It is gathered after the facts of the topic.
+        captures: The evidence of captures, gathered after the facts of the topic.
         entry: The schedule's entry for the table.
         turn: The turn of the table's run.
         seen_at: When the facts of the topic were read, in seconds since 1970.
@@ -261,7 +261,7 @@ class Workers:
         )
 
     def _judged(self, work: Work, result: RunResult) -> RunResult:
-        """Return a run's result. If the run was deferred, let all shards of its lake table wait.
+        """Return a run's result. After a deferred run, let all shards of its lake table wait.
 
         If the command ends once the tables have run, the waits end after `DEFERRED_S`. Each shard
         then has its last try without a further wait.

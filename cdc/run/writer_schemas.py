@@ -42,9 +42,9 @@ class WriterSchemas:
                 _log.debug("schema %s is not available: %s", schema_id, error)
 
     def fetch(self, schema_id: int) -> bool:
-        """Fetch a schema; return whether events can be decoded with it.
+        """Fetch a schema; return whether events can be decoded with the schema.
 
-        If not, :attr:`refused` has the reason.
+        If events cannot be decoded, :attr:`refused` has the reason.
 
         Raises:
             RegistryError: The registry is unreachable, or refuses the request for a reason other

@@ -28,7 +28,7 @@ from schemas.errors import TributaryError
 _RECORDING = "-XX:ArchiveClassesAtExit="
 _QUIET = "-Xlog:cds=off,cds+dynamic=off"
 _FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
-"""Environment variables that add folders to the class path. An archive is made without them."""
+"""Environment variables that add folders to the class path; unset while an archive is made."""
 _PATH_OF_DRIVER = re.compile(r"^\s*spark\.driver\.extraClassPath[\s=:]", re.MULTILINE)
 _LAST_LINES = 5
 _POLL_S = 0.5
@@ -43,7 +43,7 @@ class ClassArchiveError(TributaryError):
 
 
 def spark_home_jars() -> Path:
-    """Return the folder of Spark's own jars: of ``SPARK_HOME``, or of pyspark."""
+    """Return the folder of Spark's own jars, in ``SPARK_HOME`` or else in the package pyspark."""
     home = os.environ.get("SPARK_HOME")
     return Path(home, "jars") if home else pyspark_jars()
 

@@ -162,7 +162,7 @@ def _java_call(call: Sequence[str]) -> str:
 
 
 def _executor(command: str, versions: Mapping[str, str]) -> Executor:
-    """Return the Spark executor with this command line.
+    """Return the Spark executor whose process has this command line.
 
     Args:
         command: The command line of the executor's process. Its options have the executor's id and

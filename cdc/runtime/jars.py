@@ -29,7 +29,7 @@ from cdc.runtime.java import find_java
 from schemas.errors import TributaryError
 
 Report = Callable[[str], None]
-"""Takes one line of progress."""
+"""A function that takes one line of text about the progress of a fetch."""
 
 CACHE_VARIABLE = "TRIBUTARY_CACHE"
 SETTINGS_VARIABLE = "TRIBUTARY_IVY_SETTINGS"
@@ -80,7 +80,9 @@ class Artifact:
 
     @classmethod
     def parse(cls, line: str) -> Artifact:
-        """Read a lock file's line ``sha256  organisation:name:revision[:classifier][@extension]``.
+        """Return the artifact that one line of a lock file pins.
+
+        The line is ``sha256  organisation:name:revision[:classifier][@extension]``.
 
         Raises:
             ArtifactError: The line has a different syntax.
@@ -98,7 +100,7 @@ class Artifact:
 
 
 def read_lock(path: Path) -> dict[str, tuple[Artifact, ...]]:
-    """Return the bundles of ``jars.lock`` by name, each with all of its files."""
+    """Return a mapping from the name of each bundle in ``jars.lock`` to all files of the bundle."""
     bundles: dict[str, list[Artifact]] = {}
     current: list[Artifact] = []
     for line in path.read_text("utf-8").splitlines():
@@ -214,7 +216,7 @@ def _as_packed(artifacts: Sequence[Artifact], folder: Path) -> Path:
     """Return the folder of packed jars, after a check of each jar's checksum.
 
     Raises:
-        ArtifactError: A file is missing or differs.
+        ArtifactError: A file is missing, or its checksum is not the pinned one.
     """
     try:
         verify(artifacts, folder)
@@ -231,7 +233,7 @@ def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
     """Compare every jar with its pinned checksum.
 
     Raises:
-        ArtifactError: A file is missing or differs; the message names it.
+        ArtifactError: A file is missing, or has another checksum; the message names the file.
     """
     for artifact in artifacts:
         path = folder / artifact.filename
@@ -383,4 +385,4 @@ def sha256_of(path: Path) -> str:
 
 
 def _report_nothing(_line: str) -> None:
-    """Ignore a line that reports the fetch of jars."""
+    """Ignore a line of progress, for a caller that passes no `Report`."""

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _BETWEEN = "\x1f"
-"""The character between the texts of a list that are sent to Java as one text."""
+"""The separator between the items of a list of texts, which is sent to Java as one text."""
 _TEXTS = "org.apache.commons.lang3.StringUtils"
 
 
 class _KnownClass(JavaClass):  # type: ignore[misc]
-    """A Java class that looks up each of its methods once."""
+    """A Java class that remembers each of its methods after the first look-up."""
 
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)
@@ -31,21 +31,21 @@ class _KnownClass(JavaClass):  # type: ignore[misc]
 
 
 class _KnownPackage(JavaPackage):  # type: ignore[misc]
-    """A Java package that looks up each of its packages and classes once."""
+    """A Java package that remembers each of its packages and classes after the first look-up."""
 
     def __getattr__(self, name: str) -> Any:
         return _known(self, name, super().__getattr__(name))
 
 
 class _KnownView(JVMView):  # type: ignore[misc]
-    """The names of a JVM, each of which is looked up once."""
+    """The names of a JVM's packages and classes, each remembered after the first look-up."""
 
     def __getattr__(self, name: str) -> Any:
         return _known(self, name, super().__getattr__(name))
 
 
 def _known(owner: Any, name: str, found: Any) -> Any:
-    """Return a Java package or class that looks up each name once; ``owner`` keeps the result."""
+    """Return a Java package or class that remembers its names; ``owner`` stores the result."""
     if isinstance(found, JavaPackage):
         found = _KnownPackage(found._fqn, found._gateway_client, found._jvm_id)
     elif isinstance(found, JavaClass):
@@ -62,7 +62,7 @@ def known_class(name: str, client: Any) -> JavaClass:
 def remember_names(session: SparkSession) -> None:
     """Let py4j remember each Java name of the session's JVM after the first look-up.
 
-    The jars of a session do not change, so a name always means the same.
+    The jars of a session do not change, so a name always means the same package or class.
     """
     gateway: Any = session.sparkContext._gateway
     # pyspark's objects share this view, so its class changes in place.

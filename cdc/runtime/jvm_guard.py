@@ -27,7 +27,7 @@ _WATCH = (
 """A shell script that kills a JVM which outlives this process.
 
 The script waits for the end of its input, which comes when this process ends in any way. Then the
-script waits for the JVM's end, and kills the JVM when the time is over.
+script waits for the JVM's end, and kills the JVM after a time limit.
 """
 
 _killed = threading.Event()
@@ -41,7 +41,7 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
     The watcher also works if this process is killed.
 
     Args:
-        jvm: A child of this process.
+        jvm: The JVM's process, a child of this process.
         after_s: How long the JVM may run on after this process has ended, in seconds.
     """
     ours, theirs = os.pipe()
@@ -58,7 +58,7 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
 
 
 def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
-    """Start a timer that kills Spark's JVM after ``grace_s``.
+    """Start a timer that kills Spark's JVM after ``grace_s`` seconds.
 
     Calls that still wait for the JVM then fail.
 

@@ -8,11 +8,11 @@ from datetime import datetime, timezone
 
 @dataclass(frozen=True)
 class Round:
-    """One round: it has looked for tables with work, and offered these tables to the workers.
+    """One round: a search for tables with work, and the offer of these tables to the workers.
 
     Args:
         ended_at: When the round ended.
-        seconds: How long the round took, including the looks at captures that it made.
+        seconds: How long the round took, including the round's checks of captures.
     """
 
     ended_at: datetime
@@ -27,5 +27,5 @@ class Rounds:
         """The newest round that could reach Kafka and the state store; None if there is none."""
 
     def note(self, seconds: float) -> None:
-        """Note a round that ends now."""
+        """Record a round that ends now and took ``seconds``."""
         self.newest = Round(datetime.now(timezone.utc), seconds)

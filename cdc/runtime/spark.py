@@ -91,7 +91,7 @@ that take turns, each commit compiles its code again. The cache makes an entry a
 """
 
 _JVM_POLL_S = 0.5
-"""Seconds between two looks for a JVM to kill, once the time limit of Spark's start is over."""
+"""Seconds between two searches for a JVM to kill, after the time limit of Spark's start."""
 
 _AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.authorization")
 """Settings of Hadoop that Spark needs at its start to log in and to find files; no secrets."""
@@ -306,11 +306,12 @@ def _cached_classes(tables: int) -> int:
 
 
 def _settings_for_archive(config: Config, options: str) -> dict[str, str]:
-    """Return Spark's settings by which the driver's JVM starts from the archive of classes.
+    """Return Spark's settings by which the driver's JVM starts from an archive of Java classes.
 
     These settings are the driver's class path and Java options. If there is no archive, the Java
     options are just ``options``. If ``spark-defaults.conf`` sets the driver's class path and
-    ``spark.conf`` does not, the result is empty: a returned class path would replace that path.
+    ``spark.conf`` does not, the result is empty: a class path in the result would replace the
+    class path of ``spark-defaults.conf``.
 
     Args:
         config: The configuration.
@@ -329,11 +330,11 @@ def _settings_for_archive(config: Config, options: str) -> dict[str, str]:
 
 
 def hadoop_settings(config: Config) -> dict[str, str]:
-    """Return the Hadoop settings that are set after Spark's start, by Hadoop's names.
+    """Return a mapping from names to values of the Hadoop settings to set after Spark's start.
 
-    These settings are secrets, or could be. All settings of ``lake.hadoop`` are included, since
-    their names do not show which of them are secrets. Hadoop settings of ``spark.conf`` are
-    included if their names show that they are secrets.
+    The names are Hadoop's own. These settings are secrets, or could be secrets. All settings of
+    ``lake.hadoop`` are included, since the settings' names do not show which of them are secrets.
+    Hadoop settings of ``spark.conf`` are included if their names show that they are secrets.
     """
     given = {
         key.removeprefix(HADOOP_PREFIX): value

@@ -24,7 +24,7 @@ STEPS = {
     "write": "write the rows to the lake, and commit",
     "upkeep": "delete old files of the lake, cluster, and measure the table's size",
 }
-"""The steps of a run, each with its meaning for people. Time outside the steps is not recorded."""
+"""The steps of a run, each with a description for users. Time outside the steps is not recorded."""
 
 
 class StepTimes:
@@ -58,7 +58,7 @@ class StepTimes:
         self._since = now
 
     def ended(self) -> dict[str, float]:
-        """Stop the measurement in this thread; return the seconds of each step, by its name."""
+        """Stop the measurement in this thread; return a mapping from step names to seconds."""
         _measured.set(None)
         return {name: round(seconds, 3) for name, seconds in self._spent.items()}
 

@@ -57,11 +57,11 @@ _COUNTS = (
 _ACTIVE = _COUNTS.index("numActiveTasks")
 
 Stage = tuple[int, int]
-"""Number and attempt of a stage."""
+"""The number of a Spark stage, and the number of the stage's attempt."""
 
 
 class StageProgress:
-    """Detects Spark stages without progress: none of their `_COUNTS` has changed for too long.
+    """Detects Spark stages whose counts of tasks, rows and bytes have not changed for too long.
 
     Args:
         timeout_s: How long the counts of a stage may stay unchanged, in seconds.
@@ -75,7 +75,7 @@ class StageProgress:
         """Return the Spark stages whose counts have not changed for ``timeout_s``.
 
         Args:
-            stages: The `_COUNTS` of each stage to watch.
+            stages: For each stage to watch, the values of Spark's counts in `_COUNTS`.
             at: The current time in seconds, on a clock that never goes back.
         """
         before = self._seen
@@ -206,7 +206,7 @@ def _cancel_stuck_stages(
 
 
 def _unfinished_stages(status: Any) -> dict[Stage, tuple[int, ...]]:
-    """Return the `_COUNTS` of each Spark stage that runs or waits for a core."""
+    """Return the values of `_COUNTS` for each Spark stage that runs or waits for a core."""
     active = status.activeStages()
     stages = [active.apply(number) for number in range(active.size())]
     return {

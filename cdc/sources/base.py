@@ -111,7 +111,7 @@ class TableReader(TypeReader, Protocol):
 
     @property
     def partition_files(self) -> PartitionFiles | None:
-        """Detects DDL on partitions by their files; None for a source whose log contains DDL."""
+        """Detects DDL on partitions by the partitions' files; None if the source's log has DDL."""
 
 
 class SourceLog(Protocol):
@@ -145,7 +145,10 @@ class SourceLog(Protocol):
         """Return a position in the log of the source's primary, at or after every commit so far."""
 
     def write_marker(self) -> Marker:
-        """Write a new marker row on the source's primary."""
+        """Write a new marker row on the source's primary, and return the marker.
+
+        A view with this row contains every earlier commit.
+        """
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
         """Wait for the end of each source transaction that a capture can contain only in part.
@@ -173,6 +176,8 @@ class RowLookup(Protocol):
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
         """Return a new column's value in rows older than the column, and the column's type rule.
+
+        The type rule describes how the column's values are converted to the lake's type.
 
         Args:
             table: The table.
@@ -224,7 +229,10 @@ class RowLookup(Protocol):
 
 
 class Replay(Protocol):
-    """The replay of the log on a source's replica; a copy pauses it to open an exact view."""
+    """The replay of the log on a source's replica.
+
+    A copy pauses the replay to open an exact view, which is a view at a known log position.
+    """
 
     @property
     def name(self) -> str:
@@ -242,7 +250,7 @@ class Replay(Protocol):
 
 
 class SnapshotReader(KeyRanges, Protocol):
-    """Views of a source, and the queries by which tables are read under a view."""
+    """Views (consistent images) of a source, and the queries that read tables under a view."""
 
     @property
     def name(self) -> str:
@@ -348,7 +356,7 @@ class SnapshotReader(KeyRanges, Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return Spark's query for a table's ranges; without a view, it reads the current rows."""
+        """Return Spark's query for a table's ranges; without a view, Spark reads current rows."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Convert Spark's error message for a failed read of the source to a typed error.
@@ -395,7 +403,7 @@ class SourceCapture(Protocol):
         """Return why the connector can no longer read the source's log; None if it still can."""
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare the source's log with an earlier mark.
+        """Compare the source's log with an earlier mark, the end of the log at an earlier call.
 
         The result is None if the log cannot be compared.
 
@@ -419,6 +427,8 @@ class SourceCapture(Protocol):
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """Return the table and its fingerprint on the source's primary, both as of one moment.
 
+        The fingerprint has the facts of the catalog that may not change unseen.
+
         Raises:
             SourceError: There is no such table.
         """
@@ -427,7 +437,7 @@ class SourceCapture(Protocol):
         """Return the table's fingerprint on one server of the source, read in a new transaction."""
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return the tables' fingerprints; all facts of one fingerprint are as of one moment.
+        """Return a mapping from each table to its fingerprint, whose facts are as of one moment.
 
         A table that does not exist, or that changed at each attempt to read it, is left out.
         """

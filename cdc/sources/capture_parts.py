@@ -33,16 +33,16 @@ class SentTables(Protocol):
         """
 
     def added(self) -> Mapping[TableId, SentTable]:
-        """Return the tables that were added one by one, each with the statement that removes it."""
+        """Return the tables that were added one by one, each with the SQL to remove the table."""
 
     def tables(self) -> list[TableId]:
         """Return the tables in the source's list except Tributary's own; empty without a list."""
 
     def exists(self) -> bool:
-        """Whether the source has the list."""
+        """Whether the source has the list of captured tables."""
 
     def drop(self) -> None:
-        """Drop the source's list if it exists."""
+        """Drop the source's list of captured tables if the list exists."""
 
 
 class KeptLog(Protocol):

@@ -34,5 +34,5 @@ class KeyRanges(Protocol):
         """Return keys that cut the source table into about ``chunks`` ranges of about equal size.
 
         Any keys give disjoint ranges that cover the table. So the keys need not be read under the
-        view. The keys are read from the replica if the source has one.
+        copy's view. The keys are read from the replica if the source has one.
         """

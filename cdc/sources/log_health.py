@@ -59,7 +59,7 @@ class LogHealth(Protocol):
         Args:
             stored: The connector's position in the offsets of Kafka Connect; None if there is none.
             while_read: Whether to compare the positions even while a connector reads the log. If
-                False, the result is None while a connector reads it.
+                False, the result is None while a connector reads the log.
         """
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
@@ -73,4 +73,4 @@ class LogHealth(Protocol):
         """
 
     def facts(self) -> dict[str, Any]:
-        """Return values such as the log's size, by name, for ``status`` and messages."""
+        """Return a mapping of facts, such as the log's size, for ``status`` and messages."""

@@ -27,7 +27,7 @@ class TypedColumn(NamedTuple):
 
 
 class NamedTypes(Protocol):
-    """A source's user-defined types, by their names."""
+    """Reads a source's user-defined types, which the connector looks up by name."""
 
     def digest(self) -> str:
         """Return a digest of all types, from one cheap query.

@@ -12,7 +12,7 @@ class PartitionFiles(Protocol):
     """Compares the files of a source table's partitions to find changes that have no event.
 
     Such changes are ATTACH PARTITION, which can add rows, and TRUNCATE of a partition.
-    A partition is identified by its number in the fingerprint.
+    A partition is identified by its number in the table's fingerprint (facts of the catalog).
     """
 
     def empty(self, partitions: Collection[int]) -> frozenset[int]:
@@ -21,8 +21,8 @@ class PartitionFiles(Protocol):
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
         """Return the source's partitions that a TRUNCATE could have emptied since an earlier look.
 
-        Such a partition has had a new file since the earlier look at the catalog, and has no row
-        from before that look.
+        A look is one reading of the catalog. A returned partition has had a new file since the
+        earlier look, and has no row from before that look.
 
         Args:
             table: The table.

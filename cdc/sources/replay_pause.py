@@ -91,7 +91,7 @@ def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str]
 
 
 def _resume_replica(source: Replay, store: Store) -> None:
-    """Resume replay of a source's replica, then remove the record of its pause."""
+    """Resume replay of a source's replica, then delete the stored record of the pause."""
     source.resume_replay()
     store.forget_paused_replay(source.name)
 

@@ -21,11 +21,11 @@ Avro, and with it Hudi, accepts these names.
 
 
 def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
-    """Return the lake schema of a source table, with the columns that its settings select.
+    """Return the lake schema of a source table, with the columns that the settings select.
 
     Raises:
-        UnsupportedTypeError: A replicated column has a type without a rule, or a type that the
-            connector can mistake for another one.
+        UnsupportedTypeError: A replicated column has a type that cannot be converted, or a type
+            that the connector can mistake for another type.
         SchemaError: The lake does not allow a column's name, the value of a virtual column depends
             on more than the row, or there is no usable key.
     """
@@ -75,8 +75,8 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
     in the settings that no column of the table has; :func:`require_named` refuses such a name.
 
     Raises:
-        UnsupportedTypeError: Replicated columns have types without a rule, or types that the
-            connector can mistake for others. The error names all these columns.
+        UnsupportedTypeError: Replicated columns have types that cannot be converted, or types that
+            the connector can mistake for other types. The error names all these columns.
         SchemaError: The lake does not allow a column's name, or the value of a virtual column
             depends on more than the row.
     """
@@ -240,7 +240,9 @@ def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 
 
 def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
-    """Return the type rule of each column of a source table's schema, by the column's name.
+    """Return a mapping from each column of a source table's schema to the column's type rule.
+
+    A type rule says how the column's values are converted from the source to the lake.
 
     Raises:
         SchemaError: The table lacks a column of the schema, or a column's type has no rule.

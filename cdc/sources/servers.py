@@ -23,7 +23,7 @@ from cdc.sources.source_facts import Check
 
 Role = Literal["admin", "capture", "snapshot", "marker"]
 Login = tuple[Role, bool]
-"""A role, and whether it logs in to the replica."""
+"""A role, and whether the role logs in to the replica."""
 C = TypeVar("C", PostgresSourceConfig, MysqlSourceConfig)
 E = TypeVar("E", Endpoint, MysqlEndpoint)
 T = TypeVar("T")
@@ -131,11 +131,11 @@ def check_logins(
 
     Args:
         config: The source.
-        login: Logs in with a role and returns its line of ``check``. The second argument is
-            true for a login at the replica.
+        login: Logs in with a role and returns the line that ``check`` prints about this login. The
+            second argument is true for a login at the replica.
 
     Returns:
-        The lines of ``check``, and the successful logins.
+        The lines that the command ``check`` prints, and the successful logins.
     """
     lines: list[Check] = []
     works: set[Login] = set()

@@ -36,7 +36,7 @@ The value is text that the type rule can read; None stands for NULL.
 
 @dataclass(frozen=True)
 class TableStats:
-    """One line of ``discover``, about a source's table.
+    """One line that the command ``discover`` prints about a source's table.
 
     Args:
         table: The table.
@@ -143,7 +143,7 @@ class SourceTable:
         partition_root: The root, if this table is a partition.
         updated: Rows updated since the server's statistics began.
         deleted: Rows deleted since the server's statistics began.
-        hazards: Reasons why the connector could stop for all tables of the tier, one sentence each.
+        hazards: Reasons why the connector could stop for all its tables, one sentence each.
         children: Names of the tables that inherit from this table. Partitions are left out.
         leaves: The partitions that contain the table's rows; empty for a plain table.
         withheld: Generated columns that are not published; empty before PostgreSQL 18. If the
@@ -224,10 +224,10 @@ class Look:
 
     Args:
         table: The table in the catalog.
-        fingerprint: The table's fingerprint.
-        statements: The effects of the DDL statements since the look whose fingerprint the lake's
-            newest commit records. None until the statements are read. Always None for PostgreSQL,
-            whose catalog shows all effects.
+        fingerprint: The table's fingerprint: the catalog facts that may not change unseen.
+        statements: The effects of the DDL statements since the earlier look whose fingerprint the
+            lake's newest commit records. None until the statements are read. Always None for
+            PostgreSQL, whose catalog shows all effects.
     """
 
     table: SourceTable
@@ -281,11 +281,11 @@ class OlderEnded:
     The connector could capture only some of the changes of such a transaction.
 
     Args:
-        by: x0 for PostgreSQL; for MySQL and MariaDB, the id of a marker that was written after
-            these transactions.
+        by: For PostgreSQL, x0: the transaction id before which all transactions have ended. For
+            MySQL and MariaDB, the id of a marker row that was written after these transactions.
         captured: A position of the log after these transactions. The connector must have captured
-            everything up to this position before O is recorded. None for PostgreSQL, where x0 is
-            the whole proof.
+            everything up to this position before O, the start of the table's stream in the topic,
+            is recorded. None for PostgreSQL, where x0 is the whole proof.
     """
 
     by: str
@@ -294,7 +294,7 @@ class OlderEnded:
 
 @dataclass(frozen=True)
 class Marker:
-    """A row written on a source's primary; a view with this row contains every earlier commit.
+    """A row written on a source's primary; an image with this row contains every earlier commit.
 
     Args:
         id: Primary key of the row.
@@ -428,7 +428,7 @@ class SnapshotQuery:
 
 @dataclass(frozen=True)
 class Check:
-    """One line of ``check`` about a source.
+    """One line that the command ``check`` prints about a source.
 
     Args:
         name: What was checked, for example ``gtid_mode``.

@@ -11,7 +11,7 @@ from typing import Protocol
 from cdc.sources.source_facts import SourceTable
 
 Obstacle = tuple[str, str]
-"""A problem and its remedy. The problem is a predicate; its subject is the table: "has no key"."""
+"""A problem and its remedy. The problem is a predicate about the table, such as "has no key"."""
 
 
 class TableRules(Protocol):

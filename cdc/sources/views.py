@@ -19,19 +19,19 @@ class Split(Protocol):
     """The position S of a source's view: the view has all transactions up to S, and no others."""
 
     def known(self) -> LogPosition:
-        """Return S; call this method after all of the view's sessions at the source are open.
+        """Return the view's position S; call this after all of the view's sessions are open.
 
         Raises:
             cdc.errors.SourceError: The sessions of the view see the source at different positions.
         """
 
     def failure(self) -> TributaryError | None:
-        """Return the error that makes it impossible to find S; None if there is no such error."""
+        """Return the error due to which the view's position S cannot be found; None without one."""
 
 
 @dataclass(frozen=True)
 class KnownSplit:
-    """An S that is known as soon as the source's view is open.
+    """A view's position S that is known as soon as the view of the source is open.
 
     Args:
         at: The position S.
@@ -44,7 +44,7 @@ class KnownSplit:
         return self.at
 
     def failure(self) -> None:
-        """Return None, since S is already known."""
+        """Return None, since the position S is already known."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class View:
         snapshot_id: If all sessions read the same rows, the id that they share. On PostgreSQL, each
             session imports the view by this id; on MySQL and MariaDB, all sessions with this id
             open their views at the same time. Empty if each session opens a view of its own at its
-            own time. In that case, the stream from O on makes the copy exact.
+            own time. In that case, the changes that the stream applies from offset O on make the
+            copy exact.
         upper_bound: A position of the source's log. If PostgreSQL's sessions import the view, the
             view contains no commit after this position. Otherwise this is the marker's position,
             and the sessions can see commits after this position.
@@ -64,7 +65,8 @@ class View:
         marker: The marker that every session must see inside the view.
         identity: Identity of the server on which the view is open.
         warnings: Warnings about checks that the server does not permit, one sentence each.
-        split: S; None if the view's exact position is not known.
+        split: The position S up to which the view has all transactions, and no others; None if this
+            position is not known.
     """
 
     snapshot_id: str

@@ -44,11 +44,11 @@ class Announcement(Part):
         proven: The time of the source up to which the lake provably had every change at the first
             announcement.
         generation: The table's generation to which the newest announcement applies.
-        attempt: UUID of that generation's attempt.
+        attempt: UUID of the attempt (the try) that built this generation.
         instant: The newest commit that the newest announcement covers.
         revision: Number of announcements of the period.
         revised_at: When the period was last announced again; None if it was announced only once.
-        late_rows: Number of the period's rows that commits have written after its first
+        late_rows: Number of the period's rows that commits have written after the first
             announcement.
         late_instant: The newest commit with rows that ``late_rows`` counts; None without one.
         late_at: When the rows of the commit ``late_instant`` were counted.
@@ -108,7 +108,7 @@ ANNOUNCEMENTS = Codec(Announcement, error=StateError, remedy=STORE_REMEDY)
 
 @dataclass(frozen=True)
 class Announced:
-    """What is announced of one table, as ``status`` and runs see it.
+    """What is announced of one table, as ``status`` and runs read it from the state store.
 
     Args:
         newest_end: End of the newest announced period.
@@ -124,10 +124,10 @@ class Announced:
 
 @dataclass(frozen=True)
 class Proof:
-    """What a look at a table has proven, for the announcement of its periods.
+    """What was proven about a table at one time, so that complete periods can be announced.
 
     Args:
-        record: The table's record, as it was read for the look.
+        record: The table's record, as it was read for the proof.
         rules: What the settings say about the table's periods.
         proven: The time of the source up to which the lake provably has every change.
         periods: The periods to announce for the first time.
@@ -150,12 +150,13 @@ class Announcements:
         self._store = store
 
     def newest(self, tables: Mapping[TableId, Calendar]) -> dict[TableId, Announced]:
-        """Return, with one SQL statement, what is announced of tables.
+        """Return, with one SQL statement, what is announced of each of the given tables.
 
         Tables without an announcement are left out.
 
         Args:
-            tables: The calendar of each table. Announcements by another calendar do not count.
+            tables: A mapping from each table to its calendar: hours or days, and a time zone.
+                Announcements by another calendar do not count.
 
         Raises:
             StateError: The state store cannot be used.
@@ -200,9 +201,9 @@ class Announcements:
     def announce(self, proofs: Sequence[Proof], at: datetime) -> list[Announcement]:
         """Announce periods of tables, all in one transaction.
 
-        A table is left out if, after the look that made the table's proof, the table has left
+        A table is left out if, after the table's proof was made, the table has left the state
         INCREMENTAL or was copied again. If another process announces one of the periods at the same
-        time, nothing is stored, and the next look tries again.
+        time, nothing is stored, and a later call can try again.
 
         Returns:
             The announcements that were made: of new periods, and of earlier announced periods that
@@ -229,14 +230,15 @@ class Announcements:
     def note_late(
         self, record: TableRecord, instant: str, slots: Mapping[int, int], *, reannounces: bool
     ) -> list[Announcement]:
-        """Count a commit's late rows by announced period; return the changed announcements.
+        """Count a commit's late rows for each announced period; return the changed announcements.
 
         A commit counts once, however often a run sees it.
 
         Args:
             record: The table's record.
             instant: The instant of the commit.
-            slots: Number of the commit's rows by the start of their slot (`slot_of`).
+            slots: A mapping from the start of each time slot (`slot_of`) to the number of the
+                commit's rows in the slot.
             reannounces: Whether to announce a period again if the commit has late rows for it.
 
         Raises:
@@ -266,7 +268,7 @@ class Announcements:
         return changed
 
     def unmarked(self, tables: Iterable[TableId]) -> list[Announcement]:
-        """Return the given tables' announcements whose marker file is missing or outdated.
+        """Return the given tables' announcements whose marker file in the lake is missing or old.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is no announcement.
@@ -349,7 +351,7 @@ def _newest_recorded_commit(connection: Connection, record: TableRecord) -> str 
 def _renewed_announcements(
     connection: Connection, proof: Proof, instant: str, at: datetime
 ) -> list[Announcement]:
-    """Move stored announcements of earlier copies to the present copy if the proof covers them.
+    """Move announcements of earlier copies to the present copy if a proof covers their periods.
 
     A copy can bring changes that no event has shown, for example after a loss. So the settings
     decide whether the periods of the moved announcements are announced again.
@@ -382,7 +384,7 @@ def _inserted_announcements(
     at: datetime,
     clock: sa.ColumnElement[float],
 ) -> list[Announcement]:
-    """Add the announcements of a proof's new periods to the state store, and return them."""
+    """Store an announcement for each new period of a proof; return these announcements."""
     record, calendar = proof.record, proof.rules.calendar
     found = [
         Announcement(
@@ -436,12 +438,12 @@ def _sum_up_announcements(connection: Connection, proof: Proof) -> None:
 
 
 def _announcement_values(one: Announcement) -> dict[str, Any]:
-    """Return those values of an announcement's SQL row that later announcements change."""
+    """Return the values that a later announcement of the period changes in the SQL row."""
     return {"attempt": one.attempt, "revision": one.revision, "entry": ANNOUNCEMENTS.write(one)}
 
 
 def _update_announcement(connection: Connection, one: Announcement, *, announced: bool) -> None:
-    """Replace a stored announcement; if ``announced``, note that its marker file is outdated."""
+    """Replace a stored announcement; if ``announced``, record that its marker file is outdated."""
     values = _announcement_values(one) | ({"pending": True} if announced else {})
     connection.execute(sa.update(period_rows).where(*_row_of_announcement(one)).values(**values))
 
@@ -463,7 +465,7 @@ def _periods_of_table(
 
 
 def _stored_period_end(seconds: int) -> datetime:
-    """Return a period's time, which the store has in seconds since 1970, as an aware time."""
+    """Convert a period's start or end in the store, in seconds since 1970, to an aware time."""
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 

@@ -1,4 +1,4 @@
-"""The attempt: one try at one generation of a table."""
+"""The attempt: one try to build one generation (a complete image) of a table."""
 
 from __future__ import annotations
 
@@ -73,18 +73,18 @@ class CopiedServer(Part):
 
 @dataclass(frozen=True)
 class Attempt(Part):
-    """One try at one generation of a table, with all that the state store records of it.
+    """One try, recorded in the state store, to build a generation (complete image) of a table.
 
     Args:
         id: Identity of the attempt; part of its path.
         started_at: When the attempt began, aware UTC.
         path: Base path of the Hudi table of this attempt. No other attempt uses this path.
-        topic_id: UUID of the topic when O was recorded.
+        topic_id: UUID of the topic when O (``start_offsets``) was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
         start_epochs: Epoch of each partition's leader when O was recorded.
         server: Identity of the primary when the connector was proven to capture the table's
             changes, just before O was recorded; None until then.
-        marker_id: Identity of the marker row written after O.
+        marker_id: Identity of the marker row that was written after O was recorded.
         x0: x0 as text, the transaction id before which every transaction has ended. For MySQL and
             MariaDB, the id of a marker: only transactions before this marker can be captured in
             part.

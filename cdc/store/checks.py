@@ -33,8 +33,9 @@ class Reach(Part):
     """Which rows of a table a check of kind ``verify`` has compared, without values of keys.
 
     Args:
-        method: ``all``: all rows. ``pieces``: a part of a comparison in pieces. ``window``: the
-            rows of a time range. ``sample``: random ranges of the key.
+        method: ``all``: all rows. ``pieces``: some pieces (ranges of the key), since the comparison
+            goes on piece by piece. ``window``: the rows of a time range. ``sample``: random ranges
+            of the key.
         column: The column with the time of a window; empty for other methods.
         begin: The start of the window, as text that sorts like its time.
         end: The end of the window.
@@ -52,7 +53,7 @@ class Reach(Part):
     primary: bool = False
 
     def covers(self, other: Reach) -> bool:
-        """Whether a pass with this reach proves that a failure with reach ``other`` has ended."""
+        """Whether a passed result of this reach shows that a failure of reach ``other`` is over."""
         if other.primary and not self.primary:
             return False
         if self.method == "all":
@@ -63,7 +64,7 @@ class Reach(Part):
         return of_time and self.begin <= other.begin and other.end <= self.end
 
     def with_earlier(self, other: Reach) -> Reach:
-        """Return a combined reach: a reach that covers it also covers this reach and ``other``."""
+        """Return a reach so wide that whatever covers it also covers this reach and ``other``."""
         primary = self.primary or other.primary
         if self.method == other.method == "window" and self.column == other.column:
             begin, end = min(self.begin, other.begin), max(self.end, other.end)
@@ -82,7 +83,7 @@ class CheckResult(Part):
         check: The check's name.
         kind: What was checked: a kind of `cdc.config.checks`.
         policy: What follows from a failure, as configured when the check was executed.
-        attempt: Identity of the attempt whose lake table was checked; empty without one.
+        attempt: Identity of the attempt (the copy) whose lake table was checked; empty without one.
         started_at: When the check began, by the state store's clock.
         finished_at: When the check ended, by the state store's clock.
         outcome: How the check ended.
@@ -145,7 +146,7 @@ class CheckRecord(Part):
         passed_at: When the check last passed; None if it never did.
         failure: The newest failure that no later passed result covers; None without one. Its
             ``reach`` includes the rows of all such failures.
-        pausing: Whether the failure has still to pause the table.
+        pausing: Whether the table must still be paused because of the failure.
         format: Version of this document.
     """
 
@@ -196,10 +197,10 @@ def _ends_failure(passed: CheckResult, failure: CheckResult) -> bool:
 
 
 def _failure_with_earlier(earlier: CheckResult | None, failure: CheckResult) -> CheckResult:
-    """Return a failure of a data check as it is recorded.
+    """Return a failed result of a data check in the form in which it is recorded.
 
-    If an earlier failure of this check and this attempt is still recorded, the result's reach
-    includes that failure's reach, too.
+    If an earlier failure of this check and this attempt is still recorded, the reach (which rows
+    were compared) of the returned result includes the reach of the earlier failure, too.
     """
     if earlier is None or not _same_check_and_copy(earlier, failure):
         return failure
@@ -224,7 +225,7 @@ class Checks:
         self._store = store
 
     def all(self, only: TableId | None = None) -> dict[TableId, dict[str, CheckRecord]]:
-        """Return, with one SQL statement, the newest results of all checks by table and name.
+        """Return, with one SQL statement, a mapping from table and check to the newest results.
 
         Args:
             only: The only table to return; None for all tables.
@@ -243,7 +244,7 @@ class Checks:
         return found
 
     def of(self, table: TableId, check: str) -> CheckRecord | None:
-        """Return the newest results of one check; None if it was never executed.
+        """Return the newest results of one check; None if the check was never executed.
 
         Raises:
             StateError: The state store cannot be used, or the stored document is not a result.
@@ -303,7 +304,7 @@ class Checks:
         return record
 
     def paused(self, table: TableId, check: str) -> None:
-        """Note that a check's failure no longer has to pause the table.
+        """Record that a check's failure no longer has to pause the table.
 
         The caller holds the lease of the table's checks.
 

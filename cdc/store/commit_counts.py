@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_commits(connection: Connection, table: TableId, commits: int) -> None:
-    """Add a run's commits to its table's count in the state store.
+    """Add the number of a run's commits to the table's count in the state store.
 
     Without commits, the count stays as it is. A run of the table and a run of the table's next
     generation can count at the same time. So a single SQL statement reads and changes the count.
@@ -36,7 +36,7 @@ def add_commits(connection: Connection, table: TableId, commits: int) -> None:
 
 
 def commit_counts(store: Store, table: TableId | None = None) -> dict[TableId, int]:
-    """Return, with one SQL statement, the number of commits of each table's runs.
+    """Return, with one SQL statement, a mapping from table to the number of its runs' commits.
 
     Args:
         store: The state store.

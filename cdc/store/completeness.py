@@ -2,7 +2,7 @@
 
 Nothing here reads a server. A period is complete when the table's proven time has reached the end
 of the period plus the allowed lateness. The proven time is a time of the source: the lake has every
-change that the source committed before it.
+change that the source committed before this time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Unit = Literal["hour", "day"]
 
 SLOT_S = 900
-"""Seconds of a slot, by which late rows are counted.
+"""Length in seconds of a time slot. Late rows are counted for each slot.
 
 Each time zone's offset from UTC is a multiple of a slot, so each period consists of whole slots.
 """
@@ -95,11 +95,11 @@ class Calendar:
         return Period(_moment_in_utc(start), _moment_in_utc(end), self._hour_name(local))
 
     def before(self, period: Period) -> Period:
-        """Return the period before another one."""
+        """Return the period right before another period."""
         return self.holding(period.start - _SECOND)
 
     def after(self, period: Period) -> Period:
-        """Return the period after another one."""
+        """Return the period right after another period."""
         return self.holding(period.end)
 
     def parse(self, text: str) -> Period:
@@ -185,7 +185,7 @@ def _calendar_clock(zone: str) -> tzinfo:
 
 @lru_cache(maxsize=4096)
 def _first_moments_of_hour(zone: str, wall: datetime) -> Mapping[str, datetime]:
-    """Return when a zone's clocks first show an hour of a `Calendar`, by the offset from UTC.
+    """Return a mapping from UTC offset to when a zone's clocks first show a `Calendar`'s hour.
 
     An hour that the clocks show twice has two such moments, and an hour that they skip has none.
     The clocks can also be changed by half an hour, so each quarter of the hour is checked.
@@ -240,7 +240,7 @@ def _moment_in_utc(at: datetime) -> datetime:
 
 
 def _offset_text(local: datetime) -> str:
-    """Return an offset from UTC as the name of a `Calendar`'s repeated hour has it."""
+    """Return an offset from UTC as text, for the name of a repeated hour of a `Calendar`."""
     text = local.strftime("%z")
     return f"{text[:3]}:{text[3:5]}"
 
@@ -297,6 +297,8 @@ class CompletenessRules:
     def expected_at(self, newest: datetime) -> datetime:
         """Return the proven time at which the period after ``newest`` is complete.
 
+        The lake has every change that the source committed before the proven time.
+
         Args:
             newest: End of the newest announced period.
         """
@@ -328,7 +330,7 @@ class Seen:
     such a change. So all changes from before the heartbeat lie before these ends.
 
     Args:
-        beat: When the source's server wrote the heartbeat, by its own clock.
+        beat: When the source's server wrote the heartbeat, by the server's clock.
         topic_id: UUID of the topic.
         ends: Offset after the topic's last record, by partition.
     """
@@ -346,14 +348,14 @@ def proven_until(
     lateness_s: int,
     now: datetime,
 ) -> datetime | None:
-    """Judge from heartbeats up to which time of the source the lake has every change.
+    """Return the time of the source up to which, by heartbeats, the lake has every change.
 
     Only heartbeats prove a time. Rows prove no time, since the time in a row can be ahead of the
     source's clock. A topic without new records proves no time either, since the capture may have
-    stopped.
+    stopped. The result is None if no heartbeat proves a time.
 
     Args:
-        seen: Heartbeats, each with the ends of the table's topic after it.
+        seen: Heartbeats, each with the ends of the table's topic as read after the heartbeat.
         offsets: The next offset that the lake reads, by partition.
         topic_id: UUID of the topic that the lake has read; None if it is not known.
         lateness_s: The setting ``allowed_lateness_s``.
@@ -392,7 +394,7 @@ def rows_of(start: datetime, end: datetime, slots: Mapping[int, int]) -> int:
     Args:
         start: Start of the period.
         end: End of the period.
-        slots: Number of rows by the start of their slot (`slot_of`).
+        slots: A mapping from the start of each time slot (`slot_of`) to the number of rows in it.
     """
     first, last = start.timestamp(), end.timestamp()
     return sum(rows for slot, rows in slots.items() if first <= slot < last)

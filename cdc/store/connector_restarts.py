@@ -33,7 +33,7 @@ _OUTAGE_PAUSE_S = 300.0
 The bound makes changes arrive soon after the source is back.
 """
 _SETTLED_S = 600.0
-"""A connector has recovered if it runs this many seconds after its next restart became due."""
+"""A connector has recovered if it still runs this many seconds after its next restart was due."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Restarts:
         self._store = store
 
     def claim(self, connector: str, *, outage: bool = False) -> Restarted:
-        """Claim a connector's next restart if it is due; return the restarts so far.
+        """Reserve a connector's next restart for this process, if due; return the restarts so far.
 
         Args:
             connector: The connector's name.

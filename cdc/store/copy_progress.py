@@ -31,8 +31,8 @@ class CopyProgress(Part):
 
     Args:
         table: The table.
-        beside: Whether the table's next generation is copied, beside the serving one.
-        attempt: Identity of the attempt.
+        beside: Whether the table's next generation is copied, beside the one that readers read.
+        attempt: Identity of the attempt that the copy belongs to.
         planned: Number of chunks of the whole copy.
         committed: The chunks that are committed in the lake, by their numbers.
         writing: The chunks of the commit that is being written.
@@ -94,7 +94,7 @@ class CopyReports:
         return [PROGRESS.read(text, "a report of a copy") for text in found]
 
     def keep(self, report: CopyProgress) -> None:
-        """Store a report in place of the copy's earlier one.
+        """Store a report in place of the copy's earlier report.
 
         Raises:
             StateError: The state store cannot be used.

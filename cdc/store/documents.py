@@ -41,7 +41,7 @@ class Part:
     def __get_pydantic_core_schema__(
         cls, source: type[Any], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return the schema that pydantic derives from the fields; it requires every key."""
+        """Return pydantic's schema of the fields, changed so that every key is required."""
         schema: Any = handler.resolve_ref_schema(handler(source))
         outside = {one.name for one in fields(source) if one.metadata.get("not_stored")}
         for one in schema["schema"]["fields"]:

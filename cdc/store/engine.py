@@ -101,7 +101,7 @@ def open_engine(url: str, threads: int = LEAST_KEPT) -> Engine:
 
 
 def _bound_new_connection(_dialect: object, _record: object, places: Any, named: Any) -> Any:
-    """Connect to the state store's PostgreSQL server, with a bound for each of its answers."""
+    """Connect to the state store's PostgreSQL server, with a time limit for each answer."""
     return BoundedConnection.connect(*places, **named)
 
 
@@ -125,7 +125,7 @@ def _transaction_listener(statement: str) -> Callable[[Connection], None]:
 
 
 def _drop_read_only_connections(failed: ExceptionContext) -> None:
-    """Drop the state store's pooled connections if its server refused a statement as read-only.
+    """Drop the state store's pooled connections if a read-only server refused a statement.
 
     Such a server passes the pool's check of idle connections, so the pool would use connections
     to this server again and again. New connections reach the server to which the host's name now

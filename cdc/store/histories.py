@@ -102,9 +102,9 @@ class Histories:
     def forget(self, keep_s: float) -> int:
         """Delete entries that are older than ``keep_s``, at most some thousands in one call.
 
-        Schema changes of tables on the plan are not deleted. `status` reads from them which columns
-        a frozen table leaves out. If a table's newest change was deleted, a run would add the
-        change again.
+        Schema changes of tables on the plan are not deleted. `status` reads from these changes
+        which columns a frozen table leaves out. If a table's newest change was deleted, a run would
+        add the change again.
 
         Args:
             keep_s: The greatest age of an entry, in seconds, by the state store's clock.
@@ -168,7 +168,7 @@ def _read_history_rows(
 
 
 def _delete_entries(connection: Connection, rows: sa.Table, ids: Sequence[int]) -> int:
-    """Delete entries of a history from its SQL table; return how many."""
+    """Delete entries of a history from the history's SQL table; return the number of entries."""
     if ids:
         connection.execute(sa.delete(rows).where(rows.c.id.in_(ids)))
     return len(ids)

@@ -36,11 +36,11 @@ class RunEntry(Part):
         state: The table's state after the run.
         started_at: When the first run of the entry began to process the table.
         seconds: How long the run processed the table, in seconds.
-        steps: How long each step of the run took, in seconds, by the step's name in
-            `cdc.runtime.step_times.STEPS`.
+        steps: A mapping from each step's name in `cdc.runtime.step_times.STEPS` to how long the
+            step of the run took, in seconds.
         commits: Number of commits.
         events: Number of changes that were applied.
-        counts: Number of Kafka records by operation, including tombstones.
+        counts: A mapping from each operation to the number of Kafka records, including tombstones.
         offsets: Next offset to read per partition after the run.
         watermark: Event time up to which the table is complete.
         error: The error that ended the table's processing; None if it succeeded.
@@ -137,7 +137,7 @@ class SchemaEntry(Part):
         schema_ids: Registry ids of the schemas of the events in the last batch before the change.
         changes: The differences from the previous version.
         outcome: ``followed``, or the table's new state: ``needs_bootstrap``, ``paused``.
-        key: Identifies the entry, so that a second write of it has no effect.
+        key: Identifies the entry, so that a second write of the entry has no effect.
         by: The command that recorded the change. The state store adds it.
         run_id: Identity of the runs of the command in ``by``. The state store adds it.
         columns: The lake's columns after the change; empty if the table stopped at the change.
@@ -159,7 +159,7 @@ class SchemaEntry(Part):
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict among the changes of this entry."""
+        """The gravest verdict (effect on the lake) among the changes of this entry."""
         return Verdict.gravest(change.verdict for change in self.changes)
 
     @classmethod

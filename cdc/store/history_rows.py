@@ -109,7 +109,8 @@ class Writer:
 
         Args:
             record: The record after the change.
-            former: State and generation of the record before the change; None if there was none.
+            former: State and generation of the record before the change; None if there was no
+                record.
         """
         if (record.state, record.generation) == former:
             return
@@ -128,7 +129,7 @@ class Writer:
     def add_removal(
         self, table: TableId, former: tuple[State, int] | None, *, beside: bool
     ) -> None:
-        """Add the removal of a record to the history of states, unless ``former`` is None."""
+        """Add a record's removal to the history of states; do nothing if there was no record."""
         if former is None:
             return
         facts = (table, former[1], beside, former[0])

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class KeptSchemas:
-    """A registry's schemas by id. The state store has copies of them for outages of the registry.
+    """A registry's schemas by id. The state store has copies of the schemas for outages.
 
     Each process reads the schema of each id from the registry once, and compares it with the stored
     copy: a registry that has lost its database can assign the id to another schema. The stored copy

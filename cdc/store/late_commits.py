@@ -22,9 +22,9 @@ class LateCommit:
     """A slot's position that Connect has not stored yet, perhaps because a Kafka commit is late.
 
     Args:
-        stored: The position that Connect had stored at the first look that found the difference.
-        confirmed: The slot's position at that look; it is later than ``stored``.
-        age_s: Time since that look by the state store's clock, in seconds.
+        stored: The position that Connect had stored when a process first found the difference.
+        confirmed: The slot's position at that time, which is later than ``stored``.
+        age_s: Seconds since that time, by the state store's clock.
     """
 
     stored: str
@@ -43,7 +43,7 @@ class LateCommits:
         self._store = store
 
     def of(self, scope: str) -> LateCommit | None:
-        """Return a capture's late commit; None without one.
+        """Return a capture's late commit; None if the capture has no late commit.
 
         Args:
             scope: The capture's name, `CaptureNames.resource`.
@@ -59,7 +59,7 @@ class LateCommits:
         return None if row is None else LateCommit(row.stored, row.confirmed, float(row.age))
 
     def note(self, scope: str, stored: str, confirmed: str) -> LateCommit:
-        """Store a capture's late commit unless one is stored already; return the stored one.
+        """Store a capture's late commit unless one is stored already; return the stored commit.
 
         Args:
             scope: The capture's name, `CaptureNames.resource`.

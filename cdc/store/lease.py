@@ -356,7 +356,7 @@ class HeldLease:
 
 
 def held_leases(store: Store) -> dict[str, HeldLease]:
-    """Return the held leases that have not expired, by resource; send one statement.
+    """Return, with one SQL statement, a mapping from resource to held lease, if not expired.
 
     Raises:
         StateError: The state store cannot be used.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cdc.store.state_store import Store
 
 WISH_S = 10.0
-"""Seconds after which a wish expires unless the waiting process renews it."""
+"""Seconds after which a wish (a request for a lease) expires unless the process renews it."""
 
 _log = logging.getLogger(__name__)
 

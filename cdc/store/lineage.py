@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 LOOK_BACK = 200
-"""How far below the number of the last sent entry a number is still noted as missing.
+"""How far below the last sent entry's number a number without an entry is recorded as missing.
 
 An entry with a missing number can still appear; then it is sent.
 """
@@ -70,7 +70,7 @@ class Sent(Part):
 
 @dataclass(frozen=True)
 class LineagePosition(Part):
-    """How far all histories were sent.
+    """How far each of the tables' histories was sent, for example to a lineage server.
 
     Args:
         runs: How far the run history was sent.
@@ -86,7 +86,7 @@ class LineagePosition(Part):
 
 
 LINEAGE_POSITIONS = Codec(LineagePosition, error=StateError, remedy=STORE_REMEDY)
-"""The codec of the stored positions."""
+"""The codec of the lineage positions in the state store."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Unsent:
         self._namespace = namespace
 
     def position(self) -> LineagePosition:
-        """Return how far the histories were sent.
+        """Return how far the histories were sent; the beginning if no position is stored.
 
         Raises:
             StateError: The state store cannot be used, or the stored position cannot be read.
@@ -230,7 +230,8 @@ class Unsent:
     def copy_began(self, table: TableId, generation: int, number: int) -> Numbered | None:
         """Return the change of state with which a copy began, or continued after a stop.
 
-        If there are several, the result is the newest one; if there is none, it is None.
+        If there are several such changes, the result is the newest one; without such a change, the
+        result is None.
 
         Args:
             table: The table.
@@ -270,7 +271,7 @@ def _unsent_entries(rows: sa.Table, sent: Sent, most: int) -> sa.Select[Any]:
 
 
 def _entry_ids(rows: Iterable[sa.Row[Any]]) -> list[int]:
-    """Return the ids of a history's SQL rows, which lineage notes as sent."""
+    """Return the ids of a history's SQL rows, which lineage records as sent."""
     return [row.id for row in rows]
 
 

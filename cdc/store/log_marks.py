@@ -1,6 +1,6 @@
 """Stores a mark for each capture: the log's end, as a process of Tributary last read it.
 
-The next process that reads the log compares it with the mark (`cdc.log.continuity`).
+The next process that reads the log compares the log with the mark (`cdc.log.continuity`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LogMarks:
         self._store = store
 
     def of(self, scope: str) -> LogMark | None:
-        """Return a capture's stored mark; None if no process has stored one.
+        """Return a capture's stored mark of the log's end; None if no process has stored a mark.
 
         Args:
             scope: The capture's name, `CaptureNames.resource`.

@@ -1,5 +1,6 @@
 """Stores the newest look of one kind for each connector, in a table of the state store.
 
+A look is the stored result of one reading, for example of the state of the connector's tasks.
 Several processes look at the same connector. A process stores its look only if no other process has
 replaced the stored look since this process read it. So no process replaces a look that it has not
 read.
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KeptLook(Generic[Document]):
-    """A stored look.
+    """A stored look: one reading of a connector's tasks or of type names.
 
     Args:
         look: The look.
@@ -49,7 +50,7 @@ class StoredLooks(Generic[Document]):
         self._what = what
 
     def of(self, connector: str) -> KeptLook[Document] | None:
-        """Return the newest look for a connector; None if no look is stored.
+        """Return the newest look that is stored for a connector; None if no look is stored.
 
         Raises:
             StateError: The state store cannot be used, or the stored document is not such a look.
@@ -63,10 +64,10 @@ class StoredLooks(Generic[Document]):
         return KeptLook(look, row.version)
 
     def forget(self, connector: str) -> None:
-        """Delete a connector's look, for example when the connector is deleted.
+        """Delete a connector's stored look, for example when the connector is deleted.
 
-        A new connector of the same name must not be compared with this look: its topics can be new,
-        and the offsets of new topics begin at 0 again.
+        A new connector of the same name must not be compared with this look: the topics of the new
+        connector can be new, and the offsets of new topics begin at 0 again.
 
         Raises:
             StateError: The state store cannot be used.
@@ -81,7 +82,7 @@ class StoredLooks(Generic[Document]):
         earlier: KeptLook[Document] | None,
         now: Document,
     ) -> bool:
-        """Store a look, unless another process has stored one since ``earlier`` was read.
+        """Store a look, unless another process has stored a look since ``earlier`` was read.
 
         Args:
             connection: The transaction.

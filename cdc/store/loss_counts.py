@@ -1,8 +1,9 @@
 """Counts losses of changes, by capture and by table.
 
 A run can miss a loss, since a capture can look healthy again when the run checks it. So each
-process that sees a loss counts it here, and each attempt records the count before it records O. If
-the count rises after the attempt recorded it, the attempt lacks changes.
+process that sees a loss counts it here, and each attempt (one copy of a table) records the count
+before it records O, the start of the stream. If the count rises after the attempt recorded it, the
+attempt lacks changes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Losses:
         self._store = store
 
     def note(self, scope: str, what: str) -> None:
-        """Count a loss in the state store.
+        """Count one more loss of changes of a capture or a table in the state store.
 
         Args:
             scope: What has lost changes: a capture (`CaptureNames.resource`), or a table in it.
@@ -66,7 +67,7 @@ class Losses:
             self._count(scope, what)
 
     def seen(self, *scopes: str) -> Mapping[str, Loss]:
-        """Return the stored losses by name, without the names that have no loss.
+        """Return a mapping from name to stored losses, without the names that have no loss.
 
         Args:
             scopes: Names of captures (`CaptureNames.resource`), and of tables in captures.

@@ -141,14 +141,14 @@ class Quarantine:
         return {(row.partition_no, row.record_offset) for row in rows}
 
     def counts(self) -> dict[str, int]:
-        """Return the number of quarantined records by attempt, without attempts that have none."""
+        """Return a mapping from each attempt with quarantined records to their number."""
         query = sa.select(quarantine.c.attempt, sa.func.count().label("records"))
         with self._store.transaction() as connection:
             rows = connection.execute(query.group_by(quarantine.c.attempt)).all()
         return {row.attempt: row.records for row in rows}
 
     def list(self, attempts: Iterable[str]) -> list[Quarantined]:
-        """Return the quarantined records of the attempts, without the records' bytes.
+        """Return the quarantined records of the given attempts, without the records' bytes.
 
         The records are ordered by table, partition and offset.
         """
@@ -175,7 +175,7 @@ class Quarantine:
         return None if row is None else _quarantined_record(row._mapping)
 
     def forget(self, table: TableId, *, but: str | None = None) -> None:
-        """Delete the quarantined records of a table, except those of the attempt ``but``."""
+        """Delete the quarantined records of a table, except the records of attempt ``but``."""
         where = (
             (quarantine.c.source == table.source)
             & (quarantine.c.schema_name == table.schema)

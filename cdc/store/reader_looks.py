@@ -1,7 +1,7 @@
-"""Stores the newest look at the registered readers of each table.
+"""Stores the newest look at each table's registered readers: what a run found out about them.
 
-If the lake is in an object store or on HDFS, only runs can read its files, since only runs have a
-Spark session. So a run stores what it found, and `status` and the metrics show it.
+If the lake is in an object store or on HDFS, only runs can read the lake's files, since only runs
+have a Spark session. So a run stores what it found, and `status` and the metrics show it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ReaderLooks:
         self._store = store
 
     def all(self) -> dict[str, ReadersLook]:
-        """Return the newest look at the readers of each lake table, by the table's folder.
+        """Return a mapping from each lake table's folder to the newest look at its readers.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not a look.
@@ -46,7 +46,7 @@ class ReaderLooks:
         return {look.folder: look for look in looks}
 
     def keep(self, look: ReadersLook) -> None:
-        """Store a look in place of the lake table's earlier one.
+        """Store a look at a lake table's readers in place of the table's earlier look.
 
         Raises:
             StateError: The state store cannot be used.

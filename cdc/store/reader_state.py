@@ -41,11 +41,11 @@ class ReaderState(Part):
 
 @dataclass(frozen=True)
 class ReadersLook(Part):
-    """All registered readers of a table, as of a look.
+    """All registered readers of a table, as a process found them at one time.
 
     Args:
         folder: The lake table's folder, in which the pointer is.
-        at: Time of the look, aware UTC.
+        at: When the process found them, aware UTC.
         readers: The readers by name.
         format: Version of this document.
     """

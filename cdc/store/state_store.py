@@ -265,7 +265,7 @@ class Store:
                 _put_cost(connection, entry.table, cost)
 
     def costs(self) -> dict[TableId, TableCost]:
-        """Return the stored cost of each table's runs, by table."""
+        """Return a mapping from each table to the stored cost of the table's runs."""
         with self.transaction() as connection:
             return {
                 (table := TableId(row.source, row.schema_name, row.table_name)): TABLE_COSTS.read(
@@ -315,13 +315,13 @@ class Store:
             return
 
     def forget_paused_replay(self, source: str) -> None:
-        """Delete the note that `note_paused_replay` has stored about a source."""
+        """Delete the record of `note_paused_replay` that a source's replay may be paused."""
         with self.transaction() as connection:
             gone = sa.delete(paused_replay_rows).where(paused_replay_rows.c.source == source)
             connection.execute(gone)
 
     def paused_replays(self) -> list[str]:
-        """Return the sources about which `note_paused_replay` has stored a note."""
+        """Return the sources whose replay may be paused, as `note_paused_replay` has recorded."""
         with self.transaction() as connection:
             return list(connection.execute(sa.select(paused_replay_rows.c.source)).scalars())
 

@@ -43,7 +43,7 @@ class State(str, Enum):
     PAUSED = "paused"
     """Left alone until an operator resumes it. Set by pause, and by run if the settings say so."""
     NEEDS_BOOTSTRAP = "needs_bootstrap"
-    """The topic's changes no longer join on to the lake. Set by run, bootstrap and onboard."""
+    """The topic's changes no longer continue the lake table. Set by run, bootstrap and onboard."""
     FAILED = "failed"
     """Stopped by an error after which a retry can succeed. Set by run and bootstrap."""
     RETIRED = "retired"
@@ -67,7 +67,7 @@ _ALLOWED: dict[State, set[State]] = {
 TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
     {state: frozenset(allowed | ({State.RETIRED} - {state})) for state, allowed in _ALLOWED.items()}
 )
-"""By state, the states to which a table in this state can move.
+"""A mapping from each state to the states to which a table in this state can move.
 
 `transition` has one more rule for a PAUSED or FAILED table: the table can only return to its former
 state (``resume_to``), or move to NEEDS_BOOTSTRAP or RETIRED.
@@ -201,7 +201,7 @@ class CaptureRecord(Part):
 
 @dataclass(frozen=True)
 class TierCapture(Part):
-    """One tier's capture, and one table's topic in it, as the table's record names them.
+    """A tier's capture and a table's topic in this capture, as the table's record names both.
 
     Args:
         tier: The tier.
@@ -232,7 +232,7 @@ class TableRecord(Part):
         updated_at: When the record last changed.
         shard: The shard of a shared lake table that this table feeds; ``None`` if the table has a
             lake table of its own.
-        attempt: The current attempt of the generation; None before the generation's copy begins.
+        attempt: The current attempt to build the generation; None before the copy begins.
         resume_to: The former state of a PAUSED or FAILED table.
         reason: Why the table is PAUSED or NEEDS_BOOTSTRAP.
         error: The error that stopped the table.
@@ -303,10 +303,10 @@ class TableRecord(Part):
 
     @property
     def applied_offsets(self) -> Mapping[int, int] | None:
-        """Offsets, by partition, below which the lake table has all events of its topic.
+        """A mapping from partition to the offset below which the lake table has all events.
 
-        These are the offsets of the last commit. Before a run's first commit, the result is O of
-        the copy. None if the attempt's copy has not ended.
+        These are the offsets of the last commit. Before a run's first commit, the result is O, the
+        offsets from which on the stream is applied. None if the attempt's copy has not ended.
         """
         if self.last_commit is not None:
             return self.last_commit.offsets
@@ -387,8 +387,8 @@ def transition(
         to: The new state.
         at: The current time, in UTC.
         attempt: The attempt that the record gets; None keeps the record's attempt. BOOTSTRAPPING
-            needs a new attempt, except when a copy is resumed. CATCHING_UP needs an attempt with O
-            and H.
+            needs a new attempt, except when a copy is resumed. CATCHING_UP needs an attempt with
+            ``start_offsets`` (O) and ``handoff_offsets`` (H).
         cause: Why the table moves.
 
     Raises:
@@ -444,7 +444,7 @@ def _transition_obstacle(
 
 
 def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> TableRecord:
-    """Return the record of a BOOTSTRAPPING or CATCHING_UP table to store, with its updated attempt.
+    """Return a BOOTSTRAPPING or CATCHING_UP table's record with an updated attempt, to store.
 
     Raises:
         StateError: The table is in another state.

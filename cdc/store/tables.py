@@ -48,7 +48,7 @@ installation_rows = sa.Table(
     sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("node", sa.BigInteger, nullable=False),
 )
-"""One row, whose ``only`` is 1, with the identity of the installation."""
+"""The identity of the installation, in a single row. The column ``only`` is always 1."""
 
 table_rows = sa.Table(
     "tributary_table",
@@ -206,7 +206,7 @@ reader_rows = sa.Table(
     sa.Column("folder_digest", sa.String(64), primary_key=True),
     sa.Column("look", _document_type(), nullable=False),
 )
-"""One row per lake table whose registered readers only runs can look at: the newest look.
+"""One row per lake table whose registered readers only runs can look at: the newest such look.
 
 The key is a digest of the lake table's folder.
 """
@@ -284,7 +284,7 @@ log_mark_rows = sa.Table(
     sa.Column("file", sa.String(512), nullable=False),
     sa.Column("executed", _document_type(), nullable=False),
 )
-"""One row per capture with a mark: the end of the source's log at the last look."""
+"""One row per capture with a mark: the end of the source's log, as it was last read."""
 
 late_commit_rows = sa.Table(
     "tributary_late_commit",
@@ -298,7 +298,7 @@ late_commit_rows = sa.Table(
 
 
 def look_table(name: str) -> sa.Table:
-    """Return an SQL table of the state store with the newest look of a kind for each connector."""
+    """Return an SQL table for each connector's newest look (stored reading) of one kind."""
     return sa.Table(
         name,
         metadata,
@@ -344,7 +344,7 @@ falls."""
 
 
 def named(table: TableId) -> dict[str, str]:
-    """Return the values, by SQL column, with which a row of the state store names a table."""
+    """Return the SQL columns and values with which a row of the state store names a table."""
     return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
 
 

@@ -76,16 +76,19 @@ class TaskLook(Part):
     format: Literal[1] = 1
 
     def is_of(self, record: TableRecord) -> bool:
-        """Whether the look's offsets are those of the table's topic.
+        """Whether the offsets in this look at tasks are offsets of the table's present topic.
 
-        The result is False if the topic was deleted and created again after the look, for example
+        The result is False if the topic was deleted and created again after this look, for example
         by ``offboard --delete-data`` and then ``onboard``.
         """
         known = self.topic_ids.get(record.topic)
         return known is None or (record.attempt is not None and record.attempt.topic_id == known)
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return what a table could have lost since O, as a sentence; None if there is no doubt."""
+        """Return a sentence on what a table could have lost after its start offset O, or None.
+
+        The result is None if this look at tasks has no doubt about these changes of the table.
+        """
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         if found is None or first is None or found.offset < first or not self.is_of(record):
             return None
@@ -94,7 +97,8 @@ class TaskLook(Part):
     def unjudged(self, record: TableRecord) -> str | None:
         """Return a message if no look could judge yet whether a task's end lost a table's changes.
 
-        The result is None in all other cases. A later look judges this without a person's help.
+        The result is None in all other cases. A later look at the tasks decides this without a
+        person's help.
         """
         since = self.postponed.get(record.topic, self.behind.get(record.topic))
         if since is None or first_offset(record) is None or not self.is_of(record):
@@ -106,7 +110,7 @@ class TaskLook(Part):
 
 
 def first_offset(record: TableRecord) -> int | None:
-    """Return O from a table's stored record; None if the record's attempt has no O yet."""
+    """Return O, the first offset to apply, from a table's record; None if O is not known yet."""
     attempt = record.attempt
     if attempt is None or attempt.start_offsets is None:
         return None
@@ -114,11 +118,14 @@ def first_offset(record: TableRecord) -> int | None:
 
 
 TASK_LOOKS = Codec(TaskLook, error=StateError, remedy=STORE_REMEDY)
-"""The codec of the state store's looks at tasks."""
+"""The codec with which the state store reads and writes looks at tasks (`TaskLook`)."""
 
 
 _TRIES = 5
-"""Maximum number of tries to replace a look: a try fails if another process replaces it first."""
+"""Maximum number of tries to replace a stored look.
+
+A try fails if another process replaces the look first.
+"""
 
 
 @dataclass(frozen=True)
@@ -127,8 +134,8 @@ class NextLook:
 
     Args:
         look: The look.
-        losses: The losses, by the name under which each is counted. The value says what was lost,
-            as a sentence without a period.
+        losses: The losses, as a mapping from the name under which the state store counts the loss
+            to a sentence, without a period, that says what was lost.
     """
 
     look: TaskLook
@@ -146,7 +153,7 @@ class KeptLooks(StoredLooks[TaskLook]):
         super().__init__(store, task_look_rows, TASK_LOOKS, "tasks")
 
     def all(self, connectors: Iterable[str]) -> dict[str, TaskLook]:
-        """Return the newest look of each connector, without connectors that have none.
+        """Return the newest look at each connector's tasks, without connectors that have no look.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not a look.
@@ -180,7 +187,7 @@ class KeptLooks(StoredLooks[TaskLook]):
         return False
 
     def settle(self, connector: str, table: TableId, end: int) -> None:
-        """Delete a table's doubt, since a comparison found the lake table equal to its source.
+        """Delete a table's doubt from the stored look, since lake and source were found equal.
 
         Args:
             connector: The connector.
@@ -201,7 +208,7 @@ class KeptLooks(StoredLooks[TaskLook]):
                 return
 
     def _move(self, connector: str, earlier: KeptLook[TaskLook] | None, now: NextLook) -> bool:
-        """Replace a look and count losses; return False if another process replaced it first.
+        """Replace a look and count losses; return False if another process replaced the look first.
 
         Raises:
             IntegrityError: Another process has just inserted the row of the look or of a loss.

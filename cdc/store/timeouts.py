@@ -16,12 +16,12 @@ ANSWER_LIMIT_S = 60
 IDLE_LIMIT_S = 30
 """Time after which a server ends a transaction whose client is silent, in seconds.
 
-A machine that lost its power or its network closes no connection. Until the server notices, which
-can take two hours, the transaction would keep the rows that it has locked, such as a lease.
+A machine that lost its power or its network closes no connection. The server can need two hours to
+notice this. For so long, the transaction would keep its locks on rows, such as the row of a lease.
 """
 
 _READ_ONLY = "25006"
-"""PostgreSQL's SQLSTATE of a write in a read-only transaction."""
+"""PostgreSQL's SQLSTATE of the error for a write in a read-only transaction."""
 _READ_ONLY_IN_MYSQL = frozenset({1290, 1792, 1836})
 """Numbers of MySQL's and MariaDB's errors for a refused write: refused because of ``read_only``,
 because of a read-only transaction, and because of read-only mode."""
@@ -87,7 +87,7 @@ def connect_args(url: URL) -> dict[str, Any]:
 
 
 def idle_limit_of_session(url: URL) -> str | None:
-    """Return SQL for the state store's server: end a session whose transaction is idle too long.
+    """Return SQL to make the state store's server end a session with a long idle transaction.
 
     MariaDB has a setting for this, MySQL has none. The SQL for MySQL makes the server end every
     session that is idle too long, and the connection pool then opens a new session. The result is
@@ -100,7 +100,7 @@ def idle_limit_of_session(url: URL) -> str | None:
 
 
 def idle_limit_of_transaction(url: URL) -> str | None:
-    """Return SQL for the state store's server: end the current transaction if idle too long.
+    """Return SQL to make the state store's server end the current transaction if idle too long.
 
     PostgreSQL can set the limit for one transaction. A limit for the session would remain set when
     a pooler gives the server's session to another client. The result is None for databases other
@@ -112,7 +112,7 @@ def idle_limit_of_transaction(url: URL) -> str | None:
 
 
 def takes_no_writes(error: BaseException) -> bool:
-    """Whether the state store's server has refused a statement because it is read-only.
+    """Whether the state store's server has refused a statement because the server is read-only.
 
     After a failover, an open connection can still lead to the former primary, which is read-only,
     while the host's name already leads to the new primary.

@@ -1,6 +1,6 @@
-"""Stores which type each type name means now, and which types it meant before.
+"""Stores which type each type name means now, and which types the name meant before.
 
-`cdc.capture.type_looks` explains what these looks are for.
+One reading of these names is called a look. `cdc.capture.type_looks` explains what looks are for.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class NamedType(Part):
 
     Args:
         oid: The type's object id. No type that is created later gets the same id.
-        form: How the connector reads the type's values, for example ``text`` or ``row``. The
-            connector reads the values of two types in the same way if their forms are equal. The
-            form of an enum has a digest of its labels. Empty if the connector reads no other type
-            in the same way.
+        form: How the connector reads the type's values, for example ``text`` or ``row``. If two
+            types have the same form, the connector reads the values of both in the same way. The
+            form of an enum has a digest of the enum's labels. A type that the connector reads like
+            no other type has an empty form, and two empty forms do not count as the same.
     """
 
     oid: int
@@ -45,9 +45,12 @@ class NamedType(Part):
 
 
 Names: TypeAlias = Mapping[str, Mapping[str, NamedType]]
-"""Types by name, then by schema."""
+"""A mapping from each type's name to a mapping from schema to type."""
 Former: TypeAlias = Mapping[str, Mapping[str, tuple[NamedType, ...]]]
-"""The types that names meant earlier: by name, then by schema, a list with the oldest first."""
+"""The types that names meant earlier.
+
+A mapping from each name to a mapping from schema to types, the oldest first.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,9 @@ class TypeDoubt(Part):
     """The suspicion that events have wrong values for columns of a table.
 
     Args:
-        offset: The newest offset of the table's topic when a look last found that the connector
-            could mistake the type of one of ``columns``; -1 if the topic was empty then.
+        offset: The newest offset of the table's topic when a look at the type names last found that
+            the connector could mistake the type of one of ``columns``; -1 if the topic was empty
+            then.
         columns: The columns that can have wrong values, each with the name of its type.
     """
 
@@ -82,7 +86,7 @@ class TypeLook(Part):
         mistaken: The columns whose type the connector can mistake for another type: by table and
             column, the name of the column's type.
         doubts: By table, the doubt about all columns that were in ``mistaken`` at this look, or at
-            an earlier look after O.
+            an earlier look, if the doubt concerns events at or after the table's start offset O.
         format: Version of this document.
     """
 
@@ -97,7 +101,10 @@ class TypeLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> TypeDoubt | None:
-        """Return the doubt about a table's columns in events from O on; None without a doubt."""
+        """Return the doubt about a table's columns; None if there is no doubt.
+
+        Only a doubt about events at or after the table's start offset O is returned.
+        """
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         return None if found is None or first is None or found.offset < first else found
 
@@ -113,7 +120,7 @@ class TypeLook(Part):
 
 
 TYPE_LOOKS = Codec(TypeLook, error=StateError, remedy=STORE_REMEDY)
-"""The codec of the state store's looks at the names of types."""
+"""The codec with which the state store reads and writes looks at type names (`TypeLook`)."""
 
 
 class KeptTypeLooks(StoredLooks[TypeLook]):

@@ -96,7 +96,7 @@ VERIFY_RECORDS = Codec(VerifyRecord, error=StateError, remedy=STORE_REMEDY)
 
 
 class Verifications:
-    """The newest result of ``verify`` for each table, which all processes of a store share.
+    """The newest result of ``verify`` for each table, which all processes of a state store share.
 
     Args:
         store: The state store.
@@ -106,7 +106,7 @@ class Verifications:
         self._store = store
 
     def all(self) -> dict[TableId, VerifyRecord]:
-        """Return the newest result of each table; send one statement.
+        """Return the newest result for each table, read with one SQL statement.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not a result.
@@ -134,7 +134,7 @@ class Verifications:
         return found
 
     def keep(self, table: TableId, result: VerifyRecord) -> None:
-        """Store a result in place of the table's earlier one.
+        """Store a result in place of the table's earlier result.
 
         Raises:
             StateError: The state store cannot be used.

@@ -38,7 +38,7 @@ def conditions(texts: Iterable[str]) -> frozenset[Condition]:
 
 
 def show_found(renderer: Renderer, found: Found) -> None:
-    """Print the conditions for which the command fails, with some of their tables or captures."""
+    """Print the conditions for which the command fails, each with some tables or captures in it."""
     from cdc.capture.captured_tables import listed
 
     for condition, names in found.items():

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
-from operate.cli.tables import size
-from operate.render import Output, Renderer
+from operate.render import Output, Renderer, size
 
 if TYPE_CHECKING:
     from cdc.lake.generations import Generation

@@ -46,7 +46,7 @@ def register(parent: typer.Typer) -> None:
 
 @contextmanager
 def metrics_of_run(run: Services, host: str, port: int | None) -> Iterator[None]:
-    """Serve metrics for a ``with`` block of the command ``run``; do nothing without --metrics-port.
+    """Serve metrics while ``run`` executes a ``with`` block; do nothing without --metrics-port.
 
     Raises:
         ConfigError: The address or port cannot be used.

@@ -152,7 +152,7 @@ def run(
 
 
 def _repeat(renderer: Renderer, runs: Runs, interval_s: float) -> None:
-    """Repeat the run until the command is stopped; print what each round and each look finds."""
+    """Repeat the run until the command is stopped; print results of runs and changed findings."""
     runs.repeat(
         interval_s,
         partial(_show_runs, renderer, shown=set()),
@@ -163,7 +163,7 @@ def _repeat(renderer: Renderer, runs: Runs, interval_s: float) -> None:
 
 
 def _show_end(renderer: Renderer, held: int, ended: bool, failed_checks: list[Any]) -> None:
-    """Print what runs could not check, whether Spark tasks hold cores, and whether Spark ended."""
+    """Print the checks that runs could not make, and whether Spark has ended or lacks cores."""
     if failed_checks:
         _show_found(renderer, "failed_checks", failed_checks)
     if held:
@@ -283,7 +283,7 @@ def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
 
 
 def _show_changed(renderer: Renderer, key: str, found: Sequence[Any]) -> None:
-    """Print the findings of one kind after they have changed; the list can now be empty."""
+    """Print the changed list of one kind of findings, such as silent captures; it can be empty."""
     if key == "failed_checks" and not found and not renderer.json:
         renderer.line("All checks are possible again.", style="green")
     _show_found(renderer, key, found)
@@ -294,7 +294,7 @@ _GRAVE = frozenset({"silent", "forgotten", "given_up", "failed_checks"})
 
 
 def _show_found(renderer: Renderer, key: str, found: Sequence[Any]) -> None:
-    """Print findings such as silent captures, with remedies; in JSON, as the list ``key``."""
+    """Print findings such as silent captures, with remedies; in JSON, ``key`` names their list."""
     style = "bold red" if key in _GRAVE else "yellow"
     if renderer.json:
         renderer.document({key: [one.to_json() for one in found]})
@@ -313,8 +313,8 @@ def _show_runs(
         renderer: The output.
         results: One result for each table that had work.
         shown: The tables that were already printed as skipped. They are not printed again until
-            this process has run them, since another driver can hold a table for many runs. If None,
-            each skipped table is printed.
+            this process has run them, since another process can hold a table for many runs. If
+            None, each skipped table is printed.
     """
     shown = set() if shown is None else shown
     if renderer.json:

@@ -12,11 +12,10 @@ from operate.cli.chosen_tables import SomeTablesArgument, TiersOption, chosen
 from operate.cli.fail_on import FailOnOption, conditions, show_found
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.cli.readers import show_late
-from operate.cli.tables import size
 from operate.conditions import Condition
 from operate.conditions import chosen as select
 from operate.exit_codes import ExitCode, exit_code
-from operate.render import Output, Renderer, seconds
+from operate.render import Output, Renderer, seconds, size
 
 if TYPE_CHECKING:
     from cdc.store.history import RunEntry
@@ -107,7 +106,7 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
 
 
 def show_empty_plan(renderer: Renderer, store: EmptyStore | None) -> None:
-    """Show that no table is on the plan; if the state store has lost its tables, show that."""
+    """Show that no table is on the plan; if the state store has lost its tables, show this loss."""
     if store is None or not store.lost:
         renderer.line(EMPTY_PLAN)
     if store is not None and (problem := store.problem) is not None:
@@ -116,7 +115,10 @@ def show_empty_plan(renderer: Renderer, store: EmptyStore | None) -> None:
 
 
 def show_refused(renderer: Renderer, refused: Sequence[TributaryError]) -> None:
-    """Print the tables that other processes have copied with newer settings, with remedies."""
+    """Print tables that another process has copied with newer settings than this process has.
+
+    Each table comes with the remedy.
+    """
     for error in refused:
         renderer.line(error.message, style="bold red")
         renderer.line(f"  What to do: {error.remedy}")

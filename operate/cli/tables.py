@@ -10,7 +10,7 @@ import typer
 
 from cdc.runtime.copy_sessions import CopyBudget
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
-from operate.render import Output, Renderer
+from operate.render import Output, Renderer, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -385,7 +385,7 @@ def path(
 def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = False) -> None:
     """Print the outcome of each table; then exit, unless the command's exit code is 0.
 
-    If there are many tables, the last line only counts the tables with nothing to do.
+    If there are many tables, those with nothing to do are only counted, in the last line.
 
     Args:
         renderer: The output.
@@ -432,13 +432,3 @@ def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
         renderer.problem("Error", one.message, one.remedy, one.tables)
     for one in problems(left_out):
         renderer.problem("Left out", one.message, one.remedy, one.tables)
-
-
-def size(count: int) -> str:
-    """Return a number of bytes as commands print it, for example ``12 MiB``."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}"
-        amount /= 1024
-    return f"{amount:,.1f} TiB"

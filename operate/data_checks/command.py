@@ -42,14 +42,14 @@ class Wanted:
 
     Args:
         everything: Whether all enabled checks are executed, and not only those that are due.
-        names: Only checks of these names, whether they are due or not; empty for all names.
+        names: Names of the only checks to execute, due or not; empty for no choice by name.
     """
 
     everything: bool = False
     names: frozenset[str] = frozenset()
 
     def chosen(self, known: Iterable[CheckStatus]) -> dict[str, CheckSettings]:
-        """Return, by name, the checks of a table that the command executes."""
+        """Return the checks of a table that the command executes, as a mapping from the name."""
         if self.names:
             return {one.name: one.settings for one in known if one.name in self.names}
         return {one.name: one.settings for one in known if self.everything or one.due}
@@ -61,7 +61,8 @@ class Executed:
 
     Args:
         results: The results, in the order of the tables.
-        outcomes: The tables whose checks could not be executed, and those that a check has paused.
+        outcomes: The outcomes of tables whose checks could not be executed, and of tables that a
+            failed check has paused.
     """
 
     results: list[CheckResult] = field(default_factory=list)
@@ -79,7 +80,7 @@ class Executed:
 def known_checks(
     services: Services, tables: Sequence[TableId]
 ) -> dict[TableId, tuple[CheckStatus, ...]]:
-    """Return the enabled data checks of tables on the plan with their newest results, by table.
+    """Return, for each given table on the plan, the enabled data checks with the newest results.
 
     Raises:
         ConfigError: A table's settings cannot work.
@@ -131,11 +132,11 @@ class Ages:
 
 
 def run_checks(services: Services, tables: Sequence[TableId], wanted: Wanted) -> Executed:
-    """Execute data checks of tables, ``spark.parallel_tables`` tables at a time; keep the results.
+    """Execute data checks of tables, ``spark.parallel_tables`` tables at a time; store the results.
 
-    If an earlier failure should have paused a table and has not, the table is paused now, even if
-    no check is due. Spark is started only if a check needs it. If another process is executing the
-    checks of a table, this command leaves the table to that process.
+    If an earlier failed check should have paused a table and has not, the table is paused now, even
+    if no check is due. Spark is started only if a check needs it. If another process is executing
+    the checks of a table, this command leaves the table to that process.
 
     Raises:
         ConfigError: A table's settings cannot work, or no table has a check of a given name.
@@ -199,7 +200,7 @@ class _TableChecks:
         self._instants: dict[str, str] = {}
 
     def execute(self, planned: Mapping[str, CheckSettings], wanted: Wanted) -> Outcome:
-        """Execute checks, keep their results, and pause the table if a failed check asks for that.
+        """Execute checks, store the results, and pause the table if a failed check requires it.
 
         The due checks are determined again: another process can have executed some of them since
         the command chose them.
@@ -220,7 +221,7 @@ class _TableChecks:
     def _group(
         self, record: TableRecord, checks: Mapping[str, CheckSettings], now: datetime
     ) -> dict[str, Finding]:
-        """Return the findings of checks that are executed together."""
+        """Return the findings of checks that are executed together, as a mapping from the name."""
         if not readable(record):
             reason = Finding("skipped", f"the table is {record.state.value}")
             return dict.fromkeys(checks, reason)
@@ -290,7 +291,10 @@ class _TableChecks:
         finding: Finding,
         began: tuple[datetime, int],
     ) -> None:
-        """Store a check's result; ``began``: time and number of commits when the check began."""
+        """Store a check's result.
+
+        ``began`` has the time and the table's number of commits when the check began.
+        """
         store = self._services.store
         result = CheckResult(
             table=self._table,
@@ -313,8 +317,8 @@ class _TableChecks:
 
 
 _REPEATED = 4
-"""Number of results that are read for each period in a volume check's history. If its periods have
-more results on average, the history has fewer periods than the setting ``history``."""
+"""Number of results that are read for each period in a volume check's history. If the periods
+have more results on average, the history has fewer periods than the setting ``history``."""
 
 
 def _has_check_of_kind(checks: Mapping[str, CheckSettings], kind: str) -> bool:
@@ -323,7 +327,7 @@ def _has_check_of_kind(checks: Mapping[str, CheckSettings], kind: str) -> bool:
 
 
 def _checks_by_pass(checks: Mapping[str, CheckSettings]) -> list[list[str]]:
-    """Return the names of data checks by pass: checks of rows together, each other check alone."""
+    """Return the check names of each pass: checks of rows together, each other check alone."""
     alone = [[name] for name, one in checks.items() if one.kind in _ALONE]
     together = [name for name, one in checks.items() if one.kind not in _ALONE]
     return [together, *alone] if together else alone

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from cdc.store.checks import CheckResult, Outcome, Reach
 
 COUNTED = "counted"
-"""Name of a volume check's count of rows, which is compared with earlier results."""
+"""Name, in `Finding.counts`, of a volume check's count of rows, to compare with earlier counts."""
 PERIOD = "period_end"
-"""Name of the end of a volume check's period, in seconds since 1970."""
+"""Name, in `Finding.counts`, of the end of a volume check's period, in seconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Finding:
     Args:
         outcome: How the execution ended.
         detail: The result in words, without values of rows.
-        counts: The numbers that the check has found, by name.
+        counts: The numbers that the check has found, as a mapping from names such as ``rows``.
         reach: Which rows a check of kind ``verify`` has compared; None for other kinds.
     """
 
@@ -41,8 +41,9 @@ def violations(counts: Mapping[str, int], what: str, *, rows: int) -> Finding:
     """Return the finding of a data check that counts violations in each of its columns.
 
     Args:
-        counts: The number of violations, by column.
-        what: What a violation is, in words that fit between ``3`` and the name of a column.
+        counts: The number of violations, as a mapping from the column's name.
+        what: What a violation is, in words that fit between a number and the name of a column, for
+            example ``rows are NULL in``.
         rows: Number of rows that were checked.
     """
     found = {column: number for column, number in counts.items() if number}

@@ -28,7 +28,8 @@ class LakeRows:
         rows: The rows that are not marked as deleted, with the source's columns and the offsets of
             their last events.
         schema: The source's columns.
-        columns: The `LakeColumn` of each of these columns, by name.
+        columns: The `LakeColumn` of each of the source's columns, as a mapping from the column's
+            name.
         instant: The commit's instant.
     """
 
@@ -39,7 +40,7 @@ class LakeRows:
 
 
 def lake_rows(context: RunContext, record: TableRecord, attempt: Attempt) -> LakeRows:
-    """Return, for data checks, a published table's rows as of the newest commit of its stream.
+    """Return a published table's rows for checks, as of the newest commit of the table's stream.
 
     The source is not asked, since the commit records the source's columns.
 

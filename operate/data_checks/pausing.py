@@ -60,7 +60,7 @@ def current(services: Services, record: TableRecord) -> tuple[CheckStatus, ...]:
 def pause_failed(
     services: Services, table: TableId, *, wait_s: float | None = None
 ) -> Outcome | None:
-    """Pause a table if a failed data check must still pause it; return None if no check must.
+    """Pause a table if a failed data check still requires this; return None if no check does.
 
     The caller holds the lease of the table's checks.
 
@@ -92,8 +92,8 @@ def _pause_after_failed_checks(
 ) -> Outcome:
     """Pause a table after failed data checks.
 
-    Only an INCREMENTAL table is paused, and only if it was not copied again since the check began.
-    If the table is PAUSED now, or was copied again since the check began, the pause is no longer
+    Only an INCREMENTAL table is paused, and only if it was not copied again since the checks began.
+    If the table is PAUSED now, or was copied again since the checks began, the pause is no longer
     due. In every other case, the pause stays due.
     """
     first, *_ = failures

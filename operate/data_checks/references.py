@@ -3,10 +3,10 @@
 The two lake tables are never complete up to the same position, so their newest rows are not
 compared. The check goes on in this order:
 
-1. It notes the end E of the checked table's topic, and then a position P of the source's log. The
+1. It reads the end E of the checked table's topic, and then a position P of the source's log. The
    transactions of all events before E have ended before P.
 2. It brings the referenced table up to P by runs, and reads the referenced table as of its newest
-   commit, C. Then it notes a position Q. All changes in C are from before Q.
+   commit, C. Then it reads a position Q. All changes in C are from before Q.
 3. It brings the checked table up to Q, and reads the rows whose last event is before E.
 
 A row of step 3 has not changed from P to Q. If the source's foreign key holds, the referenced row
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _ROUNDS = 2
-"""Number of comparisons that must find a row without a counterpart."""
+"""Number of comparisons that must all find a row without a counterpart before the check fails."""
 _KEY, _SETTLED = scratch("key"), scratch("settled")
 _WHOLE, _FOUND = scratch("whole"), scratch("found")
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two tables of a reference."""
+    """One of the two tables of a ``reference`` check: the checked or the referenced table."""
 
     record: TableRecord
     attempt: Attempt
@@ -65,7 +65,7 @@ class _Side:
 def check_reference(
     services: Services, context: RunContext, table: TableId, check: CheckSettings
 ) -> tuple[Finding, str]:
-    """Execute a ``reference`` data check; return the finding and the checked table's instant.
+    """Execute a ``reference`` data check; return the finding and the instant of the checked commit.
 
     Raises:
         StateError: One of the tables is not published.
@@ -128,16 +128,17 @@ def _count_dangling_references(
     *,
     below: int,
 ) -> Finding:
-    """Count the rows, last changed below offset ``below``, whose references match no known row.
+    """Count the checked rows whose references match no known row, and return the finding.
 
-    A row with a NULL in one of the columns refers to nothing, and is not counted.
+    A row with a NULL in one of the columns refers to nothing, and is not counted. A row that
+    changed at offset ``below`` or later is not counted, either.
 
     Args:
         checked: Rows of the checked table, with the offsets of their last events.
         known: Rows of the referenced table.
-        columns: The columns of the checked table.
-        names: The columns of the referenced table.
-        below: The offset.
+        columns: The columns of the checked table that refer to the other table.
+        names: The columns of the referenced table, in the same order.
+        below: An offset in the checked table's topic.
     """
     whole = reduce(and_, (column(name).isNotNull() for name in columns))
     keys = [f"{_KEY}_{at}" for at in range(len(columns))]

@@ -34,10 +34,11 @@ the time in UTC."""
 
 @dataclass(frozen=True)
 class Aggregates:
-    """What one check asks of the pass over all rows.
+    """What one check needs from the pass over all rows.
 
     Args:
-        columns: Expressions that aggregate all rows, by names that are unique in the check.
+        columns: Expressions that aggregate all rows, as a mapping from names that are unique in the
+            check.
         judged: Returns the finding from the values of the expressions and the number of rows.
     """
 
@@ -52,7 +53,7 @@ class _Refused(Exception):
 def check_rows(
     rows: DataFrame, schema: TableSchema, checks: Mapping[str, CheckSettings], *, now: datetime
 ) -> dict[str, Finding]:
-    """Execute data checks of one table's rows in one pass, and return the findings by name.
+    """Execute data checks of one table's rows in one pass; return a mapping from name to finding.
 
     The finding of a volume check has the number of rows, which is not judged yet.
 
@@ -118,7 +119,7 @@ def _count_rows_where(wrong: SparkColumn) -> SparkColumn:
 
 
 def _any_configured_null(values: Iterable[SparkColumn]) -> SparkColumn:
-    """Return an expression: whether one of a check's configured values is NULL.
+    """Return an expression that is true if one of a check's configured values is NULL.
 
     Without rows, the expression's result is NULL.
     """
@@ -128,7 +129,7 @@ def _any_configured_null(values: Iterable[SparkColumn]) -> SparkColumn:
 def _judge_by_column(
     what: str, columns: Sequence[str]
 ) -> Callable[[Mapping[str, Any], int], Finding]:
-    """Return a function that judges the violations of a data check by column.
+    """Return a function that makes a data check's finding from the violations in each column.
 
     If a configured value is not of its column's type, the finding is an error.
     """

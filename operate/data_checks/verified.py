@@ -53,7 +53,7 @@ def scope_of(check: CheckSettings, *, now: datetime, seed: int) -> Scope:
 def check_verified(
     services: Services, context: RunContext, table: TableId, check: CheckSettings, now: datetime
 ) -> tuple[Finding, str]:
-    """Execute a data check of kind ``verify``; return the finding and the lake table's instant.
+    """Execute a data check of kind ``verify``; return the finding and the lake commit's instant.
 
     Raises:
         TributaryError: Source, stream or lake cannot be read, or the table does not fit the check.

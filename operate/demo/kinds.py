@@ -9,4 +9,4 @@ from operate.demo.shop_mysql import MARIADB, MYSQL
 from operate.demo.shop_postgres import POSTGRES
 
 SHOPS: Mapping[str, ShopKind] = {shop.kind: shop for shop in (POSTGRES, MYSQL, MARIADB)}
-"""The shop by kind of source, in the order of `stack.layout.KINDS`."""
+"""The shop for each kind of source, in the order of `stack.layout.KINDS`."""

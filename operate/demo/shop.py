@@ -7,7 +7,7 @@ from dataclasses import dataclass
 SCHEMA = "shop"
 
 TABLES: tuple[str, ...] = ("customers", "products", "orders", "order_lines", "carts")
-"""The tables that the demo replicates, in the order in which it shows them."""
+"""The tables that the demo replicates, in the order of the output."""
 
 KEYLESS = "page_views"
 """A table without a key, which `onboard` refuses."""
@@ -19,7 +19,7 @@ class Deed:
 
     Args:
         name: What happens in the shop, for example ``a customer orders``.
-        weight: How often it happens, relative to the other deeds.
+        weight: How often the transaction is executed, relative to the other deeds.
         statements: SQL statements with the parameters ``%(n)s`` (a running number) and ``%(r)s`` (a
             random number from 1 to a million). A literal percent sign is doubled.
     """

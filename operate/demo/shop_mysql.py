@@ -1,7 +1,7 @@
 """The demo's shop on MySQL and MariaDB, in SQL that both understand.
 
-The SQL quotes ``manual``, a word that new versions of MySQL reserve. It uses ``sha2``, since not
-every server has ``md5``.
+The SQL quotes ``manual``, a word that new versions of MySQL reserve. The SQL uses ``sha2``, since
+not every server has ``md5``.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ CREATE TABLE shop.page_views (
   path text NOT NULL
 );
 """
-"""The tables without rows.
+"""SQL statements that create the shop's tables, without rows.
 
 A product's manual is so large that PostgreSQL stores it as TOAST.
 """

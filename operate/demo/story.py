@@ -48,7 +48,7 @@ class Results:
         runs: The incremental runs.
         verified: The result of `verify` for each replicated table.
         failures: The outcomes of tables whose onboarding or verification failed.
-        transactions: Number of transactions that the writers committed, by deed.
+        transactions: Number of transactions that the writers committed, for each deed.
         seconds: Duration of each step in seconds, by the step's name.
     """
 
@@ -86,7 +86,7 @@ class Results:
 class Demo:
     """One run of the demo.
 
-    All of its files are in one folder.
+    The demo's files are in one folder.
 
     Args:
         folder: Holds the stack, the configuration, the state and the lake.
@@ -176,7 +176,7 @@ class Demo:
                 self._renderer.warning(f"the database refused a writer: {message}")
 
     def _clean(self, opened: Services) -> None:
-        """Take the tables of an earlier demo off the plan, and delete their data."""
+        """Take the tables of an earlier demo off the plan, and delete the tables' data."""
         known = [record.table for record in opened.store.tables()]
         for_each(known, lambda t: offboard(opened, t, delete_data=True), action="offboard")
 
@@ -271,7 +271,10 @@ class Demo:
     def _look(
         self, opened: Services, at_source: Sessions, witness: Witness, where: str
     ) -> tuple[str, str]:
-        """Return the row that the SQL condition ``where`` finds: at the source, and in the lake."""
+        """Return the rows that the SQL condition ``where`` finds, as texts.
+
+        The first row is from the source, the second from the lake.
+        """
         table = _table_of_shop(opened, witness.table)
         record = require(opened, table)
         source = opened.source(table.source)
@@ -344,7 +347,10 @@ def _table_of_shop(opened: Services, name: str) -> TableId:
 
 
 def _handoff_offsets(opened: Services, table: TableId) -> tuple[int, int]:
-    """Return the offsets O and H of a copy for the demo, each summed over the partitions."""
+    """Return a copy's offsets O (where the stream begins) and H (where readers begin).
+
+    Each offset is a sum over the partitions.
+    """
     attempt = require(opened, table).attempt
     if attempt is None:
         return 0, 0

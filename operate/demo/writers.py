@@ -71,7 +71,7 @@ class Writers:
 
     @property
     def deeds(self) -> dict[str, int]:
-        """Number of the demo's transactions committed so far, by deed."""
+        """Number of the demo's transactions committed so far, for each deed."""
         with self._lock:
             return dict(self._done)
 

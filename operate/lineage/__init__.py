@@ -1,1 +1,1 @@
-"""``lineage``: the histories as OpenLineage events of runs, copies and schema changes."""
+"""``lineage``: OpenLineage events of runs, copies and schema changes, from stored histories."""

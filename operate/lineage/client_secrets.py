@@ -1,6 +1,7 @@
 """Remembers the secrets in the settings of OpenLineage's client before the client reads them.
 
-The client logs settings that it cannot use, and its errors contain addresses with logins.
+The client logs settings that it cannot use, and its errors contain addresses with logins. Messages
+leave out secrets that are remembered.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _LOGINS = (
 
 
 def keep_client_secrets() -> None:
-    """Remember the secrets in the variables and in the file of settings of OpenLineage's client.
+    """Remember the secrets in the environment variables and settings file of OpenLineage's client.
 
     Raises:
         ConfigError: The file cannot be read, or is not YAML. The client would log the file's lines.
@@ -42,7 +43,7 @@ def keep_client_secrets() -> None:
 
 
 def _keep_secrets_of_variable(name: str, value: str) -> None:
-    """Remember the secrets in the value of a variable of OpenLineage's client."""
+    """Remember the secrets in the value of an environment variable of OpenLineage's client."""
     try:
         parsed = json.loads(value)
     except ValueError:

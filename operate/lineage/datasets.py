@@ -40,7 +40,7 @@ _OBJECT_STORES = {
     "abfs": "abfss",
     "abfss": "abfss",
 }
-"""The schemes of object stores in OpenLineage, by the schemes of Hadoop."""
+"""Maps the scheme of an object store's URLs in Hadoop to the scheme in OpenLineage."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def lake_name(url: str) -> Name:
     """Return a lake table's name in OpenLineage: its folder, above the folders of its generations.
 
     The generation's folder is not part of the name. The generation's folder is named like a
-    partition. So clients of OpenLineage that cut partitions off a name get the same name.
+    partition. So clients of OpenLineage that cut partitions off a name get this name, too.
     """
     parts = urlsplit(url)
     path = unquote(parts.path) if parts.scheme == "file" else parts.path
@@ -109,7 +109,7 @@ def catalog_name(
 
 
 def source_facets(record: TableRecord | None) -> Facets:
-    """Return OpenLineage's facets of a source's table, with the columns of the newest catalog look.
+    """Return OpenLineage's facets of a source's table, with the columns last read from the catalog.
 
     Args:
         record: The table's record; None if there is no record any more.
@@ -166,7 +166,7 @@ def _schema_facet(columns: Sequence[tuple[str, str]]) -> schema_dataset.SchemaDa
 def _column_lineage(
     columns: Sequence[LakeField], source: Name
 ) -> column_lineage_dataset.ColumnLineageDatasetFacet:
-    """Return each lake column's source column, and whether the lake column hides its values.
+    """Return each lake column's source column, and whether the lake column hides the values.
 
     A lake column whose source column was dropped is left out.
     """

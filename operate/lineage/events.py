@@ -53,7 +53,7 @@ PRODUCER = f"pkg:pypi/tributary-cdc@{VERSION}"
 
 @dataclass(frozen=True)
 class Subject:
-    """The table of an entry, with what events need to know of the table.
+    """The table of a history's entry, with what events need to know of the table.
 
     Args:
         config: The configuration.
@@ -228,7 +228,7 @@ def _ended_copy(subject: Subject, noted: Numbered, entry: StateEntry, began: Num
 def _failure_as_text(subject: Subject, kind: str, message: str | None) -> str:
     """Return what a lineage event says of a failure.
 
-    The message, which can quote rows, is included on request.
+    The message, which can quote rows, is included only if `Subject.messages` is true.
     """
     if subject.messages and message:
         return redact_own(f"{kind}: {message}")
@@ -312,7 +312,7 @@ def _lake_folder(subject: Subject) -> str:
 
 
 def _version_facets(ended: _Ended) -> Facets:
-    """Return OpenLineage's facets of a lake table's new version and its change."""
+    """Return OpenLineage's facets of a lake table's new version, and of the kind of change."""
     facets: Facets = {}
     if ended.instant is not None:
         facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(ended.instant)

@@ -54,7 +54,7 @@ class Wanted:
 
 
 class Lineage:
-    """Sends events for the entries of the histories that were not sent yet.
+    """Sends OpenLineage events for those entries of the histories that were not sent yet.
 
     Args:
         services: The services of the command.
@@ -95,7 +95,7 @@ class Lineage:
         """Send the events, and return their number.
 
         Raises:
-            LineageError: The receiver does not take an event, or none is configured.
+            LineageError: The receiver does not take an event, or no receiver is configured.
             StateError: The state store cannot be used.
         """
         count = 0
@@ -110,15 +110,15 @@ class Lineage:
         return count
 
     def follow(self, interval_s: float, ended: threading.Event) -> Iterator[int]:
-        """Send events until ``ended`` is set; yield the number of events that each look sent.
+        """Send new events at intervals until ``ended`` is set; yield the number of events sent.
 
-        If a look sends no event, nothing is yielded.
+        If there are no new events, nothing is yielded.
 
-        After a failure, the next look sends the same events again. Each failure doubles the wait.
+        After a failure, the next try sends the same events again. Each failure doubles the wait.
 
         Args:
-            interval_s: The time between two looks, in seconds.
-            ended: Ends the looks.
+            interval_s: The time between two tries, in seconds.
+            ended: Ends the loop.
         """
         pause = interval_s
         while True:
@@ -135,7 +135,7 @@ class Lineage:
                 return
 
     def _batches(self) -> Iterator[tuple[LineagePosition, list[RunEvent]]]:
-        """Yield the events of the next entries, each time with the position after them."""
+        """Yield batches of events of unsent entries, each with the position after these entries."""
         at = self._at
         while True:
             entries, after = self._unsent.after(at, MOST)
@@ -177,7 +177,7 @@ class Lineage:
 
 @contextmanager
 def _client() -> Iterator[Callable[[RunEvent], None]]:
-    """Open OpenLineage's client with the client's settings; at the end, wait until all is sent.
+    """Open OpenLineage's client with the client's settings; at the end, wait until events are sent.
 
     Each call reads the settings again, so that a renewed key is used.
 
@@ -232,10 +232,10 @@ def _is_transport_named(transport: Mapping[str, Any] | None) -> bool:
 
 
 class _Refusals(logging.Handler):
-    """Keeps the first error that a transport logs.
+    """Keeps the first error that a transport of OpenLineage's client logs.
 
     The transports for Kafka, and for HTTP in the background, raise no error for an event that was
-    not delivered: they only log it.
+    not delivered: they only log an error.
     """
 
     def __init__(self) -> None:
@@ -277,7 +277,7 @@ def _unusable_client_error(error: Exception) -> ConfigError:
 
 
 def _refused_events_error(reason: str) -> LineageError:
-    """Return the error which says that the receiver of lineage events does not take them."""
+    """Return the error which says that the receiver of lineage events does not take the events."""
     return LineageError(
         f"the receiver of lineage events does not take them: {reason}",
         remedy="Check the address and the login that OpenLineage's client has;"

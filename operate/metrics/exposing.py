@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Shown(Collector):
-    """A collector that shows given facts, and reads none itself."""
+    """A collector of metrics that shows given facts, and reads no facts itself."""
 
     def __init__(self, config: Config, facts: Facts | None) -> None:
         self._config = config
@@ -51,7 +51,7 @@ class _Shown(Collector):
 
 
 class Scrapes(Collector):
-    """Answers scrapes. Scrapes at the same time share one read of the facts.
+    """Answers scrapes (reads by Prometheus). Scrapes at the same time share one read of facts.
 
     Args:
         config: The configuration.
@@ -135,7 +135,7 @@ def serving(
         host: The address to listen at.
         port: The port; 0 chooses a free one.
         cache_s: How long scrapes show the facts of one read, in seconds.
-        rounds: The rounds of this process; None if it runs no tables.
+        rounds: The rounds of runs in this process; None if this process runs no tables.
 
     Yields:
         The port.

@@ -55,7 +55,7 @@ class Facts:
         status: What `status` shows; None if the state store did not answer.
         forecast: What `plan` shows; None if Kafka did not answer in time, or if `plan` fails.
         runs: The newest run of each table; None if the state store did not answer.
-        newest_round: The newest round of this process; None if there is none.
+        newest_round: The newest round of runs in this process; None if there is no round.
     """
 
     up: Mapping[Service, bool]
@@ -172,7 +172,7 @@ class BoundedAnswers(Answers):
             raise error
 
     def _probe(self, until: float) -> dict[Service, TributaryError | None]:
-        """Send each service a small request; return each one's error, or None if it answers."""
+        """Send each service a small request; return each service's error, None if it answers."""
         services, calls = self.services, self._calls
         asked: dict[Service, Future[object]] = {
             ("kafka", ""): calls.start("kafka", lambda: services.kafka.ping()),
@@ -199,7 +199,7 @@ class FactReader:
     Args:
         services: The services. No Spark session is started.
         bound_s: The bound of one scrape, in seconds.
-        rounds: The rounds of this process; None if it runs no tables.
+        rounds: The rounds of runs in this process; None if this process runs no tables.
     """
 
     def __init__(self, services: Services, bound_s: float, rounds: Rounds | None = None) -> None:

@@ -32,7 +32,7 @@ GREEN: Steps = ((None, "green"),)
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel.
+    """One panel of Grafana's dashboard.
 
     Args:
         title: The title.
@@ -94,7 +94,7 @@ def count(title: str, expression: str, about: str, steps: Steps, runbook: str | 
 
 
 def worst(title: str, expression: str, unit: str, about: str, **more: Any) -> Panel:
-    """Return a Grafana panel of the 20 largest series; more series would make it unreadable."""
+    """Return a Grafana panel of the 20 largest series; more series would be unreadable."""
     return Panel(
         title, "timeseries", ((f"topk(20, {expression})", "{{table}}"),), unit, about, **more
     )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from operate.ui.looks import Look, Looks
 
 SPANS = {"1h": 1, "6h": 6, "24h": 24, "7d": 168}
-"""The time spans that the page of the history can show, in hours, by label."""
+"""The time spans that the history's page can show, as a mapping from the label to the hours."""
 EVENTS = 200
 """Maximum number of events of each kind on the page of the history."""
 _CALENDARS = 6
@@ -45,7 +45,7 @@ class Ui:
 
     Args:
         services: The services. No Spark session is started.
-        looks: Returns the newest look at the fleet, which all pages share.
+        looks: Returns the newest reading of the fleet's facts, which all pages share.
     """
 
     def __init__(self, services: Services, looks: Looks) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from operate.ui.troubles import Tone
 
 _SPAN = {"hour": timedelta(days=7), "day": timedelta(weeks=8)}
-"""Length of the time that a calendar shows, by the unit of its periods."""
+"""Length of the time that a calendar shows, for each unit of a period: hour or day."""
 
 
 @dataclass(frozen=True)

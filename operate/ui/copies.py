@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _BLOCKS = 60
 """Maximum number of blocks in a copy's bar; with more chunks, a block stands for several chunks."""
 _SILENT = timedelta(seconds=60)
-"""Maximum age of a report whose rate and time left are shown."""
+"""Maximum age of a copy's progress report whose rate and time left are shown."""
 _STAGES = {
     State.REGISTERED: "waits for its copy",
     State.BOOTSTRAPPING: "copies rows",
@@ -57,7 +57,7 @@ class CopyView:
         rows_expected: Estimated number of rows to read; None without a report.
         rows_per_s: Rows per second; None if not known.
         seconds_left: Predicted seconds until all rows are read; None if not known.
-        began_at: When the attempt began.
+        began_at: When this attempt at the copy began; None if no attempt has begun.
         reported_at: When the copy last reported its progress; None without a report.
     """
 

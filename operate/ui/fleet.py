@@ -122,21 +122,21 @@ class RunView:
 
     @property
     def slowest(self) -> str:
-        """The slowest step in words."""
+        """The run's slowest step and the step's share of the run's time, in words."""
         named = [step for step in self.steps if step.name != _OTHER]
         return f"{named[0].name} {named[0].part:.0%}" if named else "no steps are known"
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The fleet at a glance.
+    """All tables and captures (the fleet) at a glance.
 
     Args:
         tiles: The figures.
         services: The services, each with whether it answered.
         troubles: What is not as it should be, grave troubles first.
         sources: The captures.
-        slowest: The slowest among the newest runs of all tables.
+        slowest: The slowest runs among the newest runs of all tables.
     """
 
     tiles: Sequence[Tile]
@@ -147,7 +147,7 @@ class Overview:
 
 
 def overview(facts: Facts, *, slowest: int = 8) -> Overview:
-    """Return the fleet at a glance, as the page shows it."""
+    """Return all tables and captures (the fleet) at a glance, as the page shows them."""
     services = [
         Service(" ".join(filter(None, key)).replace("_", " "), up)
         for key, up in sorted(facts.up.items())
@@ -165,7 +165,7 @@ def overview(facts: Facts, *, slowest: int = 8) -> Overview:
 
 
 def _fleet_tiles(facts: Facts, troubles: Sequence[Trouble]) -> list[Tile]:
-    """Return the page's figures of the fleet. The facts must have a status."""
+    """Return the page's figures of the fleet. The field ``facts.status`` must not be None."""
     tables = () if facts.status is None else facts.status.tables
     states = Counter(one.record.state for one in tables)
     late = sum(one.late for one in tables)

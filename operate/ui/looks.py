@@ -1,4 +1,4 @@
-"""Looks at the fleet for the page: one read of the facts serves all viewers for some seconds."""
+"""Reads the fleet's facts for the page: one reading serves all viewers for some seconds."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _KEPT_S = 300.0
-"""How long an old look is shown while a newer look is taken, in seconds."""
+"""Maximum age, in seconds, of facts that the page shows while newer facts are read."""
 _WAIT_S = 12.0
-"""How long the first viewer waits for the first look, in seconds."""
+"""How long a viewer waits for new facts if the known facts are too old, in seconds."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Look:
-    """The fleet at one time.
+    """One look: the facts of all tables and captures at one time.
 
     Args:
         facts: What `status`, `plan` and the newest runs say. The field ``facts.status`` is None if
@@ -45,7 +45,7 @@ class Look:
 
 
 def take_look(services: Services, reader: FactReader) -> Look:
-    """Read the facts of one look, from which the page is made."""
+    """Read the facts of all tables and captures once, as one look that the page can show."""
     facts = reader.read()
     try:
         reports = CopyReports(services.store).all() if facts.status is not None else ()
@@ -56,7 +56,7 @@ def take_look(services: Services, reader: FactReader) -> Look:
 
 
 class Looks:
-    """The newest look, which all viewers share.
+    """The newest look (one reading of the fleet's facts), which all viewers share.
 
     If the newest look no longer counts as new when a viewer comes, the next look begins. A viewer
     gets the newest look at once if the look is at most some minutes old. If the look is older, the
@@ -75,11 +75,11 @@ class Looks:
         self._known: tuple[float, Look] | None = None
 
     def begin(self) -> None:
-        """Begin the next look, unless a look is already being taken."""
+        """Begin the next look (reading of the facts), unless a look is already being taken."""
         self._calls.start("look", self._take)
 
     def newest(self) -> Look | None:
-        """Return the newest look; None if no look can be taken now."""
+        """Return the newest look (reading of the facts); None if no look can be taken now."""
         if (found := self._younger_than(self._cache_s)) is not None:
             return found
         call = self._calls.start("look", self._take)

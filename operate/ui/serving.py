@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cdc.config import Config
 
 _ENDS_S = 10.0
-"""Bound of the wait for the server's end, in seconds."""
+"""Longest time to wait until the page's server has ended, in seconds."""
 
 
 @dataclass(frozen=True)

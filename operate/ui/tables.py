@@ -62,7 +62,7 @@ class Row:
 
     @property
     def used(self) -> float | None:
-        """The freshness divided by the target; None if one of them is not known."""
+        """The freshness divided by the target; None if the freshness or the target is not known."""
         if self.freshness_s is None or not self.target_s:
             return None
         return self.freshness_s / self.target_s
@@ -107,7 +107,7 @@ SORTS: Mapping[str, Callable[[Row], Any]] = {
         one.name,
     ),
 }
-"""The orders of the list, by name: each returns the sort key of a row."""
+"""The orders of the list, by name. Each order is a function that returns a row's sort key."""
 
 
 @dataclass(frozen=True)

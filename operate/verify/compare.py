@@ -87,7 +87,7 @@ def source_rows(
 
 
 def as_table(lake: DataFrame, schema: TableSchema, *, also: Sequence[str] = ()) -> DataFrame:
-    """Return the lake's rows for ``verify``, with the columns of the schema and those in ``also``.
+    """Return the lake's rows for ``verify``, with the schema's columns and the columns ``also``.
 
     Rows that are marked as deleted are left out. A column that the lake lacks is NULL.
     """
@@ -212,7 +212,7 @@ def _differing_rows(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Return each compared row's key and digests of its columns; all must fit in driver memory."""
+    """Return each compared row's key and column digests; the result must fit in driver memory."""
     key = [F.col(_quoted_column(name)) for name in schema.key]
     columns = [
         F.concat(

@@ -35,7 +35,7 @@ class Following:
         services: The services of the command.
         context: The context of the runs.
         capture: The capture of the table's changes.
-        attempt: The attempt that the command reads.
+        attempt: The attempt (one copy of the table) whose lake table the command reads.
     """
 
     services: Services
@@ -89,9 +89,9 @@ class Following:
 
 
 def require_attempt(record: TableRecord, attempt: Attempt) -> None:
-    """Check that a table still has the attempt that ``verify`` compares.
+    """Check that a table still has the attempt (the copy) that ``verify`` compares.
 
-    No run brings the rows of a former attempt up to date.
+    No run brings the rows of a former copy up to date.
 
     Raises:
         StateError: The table was copied again meanwhile, or is being copied.

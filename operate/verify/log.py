@@ -70,7 +70,7 @@ class LogComparison:
         """Compare source and lake of an append table at a position S of the source's log.
 
         Returns:
-            S, the offsets of the first event after S, and the result.
+            The position S, the offsets of the first event after S, and the result.
 
         Raises:
             LakeError: In each of `PASSES` comparisons, a TRUNCATE after S may have removed rows of
@@ -89,7 +89,7 @@ class LogComparison:
         )
 
     def _compare_once(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
-        """Compare source and lake of an append table once; return S, the offsets and the result."""
+        """Compare source and lake of an append table once; return the same as `compare`."""
         capture, context = self.capture, self.context
         source, schema = capture.source, self.lake.layout.derived_schema
         origin, ranges = Origin.now(capture), self.ranges()
@@ -125,7 +125,7 @@ class LogComparison:
         return split, boundary, found
 
     def _truncated_beyond(self, boundary: Mapping[int, int]) -> bool:
-        """Whether a TRUNCATE after S may have removed rows of the lake before they were compared.
+        """Whether a TRUNCATE after log position S may have removed lake rows before the comparison.
 
         The result is True if a run's commit has a TRUNCATE and an event after S. An event after S
         has an offset in ``boundary`` or a later offset.

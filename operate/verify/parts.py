@@ -22,7 +22,7 @@ _NOTHING = ComparedRows(0, 0, 0, 0, ())
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that are compared together.
+    """A part of a table, whose rows ``verify`` compares together.
 
     Args:
         ranges: The ranges of the key that are read from the source.
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Settled:
-    """The result for one part, after its differing keys were checked one by one.
+    """The result for a part of a table, after the part's differing keys were checked one by one.
 
     Args:
         rows: The result of the last pass over all rows of the part.
@@ -45,7 +45,7 @@ class Settled:
         pending: The keys that kept changing.
         rounds: Number of rounds over the differing keys.
         position: Position of the source's log up to which the pass covers all changes.
-        covered: Offsets of the topic. The pass covers all events before these.
+        covered: Offsets of the topic. The pass covers all events before these offsets.
     """
 
     rows: ComparedRows
@@ -64,7 +64,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Compared:
-    """The joint result of the parts that were compared so far.
+    """The joint result of the parts of a table that were compared so far.
 
     Args:
         rows: The sums of rows and keys.
@@ -74,7 +74,7 @@ class Compared:
         rounds: Number of rounds over the differing keys.
         position: Position of the source's log up to which the newest part covers all changes; None
             without a part.
-        covered: Offsets of the topic. The first part covers all events before these.
+        covered: Offsets of the topic. The first part covers all events before these offsets.
         parts: Number of parts.
         equal_upto: The upper end of the last part before the first unequal part. None if the first
             part is unequal, or if all parts up to the end of the table are equal.
@@ -128,7 +128,7 @@ _NOTHING_YET = Compared()
 
 @dataclass(frozen=True)
 class Plan:
-    """What is compared of a table.
+    """What ``verify`` compares of a table.
 
     Args:
         parts: The parts, in the order of the key.

@@ -45,19 +45,20 @@ class Verification:
         difference_count: Number of confirmed differences. A row of an append table counts as often
             as it is missing or extra.
         unsettled: Keys that kept changing and were never seen equal, up to a thousand.
-        unsettled_count: Number of unsettled keys. It includes the differing keys beyond the first
+        unsettled_count: Number of unsettled keys, including the differing keys beyond the first
             `MAX_SUSPECTS`, which were not checked one by one.
-        checked_again: Number of keys that differed in the last pass over all rows. Most of them
-            were being written.
+        checked_again: Number of keys that differed in the last pass over all rows. Most of these
+            keys were being written.
         rounds: Number of rounds over the keys that ``checked_again`` counts.
         position: Position of the source's log. The comparison covers all changes up to this
             position. For an append table, the comparison covers no later change.
-        covered: Offsets of the topic. The comparison covers all events before these.
-        offsets: The offsets of the lake's last commit. The lake contains all events before these.
+        covered: Offsets of the topic. The comparison covers all events before these offsets.
+        offsets: The offsets of the lake's last commit. The lake contains all events before these
+            offsets.
         instant: The instant of the lake's last commit.
         seconds: Duration of the verification in seconds.
-        proven: How far a comparison in pieces has come; None if it has come to the end, or if the
-            table was not compared in pieces.
+        proven: How far a comparison in pieces has come; None if the comparison has come to the end,
+            or if the table was not compared in pieces.
         parts: Number of ranges or partitions, and how many of them were compared row by row; None
             if all rows were compared at once.
         continued: Whether the comparison began where an earlier comparison ended.

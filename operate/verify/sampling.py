@@ -19,7 +19,7 @@ _PAUSE_S = 0.01
 
 
 class Sampler:
-    """Samples suspect rows by key from the primary, in a thread that runs during a ``with`` block.
+    """Reads suspect rows from the primary again and again, in a thread, during a ``with`` block.
 
     The first sample is complete before the block begins. The last sample begins after the block has
     ended.
@@ -28,7 +28,7 @@ class Sampler:
         source: The source.
         table: The table.
         schema: The table's lake schema.
-        keys: The keys of the rows.
+        keys: The keys of the suspect rows, which differed between source and lake.
     """
 
     def __init__(

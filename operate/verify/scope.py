@@ -28,7 +28,7 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass(frozen=True)
 class Scope:
-    """Which part of a table is compared, and with which budget.
+    """Which part of a table is compared, and with which budget of time and sessions.
 
     Args:
         method: ``full``: all rows. ``sample``: ranges of the key. ``partitions``: all rows, first
@@ -71,7 +71,7 @@ class Scope:
 
 
 EVERYTHING = Scope()
-"""All rows, without a budget."""
+"""The scope of all rows of a table, without a budget of time or sessions."""
 
 
 class KeyOrder:

@@ -1,7 +1,7 @@
 """Decides, with pure functions, whether a differing key is a fault or is still being changed.
 
 The source is written to during the comparison, so one difference proves nothing. A round first
-notes the position P of the source's log. The round then samples the source's row of each suspect
+reads the position P of the source's log. The round then samples the source's row of each suspect
 key repeatedly, until the lake has all changes up to P and the lake's rows were read. So a correct
 lake has one of the sampled rows, or a row that was at the source only between two samples.
 
@@ -10,8 +10,8 @@ lake has one of the sampled rows, or a row that was at the source only between t
   reported only if two consecutive rounds see the same difference. So a row that changed and changed
   back between two samples cannot cause a false alarm.
 - If the lake has several rows with the key, this is a difference, too, whatever the samples are.
-- If the samples differ and the lake has none of them, another round samples the key again. A key
-  that is neither equal nor a difference after the last round is reported as unsettled.
+- If the samples differ and the lake has none of the sampled rows, another round samples the key
+  again. A key that is neither equal nor a difference after the last round is reported as unsettled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RowDigest = tuple[str, ...]
 """The digests of a row's values, one per column."""
 
 CONFIRMATIONS = 2
-"""Number of consecutive rounds that must see a difference before it is reported."""
+"""Number of consecutive rounds that must see a difference before the difference is reported."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Suspect:
         key: Values of the key columns.
         seen: Number of consecutive rounds, up to and including the last round, that saw the same
             difference.
-        last: The key's last sighting; None before the first round.
+        last: What the last round saw of the key; None before the first round.
     """
 
     key: Key
@@ -102,7 +102,7 @@ class Round:
 
     Args:
         pending: Keys that need another round.
-        differences: Keys with a confirmed difference, each with its last sighting.
+        differences: Keys with a confirmed difference, each with what the last round saw of the key.
         settled: Number of keys that were found to be equal.
     """
 
@@ -116,7 +116,7 @@ def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> R
 
     Args:
         suspects: The keys that differed before.
-        sightings: The sighting of each of these keys in this round.
+        sightings: What this round saw of each of these keys, at the source and in the lake.
     """
     pending: list[Suspect] = []
     differences: list[Suspect] = []

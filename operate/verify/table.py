@@ -68,7 +68,7 @@ MAX_PASSES = 3
 MAX_ROUNDS = 12
 """Maximum number of rounds over the differing keys.
 
-Keys that still change then are unsettled.
+Keys that still change in the last round are unsettled.
 """
 _REPORTED = 1_000
 _PRIMARY = {"snapshot_from": "primary"}
@@ -148,12 +148,12 @@ def _keep_verification(
 
 
 def _result_of_attempt(record: VerifyRecord | None, attempt: Attempt) -> VerifyRecord | None:
-    """Return a result of ``verify`` if it is about the given attempt, else None."""
+    """Return a result of ``verify`` if it is about the given attempt (copy), else None."""
     return record if record is not None and record.attempt == str(attempt.id) else None
 
 
 def require_published(services: Services, table: TableId) -> tuple[TableRecord, Attempt]:
-    """Return the record and the attempt of a table that ``verify`` can compare.
+    """Return the record and the attempt (copy) of a table that ``verify`` can compare.
 
     Raises:
         StateError: The table is not published, or runs do not keep it up to date.
@@ -212,7 +212,7 @@ class _TableVerifier:
         return frozen(settings, self._table, latest.record.handoff.lake_columns)
 
     def run(self) -> Verification:
-        """Compare the rows of the scope, piece by piece if the scope has a budget."""
+        """Compare the rows that the scope selects; in pieces, if `Scope.in_pieces` is true."""
         started = time.monotonic()
         if not self._schema.key:
             if replace(self._scope, from_primary=False) != EVERYTHING:
@@ -369,7 +369,7 @@ class _TableVerifier:
         return marker, covered, found
 
     def _run_log(self, started: float) -> Verification:
-        """Verify an append table."""
+        """Compare an append table with its source at one position of the source's log."""
         comparison = LogComparison(
             self._context,
             self._capture,
@@ -495,5 +495,5 @@ class _TableVerifier:
         return Difference(sighting.kind, self._named(suspect.key), columns)
 
     def _named(self, key: Key) -> dict[str, object]:
-        """Return the values of a differing key, by the name of the key column."""
+        """Return the values of a differing key, as a mapping from the key column's name."""
         return dict(zip(self._schema.key, key, strict=True))

@@ -47,10 +47,11 @@ In these words, ``?`` replaces each quoted name.
 
 
 def unreadable_clause(text: str) -> str | None:
-    """Return the first clause of SQL text at which MariaDB's connector stops; None without one.
+    """Return the first clause of SQL text at which MariaDB's connector stops, or None.
 
     Args:
-        text: One or more SQL statements. If they cannot be tokenized, the result is None.
+        text: One or more SQL statements. If the statements cannot be tokenized, the
+            result is None.
     """
     try:
         tokens = sqlglot.tokenize(text, read="mysql")

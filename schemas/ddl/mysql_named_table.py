@@ -18,7 +18,7 @@ _EXECUTED = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _MAY_CHANGE = re.compile(
     r"\b(?:index|replace|exchange)\b|\bcreate\b.*\btable\b|/\*M?!", re.IGNORECASE | re.DOTALL
 )
-"""Matches a part that occurs in every statement for which `unreported_table` returns a table."""
+"""Matches text that is in every statement for which `unreported_table` returns a table."""
 _EXCHANGE = ("EXCHANGE", "PARTITION")
 
 
@@ -41,7 +41,7 @@ class NamedTable:
 
 
 def unreported_table(statement: str) -> NamedTable | None:
-    """Return the table that a DDL statement changes although the connector's record names none.
+    """Return the table that a DDL statement changes although the connector's record names no table.
 
     The connectors write such a record for these statements:
 
@@ -118,7 +118,7 @@ def _swapped_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _hidden_table(tokens: Sequence[Token]) -> NamedTable | None:
-    """Return the table that a statement alters, drops, renames or truncates; None if none.
+    """Return the table that a statement alters, drops, renames or truncates; None without a table.
 
     The returned table's ``name`` is empty for RENAME, and for DROP of several tables. The result is
     also None for DISABLE KEYS and ENABLE KEYS, which do not change an InnoDB table. Dumps contain
@@ -177,7 +177,7 @@ def _words(tokens: Iterable[Token]) -> list[str]:
 
 
 def _named(tokens: Sequence[Token]) -> NamedTable:
-    """Return the table that the first tokens name; ``name`` is empty if they name no table."""
+    """Return the table that the first tokens name; ``name`` is empty if these name no table."""
     if len(tokens) > 2 and tokens[1].token_type is TokenType.DOT:
         return NamedTable(tokens[2].text, tokens[0].text)
     known = tokens and tokens[0].token_type is not TokenType.DOT

@@ -33,8 +33,8 @@ def keeps_rows(text: str) -> bool:
     """Whether a MySQL statement only maintains partitions, without changing or removing rows.
 
     A REORGANIZE of range partitions keeps all rows, since the server refuses new ranges that do not
-    cover the former ranges. A REORGANIZE of list partitions can remove rows: those whose values are
-    in none of the new lists.
+    cover the former ranges. A REORGANIZE of list partitions can remove rows, namely the rows
+    whose values are in none of the new lists.
 
     Args:
         text: The SQL statement. It must not have comments that the server executes (``/*! */``).

@@ -38,9 +38,9 @@ _QUIET_VERBS = frozenset(
     {"INSERT", "REPLACE", "UPDATE", "DELETE", "TRUNCATE", "START", "BEGIN", "COMMIT"}
     | {"ROLLBACK", "OPTIMIZE", "ANALYZE"}
 )
-"""Statements that change no definition.
+"""The first words of planned statements that change no definition of a table.
 
-Statements that change rows are among them: such changes arrive as events.
+Some of these statements change rows. Changes of rows arrive as events.
 """
 _QUIET_SETTINGS = frozenset(
     {"NAMES", "LOCK_WAIT_TIMEOUT", "INNODB_LOCK_WAIT_TIMEOUT", "FOREIGN_KEY_CHECKS"}
@@ -95,7 +95,7 @@ _UNASKED = (
 
 
 def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
-    """Parse planned MySQL statements; return, in order, those that change the table's definition.
+    """Parse planned MySQL statements; return those that change the table's definition, in order.
 
     Args:
         text: One or more SQL statements of MySQL or MariaDB.
@@ -286,7 +286,7 @@ def _column_before(column: exp.ColumnDef) -> str | None:
 
 
 def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
-    """Return the name of the object that DROP names; raise an error if it names several."""
+    """Return the name of the object that DROP names; raise an error unless it names exactly one."""
     names = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     if len(names) != 1:
         raise _refused_statement(table, text, "the statement is not understood")
@@ -303,7 +303,7 @@ def _require_parsed_table(found: exp.Expr | None, text: str, table: TableId) -> 
 
 
 def _require_named_table(named: tuple[str | None, str], text: str, table: TableId) -> None:
-    """Raise an error if a planned MySQL statement names another table."""
+    """Raise an error if a planned MySQL statement names another table than ``table``."""
     if not _names_table(named, table):
         raise _refused_statement(table, text, "the statement changes another table")
 
@@ -384,7 +384,7 @@ def _node_sql(node: exp.Expr) -> str:
 
 
 def _refused_statement(table: TableId, text: str, why: str) -> DdlError:
-    """Return the error for a planned MySQL statement that gets no verdict."""
+    """Return the error for a planned MySQL statement without a verdict; ``why`` says why."""
     shown = " ".join(text.split())
     return DdlError(
         f"no verdict on table {table} for {shown[:200]!r}: {why}",

@@ -73,7 +73,7 @@ def read_statements(statements: Iterable[str]) -> StatementEffects:
 
 
 def _note_statement(text: str, effects: StatementEffects) -> bool:
-    """Add a MySQL statement's effects to ``effects``; return whether all its effects are known."""
+    """Add a MySQL statement's effects to ``effects``; return whether all are known."""
     if EXECUTED_COMMENT.search(text):
         return False
     if keeps_rows(text):
@@ -105,7 +105,10 @@ def _note_statement(text: str, effects: StatementEffects) -> bool:
 
 
 def _note_dropped(text: str, actions: Sequence[exp.Expr], effects: StatementEffects) -> None:
-    """Add a statement to ``effects`` if it drops an index, with the unique indexes it creates."""
+    """Add a statement to ``effects`` if the statement drops an index.
+
+    The unique indexes that the statement creates are added, too.
+    """
     if any(_drops_index(action) for action in actions):
         unique = tuple(
             frozenset(found)

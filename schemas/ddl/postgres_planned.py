@@ -351,7 +351,7 @@ def _dropped_name(action: exp.Drop) -> str:
 
 
 def _stored_name(node: exp.Expr) -> str:
-    """Return a parsed name as PostgreSQL's catalog stores it: in lower case unless it is quoted."""
+    """Return a parsed name as PostgreSQL's catalog stores it, in lower case unless it is quoted."""
     inner = node.find(exp.Identifier)
     if inner is None:
         return node.name.lower()
@@ -364,7 +364,7 @@ def _printed_ddl(node: exp.Expr) -> str:
 
 
 def _refused_statement(table: TableId, text: str, why: str) -> DdlError:
-    """Return the error for a planned PostgreSQL statement that gets no verdict."""
+    """Return the error for a planned PostgreSQL statement without a verdict; ``why`` says why."""
     shown = " ".join(text.split())
     return DdlError(
         f"no verdict on table {table} for {shown[:200]!r}: {why}",

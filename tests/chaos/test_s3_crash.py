@@ -1,4 +1,4 @@
-"""A lake on S3: commands killed amid a commit, at the pointer's change, and amid a deletion."""
+"""A lake on S3: commands killed amid commits and deletions, and around the pointer's change."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_a_table_of_3_gib_with_a_driver_of_1_gib(database: Database, project: Pr
 def test_a_key_that_sorts_otherwise_meanwhile_begins_the_copy_again(
     shop: Bootstrapping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a new version of the collation's library, keys can sort into chunks already copied."""
+    """By the order of a newer library, rows that are not copied yet can be in copied chunks."""
     for name in ("orders", "parts"):
         shop.database.execute(
             f'CREATE TABLE {name} (code text COLLATE "und-x-icu" PRIMARY KEY, v int)',

@@ -275,7 +275,7 @@ def test_a_name_can_be_forgotten(shop: Named) -> None:
 
 @pytest.mark.breadth
 def test_an_edited_name_replaces_the_former_one(shop: Named) -> None:
-    """A resync keeps the former name, and the next run of the idle table removes it."""
+    """A resync keeps the note of the table's name, by which a run of the idle table removes it."""
     name = shop.create("id int PRIMARY KEY", "g")
     shop.resync(name)
     edited = CatalogConfig(metastore=shop.metastore, table="{table}_v2")

@@ -79,7 +79,7 @@ def test_a_copy_outlives_the_executor_that_writes_it(project: Project, cluster: 
 def test_tables_live_where_executors_come_and_go(
     project: Project, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The site's spark-defaults.conf turns on speculative tasks, which the product must not use."""
+    """The site's spark-defaults.conf turns on speculative tasks, with which Hudi does not write."""
     (tmp_path / "spark-defaults.conf").write_text(DEFAULTS)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     project.run("onboard", ORDERS).expect(0)
@@ -239,7 +239,7 @@ def with_another_python(folder: Path) -> Path:
 
 
 def words(ran: Ran) -> str:
-    """The output of a command, without line breaks."""
+    """The output of a command in one line, whatever the width of the terminal."""
     return " ".join((ran.stdout + ran.stderr).split())
 
 

@@ -131,7 +131,7 @@ def onboards(project: Project, database: Database) -> None:
 
 
 def pauses_while_another_goes_on(project: Project) -> None:
-    """Test ``pause``, ``run``, ``status`` and ``resume``; another table quarantines a record."""
+    """Test ``pause``, ``run``, ``report``, ``status`` and ``resume``; other tables go on."""
     name = project.database.name
     paused = project.run("pause", ORDERS, "--reason", "a migration").expect(0)
     assert_line(paused, f"{name}:{ORDERS}: paused")

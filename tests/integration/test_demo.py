@@ -77,7 +77,10 @@ def test_the_demo_as_its_users_run_it_ends_with_every_table_equal(
 
 
 def assert_equal(results: dict[str, Any], source: str, tables: tuple[str, ...]) -> None:
-    """Assert that these tables were copied and followed, and that a table without a key was not."""
+    """Assert that these tables were copied and followed under writes.
+
+    Also asserts that the table without a key was refused.
+    """
     assert (results["ok"], results["source"]) == (True, source), results
     found = {one["table"].rpartition(".")[2]: one for one in results["verified"]}
     assert {name for name, one in found.items() if one["equal"]} == {*tables}

@@ -30,7 +30,7 @@ NEVER_S = 6.0
 
 @for_each_kind()
 def test_a_transaction_that_is_open_while_its_table_joins_loses_nothing(shop: Shop) -> None:
-    """The transaction writes before and after its table is captured, and commits amid the copy."""
+    """It writes before and after its table is captured, and commits during its onboarding."""
     shop.create("first", 10)
     succeeded(shop.onboard("first"))
     shop.create("orders", 3000)

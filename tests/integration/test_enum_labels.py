@@ -206,7 +206,7 @@ def test_no_row_of_an_append_table_gets_another_columns_value(
 
 
 def test_what_events_have_of_a_table_with_generated_columns(database: Database) -> None:
-    """The connector never learns labels of a domain over an enum, but those of an enum array."""
+    """A domain over an enum is like a label that is never known; an array of an enum is not."""
     database.execute("CREATE TYPE st AS ENUM ('a', 'b')", "CREATE DOMAIN over_st AS st")
     for name, kind in {"plain": "st", "over": "over_st", "many": "st[]"}.items():
         database.execute(

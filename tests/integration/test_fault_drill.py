@@ -190,7 +190,10 @@ def an_hour_stays_incomplete(drill: Drill, due: datetime) -> None:
 
 
 def a_table_gets_no_runs(drill: Drill) -> None:
-    """An idle table has a change and gets no run; the alarms depend on the age of the change."""
+    """An idle table gets a change, but no run.
+
+    The alarms depend on the age of the change, not on that of the last commit.
+    """
     commit = drill.shop.record("slow").last_commit
     assert commit is not None
     old = commit.committed_at + timedelta(seconds=4 * _TARGET_S + 1)

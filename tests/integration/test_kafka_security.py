@@ -1,4 +1,4 @@
-"""One ``security:`` section gives both kinds of client, librdkafka and Java, access to a broker."""
+"""One ``security:`` section gives librdkafka and Java clients access to a secured broker."""
 
 from __future__ import annotations
 

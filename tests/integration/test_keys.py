@@ -83,7 +83,7 @@ def test_awkward_keys_by_copy_and_by_stream(shop: Shop, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("database", kinds(of=(MYSQL, MARIADB)), indirect=True)
 def test_two_texts_that_a_collation_takes_for_one_key(shop: Shop) -> None:
-    """For the server, both texts are the key of one row; the log has the bytes of either text."""
+    """To the server, both texts are the key of one row; an event has the bytes before and after."""
     shop.database.execute(
         "CREATE TABLE folded (k varchar(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
         " PRIMARY KEY, v text)",

@@ -380,7 +380,7 @@ def test_the_topic_of_definitions_explains_changes(captured: MysqlCaptured) -> N
 
 
 def test_a_statement_is_told_with_the_table_that_its_record_lacks(captured: MysqlCaptured) -> None:
-    """A record of DROP INDEX lacks the table, and has the session's database instead."""
+    """A record of DROP INDEX has the session's database, which no other record has."""
     database = captured.database
     here, there = database.name, f"{database.name}_too"
     parts = "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (9))"

@@ -275,7 +275,7 @@ def test_a_replica_that_stands_still_is_named(lab: Lab) -> None:
 
 @pytest.mark.breadth
 def test_a_replica_that_differs_in_silence_is_refused(lab: Lab) -> None:
-    """The replica has own transactions, ignores tables, or has failed to apply a transaction."""
+    """The replica has own transactions, leaves out changes, or skips those that it cannot apply."""
     preparation.prepare(lab.connections)
     server = lab.database
     word = "SLAVE" if lab.kind == MARIADB else "REPLICA"

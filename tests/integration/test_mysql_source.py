@@ -154,7 +154,10 @@ def test_a_setting_that_loses_changes_is_named(
 def test_what_refuses_each_table_is_named_before_there_is_one(
     services: Services, database: MysqlDatabase
 ) -> None:
-    """All tables are refused if the server has executed XA transactions, or for one setting."""
+    """All tables are refused after XA transactions, and by one setting of the server.
+
+    MySQL's setting concerns the order of commits, MariaDB's the logging of ALTERs.
+    """
     setting, right, wrong = ("binlog_order_commits", "ON", "OFF")
     if database.kind == MARIADB:
         setting, right, wrong = ("binlog_alter_two_phase", "OFF", "ON")

@@ -1,4 +1,4 @@
-"""Zero dates, which no calendar has: NULL in the lake; in a key, they refuse or stop the table."""
+"""Zero dates, which no calendar has: NULL in the lake; in a key, the table is refused or stops."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_an_infinite_interval_is_named_by_its_column(session: Session) -> None:
 
 
 def test_generated_columns_that_the_publication_has_are_not_withheld(session: Session) -> None:
-    """A column list can name stored generated columns; else, a setting includes all or none."""
+    """A column list can name stored generated columns; else, a setting sends all these or none."""
     session.execute(
         "CREATE TABLE t (id int PRIMARY KEY, s int GENERATED ALWAYS AS (id * 2) STORED,"
         " v int GENERATED ALWAYS AS (id * 3) VIRTUAL, z int)"

@@ -80,7 +80,7 @@ def test_nulls_of_the_transaction_that_allows_them_stay_null(orders: Orders) -> 
 
 @pytest.mark.breadth
 def test_nulls_that_a_domain_allows_from_now_on_stay_null(orders: Orders) -> None:
-    """ALTER DOMAIN does not make the server send the table's definition to the connector."""
+    """ALTER DOMAIN does not make the server send the table's definition again."""
     domain = f"{orders.name}_d"
     orders.execute(
         # A column of a domain that already refuses NULL would be stored in each row.

@@ -236,7 +236,7 @@ def test_what_timescaledb_keeps_is_named(database: Database, source: PostgresSou
 
 
 def test_what_the_log_has_no_rows_of_is_named(database: Database, source: PostgresSource) -> None:
-    """`check` names a table with another access method, and a table of Citus.
+    """Tables with an unknown access method, and tables of Citus, are refused.
 
     Both are imitated, since not every machine has the extensions: the access method uses heap's
     handler, and the test creates the catalog of Citus.

@@ -172,7 +172,10 @@ def test_a_text_key_that_a_replica_sorts_otherwise_is_not_cut(
 def test_a_text_key_older_than_its_library_is_not_cut(
     database: Database, source: PostgresSource, with_replica: bool
 ) -> None:
-    """The index is older than the collation library, as after a system upgrade without REINDEX."""
+    """The index is older than the collation library, as after a system upgrade without REINDEX.
+
+    `check` names the collation.
+    """
     database.execute(
         "CREATE COLLATION old (provider = icu, locale = 'und', version = '0.1')",
         "CREATE TABLE sorted (code text COLLATE old PRIMARY KEY)",
@@ -257,7 +260,7 @@ def test_spark_reads_the_view_in_parallel_whatever_happened_since(
 def test_rows_of_an_open_transaction_stay_visible_on_a_replica_that_is_copied(
     database: Database, source: PostgresSource, spark: SparkSession
 ) -> None:
-    """A session that imports a standby's snapshot can wrongly mark such rows as rolled back."""
+    """A session that imports a standby's snapshot can mark such rows as rolled back, for good."""
     database.execute(
         "CREATE TABLE t (id int PRIMARY KEY, v text)",
         "INSERT INTO t SELECT g, 'old' FROM generate_series(1, 5) g",

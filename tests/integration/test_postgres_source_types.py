@@ -200,7 +200,7 @@ def create_types(database: Database) -> None:
 
 
 def rows_of_types() -> Iterator[tuple[list[str], list[str]]]:
-    """Rows as pairs of columns and values; the n-th row has the n-th value of each type."""
+    """Rows as pairs of columns and values: the n-th value of each type that has so many."""
     for place in range(max(len(values) for _, values in TYPES)):
         given = [
             (f"c{number}", values[place])

@@ -27,7 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @contextmanager
 def tls(database: Database, folder: Path) -> Iterator[None]:
-    """Let the primary require client certificates of the test's authority, while a block runs."""
+    """Let the primary ask for client certificates and trust the test's authority, for a block."""
     run = database.stack.psql
     for name in ("server.key", "server.pem", "ca.pem"):
         text = base64.b64encode((folder / name).read_bytes()).decode()

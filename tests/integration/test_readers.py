@@ -155,7 +155,7 @@ def test_each_engine_shows_what_the_page_says(readers: Readers, database: Databa
 def test_queries_of_trino_go_on_while_resyncs_move_the_names(
     database: Database, spark: SparkSession, metastore: str, trino: list[Trino], tmp_path: Path
 ) -> None:
-    """A scan stays on the generation that it began with; each later query reads one generation."""
+    """A scan stays on the generation that it began with; later queries read one complete table."""
     names = ("whole", "parts")
     shop = NamedShop(database, spark, tmp_path)
     # No former generation stays for its number, only for the readers.

@@ -33,7 +33,7 @@ def published(shop: Shop, names: CaptureNames) -> set[str]:
 
 
 def free(shop: Shop, table: str) -> None:
-    """Run statements on the table that PostgreSQL refuses while the table is published."""
+    """Run statements that the application could run before the table was onboarded."""
     shop.database.execute(
         f"ALTER TABLE {table} DROP CONSTRAINT orders_pkey",
         f"DELETE FROM {table} WHERE id = 1",

@@ -54,7 +54,7 @@ def terminated(process: subprocess.Popen[bytes]) -> int:
 
 
 def words(log: Path) -> str:
-    """The output in a log file, without line breaks."""
+    """The output in a log file in one line, whatever the width of the terminal."""
     return " ".join(log.read_text().split())
 
 

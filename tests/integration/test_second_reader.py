@@ -135,7 +135,7 @@ def test_an_idle_slot_of_another_tool_is_left_as_it_says(
 
 
 def test_the_publication_of_another_installation_is_left_as_it_says(early: Person) -> None:
-    """If it were shared, one installation would drop it with its last table, while both need it."""
+    """An installation that offboards its last table would drop it, while the other one needs it."""
     shop = early.shop
     (orders,) = created(shop, "orders")
     names = shop.services.capture(shop.table("orders"))

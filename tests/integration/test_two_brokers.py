@@ -1,4 +1,4 @@
-"""A topic on two brokers: records that unclean elections or retention remove before a run."""
+"""A topic on two brokers: records that unclean elections, restores or retention have removed."""
 
 from __future__ import annotations
 

@@ -74,5 +74,5 @@ def test_a_resource_manager_that_is_away_is_named(
 
 
 def words(ran: Ran) -> str:
-    """The output of a command, without line breaks."""
+    """The output of a command in one line, whatever the width of the terminal."""
     return " ".join((ran.stdout + ran.stderr).split())

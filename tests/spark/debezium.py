@@ -167,7 +167,8 @@ class Binlog(Topic):
         gtid: The GTID of the transaction to which the next events belong.
         pos: The position of the next events' statement in the binlog.
         row: The number of the next event's row in its statement.
-        order: The number of the last event within its transaction.
+        order: The number of the last event within its transaction, all of whose events are of
+            this table.
     """
 
     gtid: str | None = "0-1-1"

@@ -23,7 +23,7 @@ SEVERAL_COMMITS = SnapshotSize(rows=10, bytes=1000, commits=3)
 
 
 def schema(key: str, **columns: str) -> TableSchema:
-    """A schema with the lake type of each column; ``key`` has the key's columns, with commas."""
+    """A schema of lake types by column; ``key`` names the key's columns, separated by commas."""
     listed = tuple(Column(name, kind, kind) for name, kind in columns.items())
     return TableSchema(TABLE, listed, tuple(key.split(",")))
 

@@ -39,7 +39,10 @@ def archive() -> Path:
 
 
 def start(archive: Path, folder: Path) -> str:
-    """Start a Spark session from an archive; returns the JVM's log of loaded classes."""
+    """Start a Spark session from an archive; returns the JVM's log of loaded classes.
+
+    Asserts that the JVM prints no warnings.
+    """
     log = folder / "classes.log"
     done = subprocess.run(
         [sys.executable, "-c", _SESSION, archive, folder, log],

@@ -1,4 +1,4 @@
-"""Integers and booleans in columns whose type MySQL's connector has learned from a statement."""
+"""Integers and booleans of columns that MySQL's or MariaDB's connector knows from a statement."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ BY = ("hour(at, Europe/Berlin)", "day(at)", "hash(v, 4)")
 
 
 def at(text: str | None) -> dt.datetime | None:
-    """A time in UTC, converted to the zone of this process as PySpark expects it."""
+    """A time with the zone UTC; PySpark takes a time without one for local time of this process."""
     return None if text is None else dt.datetime.fromisoformat(f"{text}+00:00")
 
 

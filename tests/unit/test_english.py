@@ -61,7 +61,7 @@ def texts(file: Path) -> Iterator[str]:
 
 
 def paragraphs(page: str) -> Iterator[list[str]]:
-    """The paragraphs and list items of a page, each as its lines, without tables and code."""
+    """The paragraphs and list items of a page, by their lines; no tables, headings or code."""
     lines: list[str] = []
     for line in [*re.sub(r"```.*?```", "\n", page, flags=re.DOTALL).splitlines(), ""]:
         starts = re.match(r"\s*(?:[-*] |\d+\. )", line)

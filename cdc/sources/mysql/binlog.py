@@ -83,7 +83,7 @@ class BinlogHealth:
         return stored()
 
     def facts(self) -> dict[str, Any]:
-        """Return the binlog's size and purged position by name, for ``status`` and messages."""
+        """Return the binlog's size and purged position as a dict, for ``status`` and messages."""
         return {
             "retained_bytes": self.retained_bytes,
             "purged": str(self.purged),

@@ -18,7 +18,7 @@ from cdc.sources.mysql import primary
 from cdc.sources.mysql.connection import Connections, Session
 
 _START = 4
-"""Offset of a file's first event, in bytes."""
+"""Offset of the first event in a binlog file, in bytes."""
 
 
 def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) -> Continuity | None:
@@ -26,7 +26,8 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 
     Args:
         connections: Opens sessions.
-        earlier: The mark in an earlier call's result; None without an earlier call.
+        earlier: The mark (the binlog's end) in an earlier call's result; None without an earlier
+            call.
         sent: Reads the transactions that the connector has sent. ``sent`` is called only if the
             server has begun a new binlog file since the mark.
 
@@ -71,7 +72,7 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 def known_by_file(
     kind: str, earlier: LogMark, sent: Iterable[SentTransaction], files: Sequence[str]
 ) -> Mapping[str, GtidSet]:
-    """Return, by file of a MySQL or MariaDB binlog, the transactions known to be in the file.
+    """Return, for each file of a MySQL or MariaDB binlog, the transactions known to be in the file.
 
     The known transactions are those of ``earlier`` and ``sent``. The newest file is left out, since
     only the list of GTIDs at the beginning of a later file can show a loss.

@@ -14,7 +14,7 @@ from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 
 OWN = "tributary"
-"""Database of this product's tables on the source."""
+"""Name of the database with Tributary's own tables on the source."""
 
 SYSTEM = ("information_schema", "innodb_memcache", "mysql", "performance_schema", "sys")
 """Databases of the server itself, whose tables are never captured."""
@@ -71,7 +71,7 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
 
 
 def read_names(session: Session, databases: Sequence[str]) -> set[tuple[str, str]]:
-    """Return database and name of the MySQL or MariaDB tables that the login may see.
+    """Return the database and the name of each MySQL or MariaDB table that the login may see.
 
     Tables are left out if their database matches none of the patterns in ``databases``.
     """
@@ -108,13 +108,14 @@ def as_values(session: Session, found: Described) -> tuple[SourceTable, Fingerpr
 
 
 def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = False) -> Fingerprint:
-    """Return the fingerprint of one MySQL or MariaDB table.
+    """Return the fingerprint (facts of the catalog) of one MySQL or MariaDB table.
 
     Args:
         session: A session on the primary or the replica.
         table: The table.
         on_replica: Whether the session is on the replica. If so, the result lacks the facts
-            `PHYSICAL`. The caller adds these facts from the primary by :func:`with_files`.
+            about files and log (`PHYSICAL`). The caller adds these facts from the primary by
+            :func:`with_files`.
 
     Raises:
         MissingTableError: There is no such table.
@@ -173,7 +174,11 @@ def _hazards_of_columns(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
 
 
 def _require_described(found: dict[TableId, Described], table: TableId) -> Described:
-    """Return the description of a table; raise `MissingTableError` if MySQL or MariaDB lacks it."""
+    """Return the description of a MySQL or MariaDB table.
+
+    Raises:
+        MissingTableError: There is no such table, or the login may not see it.
+    """
     if table not in found:
         raise _missing_table_error(table)
     return found[table]

@@ -15,14 +15,17 @@ from cdc.sources.servers import Role, check_logins
 from cdc.sources.source_facts import Check
 
 OLDEST = {"mysql": (8, 0, 23), "mariadb": (10, 6, 1)}
-"""The oldest supported versions. In older versions, statements and settings have other names."""
+"""The oldest supported version for each kind of server.
+
+In older versions, statements and settings have other names.
+"""
 
 _TITLE = {"mysql": "MySQL", "mariadb": "MariaDB"}
 _DAY_S = 86_400
 _SHORT_S = 3 * _DAY_S
 _LAG_WARNING_S = 60
 _RDS = "/rdsdbbin/"
-"""Where the servers of Amazon RDS and Aurora are installed, as ``basedir`` shows it."""
+"""Folder of the installed servers of Amazon RDS and Aurora, as ``basedir`` shows the folder."""
 
 _SET_MEANWHILE = {
     "mysql": "SELECT VARIABLE_NAME FROM performance_schema.variables_info"
@@ -161,7 +164,9 @@ def _gtid_mode_check(mode: str) -> Check:
 
 
 def _retention_check(seconds: int, *, on_rds: bool = False) -> Check:
-    """Return the line of ``check`` for the binlog's retention: a warning below three days.
+    """Return the line that the command ``check`` prints for the binlog's retention.
+
+    The line is a warning below three days, and always in Amazon RDS.
 
     Args:
         seconds: The server's retention of the binlog, in seconds; 0 if it purges no binlog file.
@@ -192,10 +197,10 @@ def _retention_check(seconds: int, *, on_rds: bool = False) -> Check:
 
 
 def _replication_right_check(session: Session, connections: Connections) -> Check:
-    """Return the line of ``check``: whether MySQL's or MariaDB's capture login may replicate.
+    """Check whether MySQL's or MariaDB's capture login may replicate; return the result line.
 
-    The line is an error if the MySQL or MariaDB login lacks a right. If the login has a role, which
-    may include the right, the line is only a warning.
+    The line of the command ``check`` is an error if the MySQL or MariaDB login lacks a right. If
+    the login has a role, which may include the right, the line is only a warning.
     """
     user = connections.credential("capture").user
     grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]
@@ -219,7 +224,7 @@ def _replication_right_check(session: Session, connections: Connections) -> Chec
 
 
 def _replica_checks(connections: Connections) -> Iterator[Check]:
-    """Yield the lines of ``check`` about a MySQL or MariaDB replica."""
+    """Yield the lines that the command ``check`` prints about a MySQL or MariaDB replica."""
     kind, where = connections.config.kind, connections.where(on_replica=True)
     with connections.open("snapshot", on_replica=True) as session:
         theirs, status = _global_variables(session), replication_status(session)
@@ -268,7 +273,7 @@ def _replica_gtid_mode_check(theirs: dict[str, str]) -> Iterator[Check]:
 
 
 def _transactions_without_gtids(where: str, other: str | None) -> Check:
-    """Return the line of ``check`` about a MySQL replica's transactions if there are no GTIDs.
+    """Return the line that ``check`` prints about a MySQL replica's transactions without GTIDs.
 
     Without GTIDs, transactions that the replica has and the primary lacks cannot be found. So the
     line is a warning, or an error if the replica does not follow the primary directly.
@@ -315,7 +320,7 @@ def _replica_settings_check(
 
 
 def _errant_check(where: str, errant: str) -> Iterator[Check]:
-    """Yield the line of ``check`` about transactions that only a MySQL or MariaDB replica has.
+    """Yield the line that ``check`` prints about transactions only a MySQL or MariaDB replica has.
 
     Args:
         where: The replica's name in messages.
@@ -351,7 +356,7 @@ def follows_another(status: dict[str, Any], primary: str) -> str | None:
 
 
 def _follows_check(where: str, status: dict[str, Any]) -> Check:
-    """Return the line of ``check``: whether replication runs on a MySQL or MariaDB replica."""
+    """Check whether replication runs on a MySQL or MariaDB replica; return the result line."""
     stopped = [
         thread
         for thread in ("io", "sql")
@@ -371,7 +376,7 @@ def _follows_check(where: str, status: dict[str, Any]) -> Check:
 
 
 def _lag_check(status: dict[str, Any]) -> Check:
-    """Return the line of ``check`` about the lag of a MySQL or MariaDB replica."""
+    """Return the line that ``check`` prints about the lag of a MySQL or MariaDB replica."""
     seconds = status.get("seconds_behind_source")
     late = seconds is None or int(seconds) > _LAG_WARNING_S
     return Check(
@@ -383,14 +388,15 @@ def _lag_check(status: dict[str, Any]) -> Check:
 
 
 def _global_variables(session: Session) -> dict[str, str]:
-    """Return the MySQL or MariaDB server's global settings by their names in lower case."""
+    """Return a mapping from names, in lower case, to MySQL's or MariaDB's global settings."""
     return {str(name).lower(): str(value) for name, value in session.rows("SHOW GLOBAL VARIABLES")}
 
 
 def replication_status(session: Session) -> dict[str, Any] | None:
-    """Return the state of a MySQL or MariaDB server's first replication channel; None without one.
+    """Return the state of the first replication channel of a MySQL or MariaDB server.
 
-    The keys are column names of SHOW REPLICA STATUS, in lower case.
+    The keys are column names of SHOW REPLICA STATUS, in lower case. The result is None if the login
+    sees no channel.
     """
     for row in session.named("SHOW REPLICA STATUS"):
         return replica_faults.by_current_names(row)

@@ -40,12 +40,12 @@ DENIED = frozenset(
         ER.PROCACCESS_DENIED_ERROR,
     }
 )
-"""Errors of a login that lacks a right."""
+"""Error codes of a login that lacks a right."""
 _READ_ONLY = frozenset({ER.OPTION_PREVENTS_STATEMENT, 1792, 1836})
 # MySQL's and MariaDB's codes for a statement that ran out of time.
 _TOO_SLOW = frozenset({3024, 1969})
 _AWAY = frozenset({CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST})
-"""Errors of a connection attempt that no server answered."""
+"""Error codes of a connection attempt that no server answered."""
 
 
 class Session:

@@ -109,7 +109,7 @@ class Fenced:
     """A MySQL or MariaDB replica that has already replicated a marker.
 
     Args:
-        marker: The marker.
+        marker: The marker, a row that was written on the primary.
         identity: The replica's identity.
     """
 
@@ -219,6 +219,8 @@ class Opening(threading.Thread):
     def known(self) -> GtidSet:
         """Wait until all MySQL or MariaDB sessions have opened their views, and return S.
 
+        S is the position of all these views: the GTIDs that the replica had executed.
+
         Raises:
             TributaryError: The sessions could not be opened, or not all of them arrived.
         """
@@ -261,7 +263,7 @@ class Opening(threading.Thread):
     def run(self) -> None:
         """Run the thread that opens MySQL or MariaDB views.
 
-        The thread stores S, or the error that `known` then raises.
+        The thread stores the views' position S, or stores an error, which `known` then raises.
         """
         try:
             with _turn_to_open_sessions(self._turn_timeout_s):
@@ -272,7 +274,7 @@ class Opening(threading.Thread):
             self._closed.set()
 
     def _open_all_views(self) -> GtidSet:
-        """Open the views of all sessions while the applier is stopped, and return S."""
+        """Open all sessions' views while the applier is stopped; return the views' position S."""
         control = self._connections.open("snapshot", on_replica=True)
         with control as session:
             self.gate.close(session)

@@ -32,7 +32,7 @@ def tokens_of(expression: str) -> list[re.Match[str]]:
 
 
 def column_of(tokens: Sequence[re.Match[str]], kinds: Mapping[str, str]) -> str | None:
-    """Return the MySQL or MariaDB column that an expression's first token names, in lower case.
+    """Return, in lower case, the MySQL or MariaDB column that an expression's first token names.
 
     The result is None if the first token names no column.
 

@@ -27,7 +27,7 @@ ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
 
 
 def own_rights(kind: str) -> tuple[tuple[Role, str, tuple[str, ...]], ...]:
-    """Return the needed MySQL or MariaDB rights on Tributary's tables: role, table, rights."""
+    """Return the needed MySQL or MariaDB rights on Tributary's tables as role, table, rights."""
     return _OWN_RIGHTS + _IDENTITY_RIGHTS if kind == "mariadb" else _OWN_RIGHTS
 
 

@@ -56,7 +56,7 @@ class Stored:
 
 
 def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dict[TableId, Stored]:
-    """Return what InnoDB stores of each table: ids of files, counts of column changes.
+    """Return, for each table, the ids of InnoDB's files and the counts of column changes.
 
     The files contain the table's rows. One statement reads the facts of all tables.
 
@@ -178,7 +178,7 @@ def _is_short(sign: str) -> bool:
 
 
 def _numbers_of_partitions(numbers: dict[str, int]) -> str:
-    """Return InnoDB's numbers of a table's partitions as one string, for example ``p0:7,p1:8``."""
+    """Return the given numbers of InnoDB's partitions as one string, for example ``p0:7,p1:8``."""
     return ",".join(f"{part}:{n}" if part else str(n) for part, n in sorted(numbers.items()))
 
 

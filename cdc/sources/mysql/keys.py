@@ -1,7 +1,8 @@
 """SQL that converts key values to text, and SQL literals for these texts.
 
-Each row is in exactly one range. A range ends at the literal at which the next range begins. For
-the server, each row's key is either ``<`` this literal or ``>=`` it.
+A table is read in ranges of its key, and each row is in exactly one range. A range ends at the
+literal at which the next range begins. For the server, each row's key is either ``<`` this literal
+or ``>=`` this literal.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from schemas.types_mysql import MysqlType
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "year"})
 _BY_NUMBER = frozenset({"enum", "set", "bit"})
-"""Types whose values the server sorts by their numbers, although it prints no numbers."""
+"""Types such as ENUM, whose values the server sorts by number but does not print as numbers."""
 _REAL = frozenset({"float", "double"})
 _TEXT = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -139,7 +140,8 @@ def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[Mysql
     column.
 
     Args:
-        key_range: The range. If `KeyRange.within` is set, the SQL also bounds column ``w0``.
+        key_range: The range. If `KeyRange.within` is set, the SQL also bounds ``w0``, the time
+            column of this limit.
         columns: The key's columns as SQL.
         types: The types of these columns.
     """

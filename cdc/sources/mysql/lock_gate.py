@@ -66,7 +66,8 @@ class Gate:
 
         Args:
             session: A session of the login.
-            sign: The signal, as in the lock's name: ``come`` or ``open``.
+            sign: The signal, as in the lock's name: ``come`` after the session has arrived at the
+                gate, ``open`` after the session has opened its view.
         """
         held = f"IS_USED_LOCK(CONCAT('{self.name}.{sign}.', ID)) = ID"
         query = f"SELECT ID FROM information_schema.PROCESSLIST WHERE {held}"  # noqa: S608 - ours
@@ -108,7 +109,7 @@ class Gate:
 
     @property
     def _pause(self) -> str:
-        """Name of the MySQL or MariaDB lock that is held during the pause.
+        """Name of the MySQL or MariaDB lock that is held during the pause of replication.
 
         A session fails if it opens its view before or after the pause.
         """

@@ -21,9 +21,9 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 WATCH_S = 20.0
-"""Seconds between two looks at the replica.
+"""Seconds between two checks of the replica.
 
-If two looks in a row find that replication waits, the sessions are ended.
+If two checks in a row find that replication waits, the sessions are ended.
 """
 
 _END_S = 60.0
@@ -59,12 +59,12 @@ class LockWatch(threading.Thread):
         self._ended = threading.Event()
 
     def end(self) -> None:
-        """Stop looking at the MySQL or MariaDB replica."""
+        """End the checks of the MySQL or MariaDB replica."""
         self._ended.set()
         self.join(_END_S)
 
     def run(self) -> None:
-        """Look at the MySQL or MariaDB replica until `end` is called or the sessions are ended."""
+        """Check the MySQL or MariaDB replica until `end` is called or the sessions are ended."""
         waited, level = False, logging.WARNING
         while not self._ended.wait(WATCH_S):
             try:

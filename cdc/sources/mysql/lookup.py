@@ -79,7 +79,8 @@ def stored_value(
 ) -> tuple[str | None, TypeRule]:
     """Return a new MySQL or MariaDB column's value in rows older than the column, as a string.
 
-    The second item of the result is the column's type rule.
+    The second item of the result is the column's type rule, which describes how the column's values
+    are converted to the lake's type.
 
     Rows older than the column have the default with which the column was added. The server does not
     report that default. So the returned value is the column's current default. This value is wrong

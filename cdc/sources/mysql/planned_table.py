@@ -42,7 +42,7 @@ from schemas.fingerprint import READ_AT, Fingerprint
 from schemas.table import TableId
 
 Row = Mapping[str, Any]
-"""A row of ``information_schema.COLUMNS``, as `Described` has it."""
+"""A column's row of ``information_schema.COLUMNS``, as in `Described.columns`."""
 
 _INDEXES = """
 SELECT INDEX_NAME AS name, COLUMN_NAME AS part, SUB_PART AS prefix
@@ -215,7 +215,7 @@ class _Draft:
     def apply(self, clauses: Sequence[Clause]) -> None:
         """Apply the clauses of one MySQL or MariaDB statement, after any earlier statements.
 
-        A clause names a column as the table had it before the statement.
+        The clauses use the column names that the table had before the statement.
         """
         before = {row["name"]: row for row in self._rows}
         after: dict[str, Row | None] = dict(before)
@@ -370,9 +370,9 @@ class _Draft:
 
 
 def _note_place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
-    """Note that a planned MySQL or MariaDB table has a column directly after column ``place``.
+    """Record in ``placed`` that a MySQL or MariaDB column comes directly after column ``place``.
 
-    An empty ``place`` means FIRST. If ``place`` is None, nothing is noted.
+    An empty ``place`` means FIRST. If ``place`` is None, nothing is recorded.
     """
     if place is not None:
         placed.append((name, place))

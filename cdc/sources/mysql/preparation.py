@@ -218,9 +218,9 @@ def xa_used(session: Session) -> str | None:
 
 
 def _xa_prepared(session: Session) -> str | None:
-    """Return evidence of prepared XA transactions; None without evidence.
+    """Return a text with evidence of prepared XA transactions; None without evidence.
 
-    The binlog has the rows of such a transaction before the transaction commits or rolls back.
+    The binlog has the rows of a prepared transaction before the transaction commits or rolls back.
     """
     # A prepared branch survives a restart of the server; the server's counters do not. InnoDB's
     # table of transactions also shows the server's own work, such as that of full-text indexes.
@@ -237,7 +237,7 @@ def _xa_prepared(session: Session) -> str | None:
 
 
 def _xa_of_one_phase(session: Session) -> str | None:
-    """Return evidence of XA transactions on a server without GTIDs; None without evidence.
+    """Return a text with evidence of XA transactions on a server without GTIDs, or None.
 
     The connector detects the beginning of a transaction by BEGIN, but an XA transaction begins with
     XA START. So the connector does not count the events of an XA transaction: with each row, it

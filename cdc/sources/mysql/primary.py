@@ -17,7 +17,7 @@ from cdc.sources.source_facts import Marker
 from schemas.table import TableId
 
 NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
-"""Errors for a table that does not exist."""
+"""Error codes for a table that does not exist."""
 
 # The variable whose value distinguishes servers that replicate from each other.
 _OWN_ID = {"mysql": "@@global.server_uuid", "mariadb": "@@global.server_id"}
@@ -234,7 +234,7 @@ def _identity_sql(kind: str) -> str:
 
 
 def write_marker(connections: Connections) -> Marker:
-    """Write a new marker row, and read MySQL's or MariaDB's position after the row's commit.
+    """Write a marker row; return the marker with MySQL's or MariaDB's position after the commit.
 
     Raises:
         SourceError: The marker was written on one server, and the position read from another.

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Applier:
-    """The appliers of one replica.
+    """Stops and starts the appliers of one replica, which execute the primary's transactions.
 
     Args:
         connections: The source's servers.
@@ -130,7 +130,7 @@ class Applier:
         return next(iter(self._states(session).values()))
 
     def _states(self, session: Session) -> dict[str, bool]:
-        """Return, by channel, whether the channel's applier runs.
+        """Return, for each channel, whether the channel's applier runs.
 
         Raises:
             ReplicaError: The server does not replicate.
@@ -219,7 +219,7 @@ def server_resumes(applier: Applier) -> Iterator[Callable[[tuple[str, ...]], Non
 def _wait_for_countdown(connections: Connections, number: int) -> None:
     """Wait until the MySQL or MariaDB replica has begun the countdown of `server_resumes`.
 
-    Before that, no applier may be stopped.
+    Before the countdown has begun, no applier may be stopped.
 
     Raises:
         ReplicaError: The countdown has not begun in time.

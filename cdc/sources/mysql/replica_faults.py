@@ -47,9 +47,9 @@ _SETTINGS = (*_STRICT, "replicate_rewrite_db")
 _UNCONFIRMED_S = {"mysql": 15.0, "mariadb": 0.0}
 """How long a replica can have a transaction that its primary does not yet count as executed.
 
-In seconds, by the kind of the servers. A MySQL primary sends a transaction, waits for an
-acknowledgement (by default 10 s at most), and then counts the transaction. A MariaDB primary counts
-a transaction before it sends the transaction.
+This is a mapping from the kind of the servers to seconds. A MySQL primary sends a transaction,
+waits for an acknowledgement (by default 10 s at most), and then counts the transaction. A MariaDB
+primary counts a transaction before it sends the transaction.
 """
 _POLL_S = (0.02, 0.5)
 

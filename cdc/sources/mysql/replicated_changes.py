@@ -53,7 +53,7 @@ def applied(session: Session, kind: str) -> str:
 
 
 def _replicates(session: Session, kind: str) -> bool:
-    """Whether MySQL has a replication channel, or MariaDB has a running one."""
+    """Whether MySQL has a replication channel, or MariaDB has a running replication channel."""
     if kind == "mysql":
         return bool(session.rows("SHOW REPLICA STATUS"))
     # MariaDB shows its channels only to a login with REPLICA MONITOR. A stopped channel replicates

@@ -118,7 +118,8 @@ class MysqlSource:
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
         """Return a new MySQL column's value in older rows, and the column's type rule.
 
-        Older rows are those from before the column was added.
+        Older rows are those from before the column was added. The type rule describes how the
+        column's values are converted to the lake's type.
         """
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
@@ -186,7 +187,7 @@ class MysqlSource:
         self.write_marker()
 
     def write_marker(self) -> Marker:
-        """Write a new marker row on the MySQL or MariaDB primary."""
+        """Write a new marker row on the MySQL or MariaDB primary, and return the marker."""
         return primary.write_marker(self._connections)
 
     def wait_for_marker_on_replica(
@@ -211,8 +212,9 @@ class MysqlSource:
         `open_exact_view`.
 
         Each session checks that it sees the marker row, so it reads at a moment after the marker.
-        If only some sessions see a change, the change has an event at or after O. Such events are
-        applied to the copy, which makes the copy exact.
+        If only some sessions see a change, the change has an event at or after O, the topic's
+        offsets from which on events are applied. Such events are applied to the copy, which makes
+        the copy exact.
         """
         self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         identity = self.identity(on_replica=True)

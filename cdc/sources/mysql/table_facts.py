@@ -20,7 +20,7 @@ from schemas.table import TableId
 from schemas.types_mysql import MysqlType
 
 PHYSICAL = ("relfilenode", "table_id", "altered", "unlogged")
-"""Facts of a server's files and log. They differ between the primary and its replica."""
+"""Names of the facts about a server's files and log. On the replica, these facts differ."""
 
 NUMBERS = 1 << 48
 """The number of each column is below this limit; see :func:`number`."""
@@ -88,9 +88,9 @@ class Described:
     hashed: tuple[str, ...] = ()
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
-        """Return the columns.
+        """Return the table's columns as `SourceColumn` objects.
 
-        ``generated`` is False for all of them, since the binlog has generated columns, too.
+        ``generated`` is False for all columns, since the binlog has generated columns, too.
         """
         depends_on = session_bound(self.columns, of_mariadb=self.of_mariadb)
         return tuple(
@@ -169,7 +169,7 @@ def number(name: str) -> int:
 def describe(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> dict[TableId, Described]:
-    """Return the descriptions of those MySQL or MariaDB tables that exist.
+    """Return the description of each of the given MySQL or MariaDB tables that exists.
 
     A description shows its table at one moment.
 

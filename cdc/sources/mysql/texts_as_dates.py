@@ -64,33 +64,33 @@ class _Level:
     compared: bool = False
 
     def use(self, *, text: bool, document: bool) -> None:
-        """Record whether a value at this level is a string or a JSON document."""
+        """Record whether a value at this level of parentheses is a string or a JSON document."""
         self.text |= text and not self.compared
         self.document |= document and not self.compared
 
     def see(self, word: str) -> None:
-        """Record a word or operator at this level, in lower case."""
+        """Record a word or operator, given in lower case, at this level of parentheses."""
         self.words.add(word)
         if word in ("case", "when", "then", "else", "end"):
             self.compared = word in ("case", "when")
 
     @property
     def reads(self) -> bool:
-        """Whether MySQL converts a string to a date at this level."""
+        """Whether MySQL converts a string to a date at this level of parentheses."""
         cast = self.function in ("cast", "convert") and self.kind in _DATES
         read = cast or self.function in _READERS or bool(self.words & _READERS)
         return self.text and read and not self.words & _COMPARED
 
     @property
     def is_text(self) -> bool:
-        """Whether the result of this level can be a string with an offset from UTC."""
+        """Whether the value of these parentheses can be a string with an offset from UTC."""
         if self.function in _NO_TEXT or self.words & _COMPARED or self.kind in _DATES:
             return False
         return self.text or (self.document and not self.keeps_document)
 
     @property
     def keeps_document(self) -> bool:
-        """Whether this level returns a JSON document if its arguments are JSON documents."""
+        """Whether these parentheses have a JSON value if they contain JSON documents."""
         of_json = self.function.startswith("json_") and self.function not in _OF_JSON
         return of_json or self.function in _ANY or self.kind == "json"
 

@@ -87,7 +87,7 @@ class _Level:
             self.values |= values
 
     def see(self, word: str) -> None:
-        """Record a word or operator, in lower case."""
+        """Record the next word or operator of the expression, given in lower case."""
         if word == ",":
             self.arguments.append(self._ended())
         elif word == "and" and "between" in self.words:
@@ -115,11 +115,14 @@ class _Level:
             self.values, self.results = self.results, frozenset()
 
     def _check(self, values: frozenset[str]) -> None:
-        """Record a conversion if ``values``, which get a common type, have a TIME and a date."""
+        """Record that a TIME is converted to a date if ``values`` have both a TIME and a date.
+
+        The server converts all of these values to one common type.
+        """
         self.converts |= values >= _BOTH
 
     def _ended(self) -> frozenset[str]:
-        """End the current part of the expression; return the types that its value can have."""
+        """End the current part of the expression; return the types that this part can have."""
         words, values = self.words, self.values
         self.words, self.values = set(), frozenset()
         if words & _COMPARED:
@@ -131,7 +134,7 @@ class _Level:
         return frozenset() if words & _COUNTED else values
 
     def close(self) -> frozenset[str]:
-        """End the parentheses; return the types that their value can have."""
+        """End these parentheses; return the types that the value of the parentheses can have."""
         words = frozenset(self.words)
         self.arguments.append(self._ended())
         given = frozenset().union(*self.arguments)
@@ -209,5 +212,5 @@ def reads_time_as_date(
 
 
 def _values_of_type(kind: str) -> frozenset[str]:
-    """Return the set that `_Level` has for a MySQL type: ``time``, ``date``, or the empty set."""
+    """Return the kind of a MySQL type's values: ``{time}``, ``{date}``, or the empty set."""
     return _TIME if kind == "time" else _DATE if kind in _DATES else frozenset()

@@ -50,7 +50,7 @@ _FIXED_FORMAT = re.compile(r"(?:[^%]|%[^abMWZz])*")
 def session_bound(
     columns: Sequence[Mapping[str, Any]], *, of_mariadb: bool = False
 ) -> dict[str, str]:
-    """Return virtual MySQL or MariaDB columns whose values depend on the session, with reasons.
+    """Return, for each virtual MySQL or MariaDB column that depends on the session, the reason.
 
     Args:
         columns: Rows of ``information_schema.COLUMNS`` as `table_facts` reads them.

@@ -22,11 +22,11 @@ from schemas.table import TableId
 from schemas.types_postgres import PostgresType, TypeKind
 
 SCHEMA = "tributary"
-"""Schema of this product's tables on the source."""
+"""Name of the schema with Tributary's own tables on the source."""
 
 _IDENTITY: dict[str, ReplicaIdentity] = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
 _CHUNKS = "_timescaledb_internal"
-"""Schema of TimescaleDB's chunks."""
+"""Name of the schema with TimescaleDB's chunks, the child tables of hypertables."""
 _COUNTS_GENERATED = 180000
 """The first version that refuses UPDATE and DELETE of a published table that has both replica
 identity FULL and generated columns."""
@@ -354,7 +354,7 @@ def read_type(session: Session, oid: int, modifier: int) -> PostgresType:
 
 
 class _Types:
-    """PostgreSQL types by object id, with their element types and base types."""
+    """Reads the facts of PostgreSQL types, also of the types' element types and base types."""
 
     def __init__(self, session: Session, oids: set[int]) -> None:
         self._session = session

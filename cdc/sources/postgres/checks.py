@@ -111,7 +111,7 @@ def _login_check(connections: Connections, role: Role, on_replica: bool) -> Chec
 
 
 def _primary_checks(session: Session, connections: Connections) -> Iterator[Check]:
-    """Yield the lines of ``check`` about the PostgreSQL primary."""
+    """Yield the lines that the command ``check`` prints about the PostgreSQL primary."""
     row = session.execute("SELECT pg_is_in_recovery()").fetchone()
     if row and row[0]:
         yield Check(
@@ -191,7 +191,7 @@ def _as_superuser(statement: sql.SQL, *names: str) -> str:
 
 
 def _log_settings(settings: tuple[Any, ...]) -> Iterator[Check]:
-    """Yield the lines of ``check`` about PostgreSQL's settings for its log and its slots."""
+    """Yield the lines that ``check`` prints about PostgreSQL's settings for log and slots."""
     wal_level, slots, used_slots, senders, used_senders, keep = settings
     logical = wal_level == "logical"
     yield Check(
@@ -237,7 +237,7 @@ def _identity_readable(session: Session) -> Check:
 
 
 def _may_replicate(session: Session, connections: Connections) -> Check:
-    """Check that the capture login has PostgreSQL's right to replicate."""
+    """Check whether PostgreSQL's capture login may replicate; return the result line."""
     user = connections.credential("capture").user
     row = session.execute(
         "SELECT bool_or(rolname = current_user AND (rolreplication OR rolsuper) "
@@ -255,10 +255,10 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
 
 
 def _importers_check(others: str | None, *, hidden: bool) -> Check:
-    """Return the line of ``check`` about programs that import snapshots on PostgreSQL's replica.
+    """Return the line that ``check`` prints about importers of snapshots on PostgreSQL's replica.
 
     Args:
-        others: A sentence about these programs; None if none is visible.
+        others: A sentence about programs that import snapshots; None if none is visible.
         hidden: Whether the server hides statements of other users' sessions from the login.
     """
     if others is not None:
@@ -277,7 +277,7 @@ def _importers_check(others: str | None, *, hidden: bool) -> Check:
 
 
 def _replica_checks(connections: Connections) -> Iterator[Check]:
-    """Yield the lines of ``check`` about the PostgreSQL replica."""
+    """Yield the lines that the command ``check`` prints about the PostgreSQL replica."""
     where = connections.where(on_replica=True)
     try:
         with connections.open("admin") as session:

@@ -102,7 +102,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         return self._pooled[on_replica]
 
     def where(self, *, on_replica: bool) -> str:
-        """Return the PostgreSQL server and the database as messages name them."""
+        """Return the name of the PostgreSQL server and the database, for messages."""
         database = self.endpoint(on_replica=on_replica).database
         return f"{super().where(on_replica=on_replica)}/{database}"
 

@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 
 def _indexes(table: str) -> str:
-    """Return SQL that PostgreSQL evaluates to a JSON object: a table's unique indexes, by id.
+    """Return PostgreSQL's SQL for a JSON object from each unique index's id to the index's facts.
 
-    These are the indexes that can be the table's replica identity. Indexes that contain the primary
+    The indexes are those that can be the table's replica identity. Indexes that contain the primary
     key are left out.
 
     Args:
@@ -63,7 +63,7 @@ _SENT_GENERATED = """(
         WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped
           AND coalesce(NULLIF(to_jsonb(r) -> 'prattrs', 'null') @> to_jsonb(a.attnum::int),
                        to_jsonb(p) ->> 'pubgencols' = 's' AND a.attgenerated = 's'))"""
-"""SQL that evaluates to the generated columns in the publication; NULL if there are none."""
+"""SQL that evaluates to the names of the published generated columns; NULL if there are none."""
 
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
 # - `written` of a column distinguishes ALTER ... TYPE ... USING, which keeps the type and sends no
@@ -310,9 +310,10 @@ def truncated(
 ) -> frozenset[int]:
     """Return the PostgreSQL partitions that a TRUNCATE could have emptied since an earlier look.
 
-    After a TRUNCATE, a partition has a new file, and no row from before the earlier look.
-    VACUUM FULL and CLUSTER also give a partition a new file, but the rows keep their transaction
-    ids. So a partition with a new file is left out if it has a row from before the earlier look.
+    A look is one reading of the catalog. After a TRUNCATE, a partition has a new file, and no row
+    from before the earlier look. VACUUM FULL and CLUSTER also give a partition a new file, but the
+    rows keep their transaction ids. So a partition with a new file is left out if it has a row from
+    before the earlier look.
 
     If ``since`` is empty, the function returns all partitions with new files. If the search for
     older rows takes too long, the result includes the partitions that were not searched.
@@ -342,7 +343,7 @@ def truncated(
 
 
 def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: str) -> bool:
-    """Whether a PostgreSQL partition has a row of a transaction below ``since``.
+    """Whether a PostgreSQL partition has a row of a transaction with an id below ``since``.
 
     Args:
         session: A session of a role that may read the table.

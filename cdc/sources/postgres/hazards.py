@@ -1,7 +1,7 @@
 """Finds columns whose values stop Debezium 3.7's connector, and so the capture of the whole tier.
 
-Excluding such a column from the lake does not help, since the connector still reads the column.
-Reading the column as text does not help, either.
+A tier has all tables that share the connector. Excluding such a column from the lake does not help,
+since the connector still reads the column. Reading the column as text does not help, either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _NEVER_SENT = {
     "interval": "an interval of more than 2,147,483,647 hours",
     "timetz": "a time whose offset has seconds (+05:30:15)",
 }
-"""Values that the connector cannot send, by type. The connector sends no arrays of intervals."""
+"""For each type, the values that the connector cannot send.
+
+The connector sends no arrays of intervals.
+"""
 
 
 def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple[str, ...]:

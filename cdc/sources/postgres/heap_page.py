@@ -68,7 +68,7 @@ def next_inserted(
 
 
 def _places_behind(place: str, block_size: int) -> str:
-    """Return the ``ctid`` values after a given one in its page, as a PostgreSQL array literal."""
+    """Return the ``ctid`` values behind ``place`` in the page, as a PostgreSQL array literal."""
     page, number = (int(part) for part in place.strip("()").split(","))
     last = block_size // _SMALLEST_ROW
     return "{" + ",".join(f'"({page},{n})"' for n in range(number + 1, last + 1)) + "}"

@@ -30,8 +30,8 @@ WHERE datname = pg_catalog.current_database() AND pid <> pg_catalog.pg_backend_p
 def importing(session: Session) -> tuple[str | None, bool]:
     """Return a sentence about PostgreSQL sessions that import snapshots, and whether any is hidden.
 
-    A server can hide the statements of other users' sessions from the login. The sentence is None
-    if no session that imports a snapshot is visible now.
+    The sentence is None if no session that imports a snapshot is visible now. A session is hidden
+    if the server does not show the session's statement to the login.
     """
     try:
         with session.transaction():

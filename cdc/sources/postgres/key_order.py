@@ -148,7 +148,7 @@ def described(found: Mapping[str, LibraryVersion], *, started: str) -> str:
     """Return the library versions that sort PostgreSQL columns, as one text for comparisons.
 
     Args:
-        found: The versions on one server, by column.
+        found: The library versions on one server, as a mapping from the column's name.
         started: When the server started. The text has this time in place of an unknown version,
             since a server keeps its libraries until it stops.
     """

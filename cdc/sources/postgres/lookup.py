@@ -23,7 +23,7 @@ from schemas.type_rule import TypeRule
 
 BATCH = 500
 _NUMBERS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
-"""The server's names of special numbers, by the connector's names."""
+"""A mapping from the connector's names of NaN and the infinities to the server's names."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -34,13 +34,13 @@ def fetch_by_key(
     keys: Sequence[Sequence[object]],
     columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Return the PostgreSQL rows with the given keys.
+    """Return the PostgreSQL rows with the given keys, each as a mapping from column to value.
 
     Args:
         session: A session on the primary or the replica.
         table: The table.
         schema: The table's lake schema.
-        keys: Values of the lake's types, in the order of ``schema.key``.
+        keys: For each key, its values of the lake's types, in the order of ``schema.key``.
         columns: Names of the columns to return besides the key columns.
 
     Raises:
@@ -185,13 +185,13 @@ def _key_text(value: object, kind: str, table: SourceTable, name: str) -> str:
 
 
 def _time_of_day(microseconds: int) -> str:
-    """Return a key's time of day as PostgreSQL writes it; the latest one is 24:00:00."""
+    """Convert a key's time of day from microseconds to PostgreSQL's text, up to 24:00:00."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:06}"
 
 
 def _key_batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
-    """Yield keys of PostgreSQL rows in parts, each of which is looked up by one query."""
+    """Yield keys of PostgreSQL rows in batches, one batch for each query."""
     for start in range(0, len(keys), BATCH):
         yield keys[start : start + BATCH]
 

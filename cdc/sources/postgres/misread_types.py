@@ -1,6 +1,6 @@
 """Finds columns whose type Debezium 3.7 can mistake for another type of the same name.
 
-To read a column's values, the connector looks for the name of the column's type: first among the
+To read a column's values, the connector looks for the name of the column's type, first among the
 types of the table's schema, then among the types of all schemas. If several schemas have a type of
 this name, the connector uses the type that it registered first. It registers the server's own types
 before user-defined types, and domains and arrays after all other types. It also registers the row
@@ -50,7 +50,8 @@ def others(session: Session, schema: str, types: Collection[int]) -> dict[int, s
         types: The object ids of the types.
 
     Returns:
-        By the object id of each type that can be mistaken: schema and name of the other type.
+        A mapping from the object id of each type that can be mistaken to schema and name of the
+        other type.
     """
     found = session.execute(_OTHERS, {"schema": schema, "types": list(types)}).fetchall()
     return {int(oid): str(name) for oid, name in found}

@@ -3,9 +3,10 @@
 `cdc.capture.type_looks` explains the lookup. The types of temporary tables are left out, since the
 connector ignores them.
 
-The labels of enums are read, too. If the connector mistakes an enum for another one with the same
-labels, it still reads all values correctly. If the other enum lacks a label, the connector reads
-the table's definition again at each value with this label (`cdc.run.later_definitions`).
+The labels of enums are read, too. If the connector mistakes an enum for another enum with the same
+labels, the connector still reads all values correctly. If the other enum lacks a label, the
+connector reads the table's definition again at each value with this label
+(`cdc.run.later_definitions`).
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class UserTypes:
             return _read_types_digest(session)
 
     def read(self) -> tuple[str, Names]:
-        """Return a digest of PostgreSQL's types, and the types: ``types[name][schema]``.
+        """Return a digest of PostgreSQL's user-defined types, and the types by name and schema.
 
         The digest and the types are read at one moment.
         """
@@ -90,13 +91,13 @@ class UserTypes:
         return digest, types
 
     def columns_of(self, types: Collection[int]) -> list[TypedColumn]:
-        """Return PostgreSQL's columns that have one of the types, or an array of one of them."""
+        """Return PostgreSQL's columns that have a given type, or an array of a given type."""
         with self._connections.open("admin") as session:
             rows = session.execute(_COLUMNS, (list(types),)).fetchall()
         return [TypedColumn(*row) for row in rows]
 
 
 def _read_types_digest(session: Session) -> str:
-    """Return a digest of the types in the PostgreSQL catalog."""
+    """Return a digest of the user-defined types in the PostgreSQL catalog."""
     row = session.execute(_DIGEST).fetchone()
     return str(row[0]) if row else ""

@@ -47,7 +47,7 @@ class OwnSession(psycopg.Connection[tuple[Any, ...]]):
         find out the pooler's mode.
 
         Args:
-            settings: The settings' values by name.
+            settings: A mapping from each setting's name to the value.
         """
         row = self.execute(
             _FOR_SESSION,

@@ -1,4 +1,4 @@
-"""Compares files of partitions to find changes of rows that have no event."""
+"""Compares files of partitions to find row changes that no event shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from schemas.table import TableId
 
 
 class PostgresPartitionFiles:
-    """The files of PostgreSQL partitions, by object id (see `cdc.sources.partition_files`).
+    """The files of PostgreSQL partitions, as a `cdc.sources.partition_files.PartitionFiles`.
+
+    All methods identify a partition by its object id.
 
     Args:
         connections: Opens sessions.
@@ -20,12 +22,15 @@ class PostgresPartitionFiles:
         self._connections = connections
 
     def empty(self, partitions: Collection[int]) -> frozenset[int]:
-        """Return the PostgreSQL partitions that have no row and, by statistics, never had one."""
+        """Return the PostgreSQL partitions that have no row and, by statistics, never had a row."""
         with self._connections.open("admin") as session:
             return fingerprint.empty_files(session, partitions)
 
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
-        """Return PostgreSQL partitions that a TRUNCATE could have emptied since an earlier look."""
+        """Return PostgreSQL partitions that a TRUNCATE could have emptied since an earlier look.
+
+        The earlier look at the catalog found the file numbers in ``files``.
+        """
         with self._connections.open("snapshot") as session:
             return fingerprint.truncated(session, table, files, since)
 

@@ -56,9 +56,10 @@ class Lookups:
 
     Args:
         type: Takes the name of a type, such as ``numeric(10,2)``, and returns the type.
-        volatile: Takes names of functions, and returns those whose value can differ for each row.
-        constraints: For each constraint, by name: whether it is the primary key, and whether its
-            index is the replica identity.
+        volatile: Takes names of functions. Returns the names of the functions whose value can
+            differ for each row.
+        constraints: A mapping from each constraint's name to two values: whether the constraint is
+            the primary key, and whether the constraint's index is the replica identity.
         misread: Takes the name of a type. Returns `SourceColumn.misread_as` for columns of this
             type.
     """
@@ -72,9 +73,9 @@ class Lookups:
 def after_statements(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
-    """Return a PostgreSQL table as it would be after planned actions.
+    """Return a PostgreSQL table as it would be after planned actions, with the server's answers.
 
-    The server answers the `Lookups`.
+    An action is a parsed part of a statement, such as a new column. `Lookups` lists the answers.
     """
 
     def number(text: str) -> int:
@@ -109,7 +110,7 @@ def after_statements(
 def planned(
     table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action], lookups: Lookups
 ) -> Planned:
-    """Return a PostgreSQL table as it would be after planned actions.
+    """Return a PostgreSQL table as it would be after planned actions, such as a new column.
 
     Raises:
         DdlError: An action does not fit the table.
@@ -256,7 +257,7 @@ class _Draft:
             self._rewrite()
 
     def _change(self, number: int, **facts: Any) -> None:
-        """Change attributes of a PostgreSQL column and of its entry in the fingerprint."""
+        """Change attributes of a PostgreSQL column and of its entry in the table's fingerprint."""
         column = self._columns[number]
         if "name" in facts:
             column = replace(column, name=facts["name"])
@@ -286,7 +287,7 @@ class _Draft:
         return [number for number, column in self._columns.items() if column.name == name]
 
     def _number(self, name: str) -> int:
-        """Return the catalog number of a PostgreSQL column; raise a `DdlError` if there is none."""
+        """Return a PostgreSQL column's catalog number; raise `DdlError` without such a column."""
         for number in self._numbers(name):
             return number
         raise _unfit_statements(self._table.table, f"there is no column {name!r}")

@@ -71,7 +71,7 @@ def wait_until_visible(
     timeout_s: float,
     progress: Progress,
 ) -> frozenset[int]:
-    """Wait until new statements see the changes of PostgreSQL transactions.
+    """Wait until new statements see the changes of the given PostgreSQL transactions.
 
     The function waits until the transactions have released the locks on their own ids: a
     transaction does so after its changes have become visible. The ids are not compared with a
@@ -177,7 +177,7 @@ def identity(session: Session) -> ServerIdentity:
 
 
 def write_marker(session: Session) -> Marker:
-    """Write a new marker row; its position is read after the row is committed in PostgreSQL."""
+    """Write a new marker row, and read the end of PostgreSQL's log after the row's commit."""
     server = identity(session)
     marker_id = uuid4()
     session.execute("DELETE FROM tributary.marker WHERE written_at < now() - interval '30 days'")

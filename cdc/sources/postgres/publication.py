@@ -89,7 +89,7 @@ FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
 """
 
 TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int"
-"""SQL that evaluates to the primary's timeline; a standby refuses it."""
+"""SQL that evaluates to the primary's timeline; a standby refuses this SQL."""
 
 
 def prepare(session: Session, publication: str, credentials: Credentials, *, append: bool) -> None:
@@ -156,7 +156,7 @@ def _preparation(
 
 
 def _restored(session: Session, publication: str, append: bool) -> list[sql.Composed]:
-    """Return the statement that corrects the publication; empty if its settings are correct."""
+    """Return the statement that corrects a publication's settings; empty if all are correct."""
     published, via_root, _ = _settings(session, publication) or ({}, False, False)
     wanted = LOGGED if append else CHANGES
     if via_root and {change for change, one in published.items() if one} == set(wanted):
@@ -191,9 +191,9 @@ def own_grants(credentials: Credentials) -> list[sql.Composed]:
 
 
 def add_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-    """Add the tables that the publication lacks, and return them.
+    """Add the tables that the publication lacks; return the added tables.
 
-    Each statement adds one table. So if a statement fails, the tables of the statements before it
+    Each statement adds one table. So if a statement fails, the tables that earlier statements added
     stay in the publication.
 
     Raises:
@@ -301,8 +301,9 @@ def _settings(session: Session, publication: str) -> tuple[dict[str, bool], bool
     """Return a publication's settings; None if there is no such publication.
 
     Returns:
-        Three values: by operation, such as ``insert``, whether it is published; whether changes of
-        partitions are published under the root table; whether the publication is for all tables.
+        Three values: a mapping from each operation, such as ``insert``, to whether the operation is
+        published; whether changes of partitions are published under the root table; whether the
+        publication is for all tables.
     """
     row = session.execute(
         "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables "
@@ -400,7 +401,7 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
 
 
 def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> SlotHealth | None:
-    """Return the slot's current health; None if the slot is missing or a `foreign_slot`.
+    """Return the slot's current health; None if the slot is missing or foreign (`foreign_slot`).
 
     Args:
         session: A session on the primary.
@@ -486,7 +487,7 @@ def _alter_publication(
 def _alter_statement(
     publication: str, action: str, tables: Sequence[tuple[str, str]]
 ) -> sql.Composed:
-    """Return the SQL that adds tables to a PostgreSQL publication, or drops them from it."""
+    """Return the SQL that adds tables to a PostgreSQL publication, or drops tables from it."""
     # Without ONLY a table that inherits from another one would be published with it and get a topic
     # of its own, and PostgreSQL would refuse its UPDATE and DELETE if it has no key. The root of a
     # partitioned table is published with its partitions anyway.

@@ -46,7 +46,7 @@ class _Member:
     within: bool
 
     def is_of(self, known: Fingerprint) -> bool:
-        """Whether this member is a fingerprint's table, which may have been renamed since."""
+        """Whether a fingerprint is of this table, even if the table was renamed later."""
         return int(known.facts.get("oid", 0)) == self.oid
 
 
@@ -57,7 +57,7 @@ def _read_members(session: Session, publication: str, source: str) -> list[_Memb
 
 
 def added(session: Session, publication: str, source: str) -> dict[TableId, SentTable]:
-    """Return a publication's tables, each with the statement that removes it.
+    """Return a mapping from a publication's tables to `SentTable`, with the removing statement.
 
     Tables of schema ``tributary`` and partitions of other tables of the publication are left out.
     """

@@ -1,4 +1,8 @@
-"""SQL and JDBC options with which Spark reads key ranges of a table, with or without a view."""
+"""SQL and JDBC options with which Spark reads key ranges of a table.
+
+The sessions of a copy read within a view: a consistent image of the source. Other sessions read
+without a view.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +62,8 @@ def snapshot_query(
     quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
     from a subquery. The server flattens the subquery, so predicates use the key's index. A table
     without a key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of
-    the table or partition, and then the row's ``ctid``. Within one view, each row has a value of
-    its own in `ROW`.
+    the table or partition, and then the row's ``ctid``. Within one view (a consistent image of the
+    source), each row has a value of its own in `ROW`.
     """
     on_replica = view is None or view.on_replica
     endpoint = connections.endpoint(on_replica=on_replica)
@@ -147,8 +151,8 @@ def session_init(view: View | None) -> str:
     If a fetch size is set, Spark turns autocommit off, so the first statement begins this
     transaction. If there is a view, all statements of the transaction use one snapshot: the view's
     snapshot or, if the view has none, the transaction's own snapshot. The statements fail if the
-    session does not see the view's marker, for example because a pooler or a load balancer has sent
-    the session to another server.
+    session does not see the view's marker row, for example because a pooler or a load balancer has
+    sent the session to another server.
     """
     begin = [sql.SQL("SET TRANSACTION READ ONLY")]
     if view is not None:
@@ -175,8 +179,8 @@ def session_init(view: View | None) -> str:
 def _view_checks(view: View) -> sql.Composed:
     """Return a statement that fails if a PostgreSQL session does not fit the view.
 
-    The session must see the view's marker, and its server must be a standby if the view is on the
-    replica. The server must belong to the view's cluster.
+    The session must see the view's marker row, and the session's server must be a standby if the
+    view is on the replica. The server must belong to the view's cluster.
     """
     tests = [
         (

@@ -32,7 +32,7 @@ _SETTINGS = ("max_standby_streaming_delay", "max_standby_archive_delay", "hot_st
 
 @dataclass
 class Exporter:
-    """A view, and the PostgreSQL session that exports the view's snapshot.
+    """A view of the source, and the PostgreSQL session that exports the view's snapshot.
 
     Args:
         session: The session.
@@ -137,7 +137,7 @@ def _both_known_and_differ(one: str | None, other: str | None) -> bool:
 
 
 def marker_visible(session: Session, marker: Marker) -> bool:
-    """Whether the PostgreSQL session's snapshot shows the marker."""
+    """Whether the PostgreSQL session's snapshot shows the marker row."""
     query = "SELECT 1 FROM tributary.marker WHERE id = %s"
     try:
         with session.transaction():
@@ -149,7 +149,7 @@ def marker_visible(session: Session, marker: Marker) -> bool:
 def wait_for_marker(
     connections: Connections, marker: Marker, *, timeout_s: float, progress: Progress
 ) -> None:
-    """Wait until new transactions on the PostgreSQL replica see the marker.
+    """Wait until new transactions on the PostgreSQL replica see the primary's marker row.
 
     Raises:
         ReplicaError: The wait reached its bound, or the server is not a standby of the marker's
@@ -231,7 +231,7 @@ def primary_view(connections: Connections, marker: Marker) -> Iterator[Exporter]
 
 
 def exported_now(connections: Connections, session: Session, *, on_replica: bool) -> Exported:
-    """Export a PostgreSQL transaction's snapshot, and read a log position at or after it."""
+    """Export a PostgreSQL transaction's snapshot; read a log position after all its changes."""
     snapshot = export(session)
     # read after the snapshot was taken, so the snapshot contains nothing after this position
     position = optional_row(session, "SELECT pg_last_wal_replay_lsn()::text")
@@ -263,7 +263,8 @@ class Exported:
 
     Args:
         snapshot: The snapshot's id; empty if each session takes a snapshot of its own.
-        upper_bound: A position in the log; an exported snapshot contains no change after it.
+        upper_bound: A position in the log. An exported snapshot contains no change after this
+            position.
         exact: Whether the snapshot contains exactly the transactions that committed before
             ``upper_bound``.
     """
@@ -281,7 +282,7 @@ def proven(
     *,
     on_replica: bool,
 ) -> View:
-    """Check that a PostgreSQL session sees the marker on the right server; return the view.
+    """Check that a PostgreSQL session sees the marker row on the right server; return a `View`.
 
     Raises:
         ReplicaError: The view lacks the marker, or the replica is not a standby of the primary.
@@ -362,7 +363,7 @@ def assert_same_server(connections: Connections, view: View) -> None:
 def _require_same(
     connections: Connections, view: View, found: ServerIdentity, *, visible: bool
 ) -> None:
-    """Check that a PostgreSQL view's server is still the same one, and shows the marker."""
+    """Check that a view's PostgreSQL server is still the same, and shows the marker row."""
     where = connections.where(on_replica=view.on_replica)
     moved_on = is_ahead(found, view.identity) and is_ahead(found, view.marker)
     same_server = (found.system_identifier, found.in_recovery) == (

@@ -10,7 +10,7 @@ from cdc.log.position import LogPosition, Lsn
 from cdc.sources.log_health import Stored
 
 _SETTINGS = {"idle_timeout": "idle_replication_slot_timeout", "wal_level_insufficient": "wal_level"}
-"""The setting due to which a server invalidates a slot, by the reason that the server shows."""
+"""A mapping from the reason that a server shows for an invalid slot to the setting behind it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class SlotHealth:
 
     @property
     def danger(self) -> str | None:
-        """Why the slot may soon lose uncaptured changes; None if they are safe.
+        """Why the slot may soon lose uncaptured changes; None if the changes are safe.
 
         An unreserved slot still has its log until the next checkpoint. If the connector reads all
         of the log before the checkpoint, no change is lost.
@@ -69,8 +69,9 @@ class SlotHealth:
     ) -> str | None:
         """Return why the slot has lost uncaptured changes; None if no change is lost.
 
-        The slot's confirmed position must not be after Connect's stored position. If it is after
-        the stored position, the slot was recreated, or something other than the connector moved it.
+        The slot's confirmed position must not be after the position that Kafka Connect has stored.
+        If it is after the stored position, the slot was recreated, or something other than the
+        connector moved the slot's position.
 
         With exactly-once support, the two positions are compared even while a session reads the
         slot. The connector stores a position in a Kafka transaction, and confirms the position only
@@ -132,7 +133,7 @@ class SlotHealth:
         return self.confirmed_flush_lsn if exactly_once else stored()
 
     def facts(self) -> dict[str, Any]:
-        """Return the slot's state, sizes and position, by name, for ``status`` and messages."""
+        """Return the slot's state, sizes and position, each under its name, for `status`."""
         return {
             "active": self.active,
             "wal_status": self.wal_status,

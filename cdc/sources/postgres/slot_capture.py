@@ -56,9 +56,9 @@ class PublishedTables:
     def remove_renamed(
         self, known: Collection[Fingerprint], keep: Collection[TableId]
     ) -> list[TableId]:
-        """Remove the tables of these fingerprints, whatever their names are now.
+        """Remove the tables of these fingerprints, whatever names the tables have now.
 
-        Tables whose present name is in ``keep`` stay.
+        Tables whose present name is in ``keep`` stay. The result has the removed tables.
         """
         oids = {int(one.facts["oid"]) for one in known if "oid" in one.facts}
         source = self._connections.source
@@ -66,7 +66,7 @@ class PublishedTables:
             return publication_members.remove_renamed(session, self._name, source, oids, keep)
 
     def added(self) -> dict[TableId, SentTable]:
-        """Return the tables that were added, each with the statement that removes it."""
+        """Return a mapping from the added tables to `SentTable`, with the removing statement."""
         with self._connections.open("admin") as session:
             return publication_members.added(session, self._name, self._connections.source)
 
@@ -136,7 +136,7 @@ class Slot:
         return None if found is None else found.process
 
     def shown_reader(self) -> str | None:
-        """Describe the session that reads the slot: program, address, process; None without one."""
+        """Return the slot's reader (program, address, process) in words; None without a reader."""
         found = self._reader()
         return None if found is None else str(found)
 
@@ -206,7 +206,7 @@ class PostgresCapture:
             publication.prepare(session, name, users, append=self._names.append)
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
-        """Return the statements that would capture these tables of PostgreSQL; none is executed.
+        """Return the statements that would capture these PostgreSQL tables; execute none of them.
 
         Raises:
             CaptureError: The slot's name belongs to another database or another tool.
@@ -229,7 +229,7 @@ class PostgresCapture:
         return [publication.removing(name, table)]
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare an earlier mark with what PostgreSQL's slot has decoded by now.
+        """Compare the counts in an earlier mark with what PostgreSQL's slot has decoded by now.
 
         If the slot does not exist, the result is None, and `log_health` reports the problem.
         """

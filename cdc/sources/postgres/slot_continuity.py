@@ -2,8 +2,8 @@
 
 PostgreSQL does not record when a slot was created, and a connector without a stored position
 creates a missing slot itself. But the server counts what each slot has decoded, and a new slot's
-counts begin at 0. So if a count is smaller than at the previous look, the slot is another one.
-Changes that were made between the two slots have no event.
+counts begin at 0. So if a count is smaller than at the previous look (Tributary's last reading of
+the counts), the slot is another slot. Changes that were made between the two slots have no event.
 
 The counts can also begin at 0 because the server crashed, or because somebody reset them. The
 server shows two timestamps. A crash changes the first one, and a reset of the slot's counts changes
@@ -11,8 +11,8 @@ the second one. If the first timestamp has changed since the previous look, noth
 the second timestamp is new or later, the counts are not compared.
 
 A new slot has no second timestamp until its counts are reset. So if the slot had a second
-timestamp at the previous look, and now has none or an earlier one, it is another slot, whatever its
-counts are.
+timestamp at the previous look, and now has no second timestamp or an earlier one, the slot is
+another slot, whatever its counts are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WHERE slot.slot_name = %s
 
 
 def continuity(connections: Connections, slot: str, earlier: LogMark | None) -> Continuity | None:
-    """Compare an earlier mark with what a PostgreSQL slot has decoded by now.
+    """Compare the counts in an earlier mark with what a PostgreSQL slot has decoded by now.
 
     Args:
         connections: Opens sessions.
@@ -66,8 +66,8 @@ def recreated(earlier: LogMark, now: LogMark) -> str | None:
     cannot be compared.
 
     Args:
-        earlier: The mark of the earlier look.
-        now: The present mark.
+        earlier: The mark with the statistics of an earlier call of `continuity`.
+        now: The mark with the present statistics.
     """
     (shared, had_reset), (shared_now, has_reset) = (
         _statistics_resets(earlier),

@@ -1,7 +1,7 @@
-"""Finds out who reads a replication slot, and when its connector last wrote a heartbeat.
+"""Finds out who reads a replication slot, and when the slot's connector last wrote a heartbeat.
 
 A slot belongs to a whole database server. Two installations of Tributary that capture one database
-with the same names share the slot. A change that one of them reads never reaches the other one.
+with the same names share the slot. A change that one installation reads never reaches the other.
 """
 
 from __future__ import annotations

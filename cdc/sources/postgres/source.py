@@ -120,7 +120,7 @@ class PostgresSource:
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """Return the PostgreSQL table as it would be after DDL statements; none is executed."""
+        """Return a PostgreSQL table as it would be after DDL statements, without executing them."""
         actions = read_ddl(ddl, table.table)
         with self._connections.open("admin") as session:
             return planned_table.after_statements(session, table, fingerprint, actions)
@@ -208,7 +208,7 @@ class PostgresSource:
     def open_view(
         self, marker: Marker, *, one_moment: bool, timeout_s: float, progress: Progress
     ) -> Iterator[View]:
-        """Open a PostgreSQL view that contains the marker; the view closes at the block's end.
+        """Open a view, a consistent image of PostgreSQL with the marker row, until the block ends.
 
         On a primary, sessions import one snapshot. A commit is in the log of a primary before it is
         visible, so the method first waits until each transaction that is open at the call has
@@ -241,7 +241,10 @@ class PostgresSource:
         timeout_s: float,
         progress: Progress,
     ) -> Iterator[View]:
-        """Open a PostgreSQL view that contains the marker, and whose position S is known."""
+        """Open a view, an image of PostgreSQL with the marker row, whose log position S is known.
+
+        The view contains exactly the transactions up to S. The view closes at the block's end.
+        """
         connections = self._connections
         if self.has_replica and not from_primary:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
@@ -280,7 +283,7 @@ class PostgresSource:
             del self._exporters[exporter.view.snapshot_id]
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that the PostgreSQL view is open, and that its server is still the same."""
+        """Check that a copy's view of PostgreSQL is open, and that its server is the same."""
         if not view.snapshot_id:
             replica.assert_same_server(self._connections, view)
             return
@@ -332,7 +335,7 @@ class PostgresSource:
         """Return None, since the lake can represent every value of a PostgreSQL key."""
 
     def key_order(self, table: SourceTable, key: Sequence[str]) -> str | None:
-        """Return the library versions by which PostgreSQL sorts a key's text.
+        """Return the versions of the libraries with which PostgreSQL sorts a key's text.
 
         The result is None if an index can sort the key differently from the server (see
         `cdc.sources.postgres.key_order`).

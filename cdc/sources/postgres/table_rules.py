@@ -43,10 +43,10 @@ class PostgresTableRules:
         """Return a problem if the PostgreSQL connector would assign values to wrong columns.
 
         The log does not contain generated columns. When Debezium 3.7.0 finds an unknown label of an
-        enum, it reads the table's definition from the catalog, which includes these columns. It
-        then assigns values to columns by their order. So each column after a generated column gets
-        the value of a later column. A run recognizes such an event by the generated column in the
-        event's schema.
+        enum, it reads the table's definition from the catalog, which includes these columns.
+        Debezium then assigns values to columns by the columns' order. So each column after a
+        generated column gets the value of a later column. A run recognizes such an event by the
+        generated column in the event's schema.
 
         The function returns a problem in two cases:
 
@@ -153,7 +153,7 @@ class PostgresTableRules:
 
 
 def _unlogged_kind(table: SourceTable) -> Obstacle | None:
-    """Return a problem if PostgreSQL's log has no changes of the table due to its kind."""
+    """Return a problem if PostgreSQL's log has no changes of a table due to the table's kind."""
     if table.kind == "hypertable":
         return (
             "is a hypertable of TimescaleDB: its rows lie in chunks, so none of its changes is in"
@@ -227,7 +227,7 @@ def _unlogged_partition(table: SourceTable) -> Obstacle | None:
 
 
 def _beside_domain(table: SourceTable, first: str) -> Obstacle | None:
-    """Return a problem if a PostgreSQL table has a domain over an enum (see `misplaced`).
+    """Return a problem if a PostgreSQL column's type is a domain over an enum (see `misplaced`).
 
     Args:
         table: A table in which an ordinary column follows a generated column.
@@ -274,7 +274,7 @@ def _beside_enum(table: SourceTable, withheld: Collection[str]) -> Obstacle | No
 
 
 def _first_misplacing(table: SourceTable) -> str | None:
-    """Return a PostgreSQL table's first generated column if an ordinary column follows it."""
+    """Return a PostgreSQL table's first generated column; None if no ordinary column follows."""
     generated = [one.name for one in table.columns if one.generated]
     return misplacing([one.name for one in table.columns], generated)
 

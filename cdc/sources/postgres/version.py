@@ -4,11 +4,11 @@ from __future__ import annotations
 
 OLDEST = 14
 _WHOLE_SINCE = {14: 18, 15: 13, 16: 9, 17: 5}
-"""By major version, the first minor version whose log loses no change of a published table.
+"""A mapping from major version to the first minor version whose log lacks no published change.
 
-An earlier minor version can read a publication's tables as of a transaction from before a table
-joined. It then caches this result, and leaves out the table's changes in all later transactions.
-Major versions that are not listed here do not have this defect.
+A server of an earlier minor version can read a publication's tables as of a transaction from before
+a table joined. The server then caches this result, and leaves out the table's changes in all later
+transactions. Major versions that are not listed here do not have this defect.
 
 The listed minor versions have another defect, which the next minor versions repaired. To read the
 log, the server copies notices of catalog changes from each transaction to all overlapping

@@ -41,7 +41,7 @@ class Host:
     log: Path
 
     def said(self) -> str:
-        """The output of the command, without line breaks."""
+        """The output of the command in one line, whatever the width of the terminal."""
         return " ".join(self.log.read_text().split())
 
     def suspend(self) -> None:

@@ -65,7 +65,7 @@ class Jdbc:
 
     @cached_property
     def _loaded(self) -> Any:
-        """An instance of the driver, loaded from its jar once."""
+        """The driver, loaded only once, because py4j knows each class by its name only."""
         if self.jar is None:
             return java_class(self.session, self.driver)()
         gateway = self.session.sparkContext._gateway

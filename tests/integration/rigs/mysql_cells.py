@@ -337,4 +337,4 @@ OWN: dict[str, Cases] = {
         ("json", (("'[1.0, -5]'", "[1.0, -5]"),)),
     ),
 }
-"""Like `CASES`, for types that only one of MySQL and MariaDB has, by kind."""
+"""Like `CASES`, by kind: types and values for which MySQL and MariaDB differ."""

@@ -81,7 +81,10 @@ class Database(OwnDatabase):
 
     @contextlib.contextmanager
     def commits_hang(self) -> Iterator[Callable[[], None]]:
-        """Let commits wait for a missing standby; the yielded function releases them."""
+        """Let commits with ``synchronous_commit`` on wait for a missing standby.
+
+        The yielded function releases them.
+        """
 
         def settings(*statements: str) -> None:
             for statement in (*statements, "SELECT pg_reload_conf()"):

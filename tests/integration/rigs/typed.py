@@ -95,7 +95,7 @@ class Stream:
         self._connect.wait_running(captured.connector, timeout_s=120, progress=QUIET)
 
     def inserts(self, table: SourceTable, schema: TableSchema, count: int) -> DataFrame:
-        """Wait for ``count`` events; returns their rows, decoded."""
+        """Wait for ``count`` events; returns the decoded rows of the inserts."""
         topic = self._names.topic(table.table)
         start = self._kafka.start_offsets(topic)
         deadline = time.monotonic() + 120

@@ -69,7 +69,7 @@ def test_a_topic_without_records_begins_at_its_end() -> None:
 def test_an_attempt_records_whether_its_connector_sends_null(
     converter: str | None, kept: bool
 ) -> None:
-    """The attempt records the converter of the running connector, not the one in the settings."""
+    """The running connector's settings decide, not those that a new connector would have."""
     running = converter and {
         "value.converter": converter,
         "value.converter.ignore.default.for.nullables": "true",

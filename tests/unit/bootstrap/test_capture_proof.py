@@ -59,7 +59,7 @@ def prove(patch: pytest.MonkeyPatch, evidence: CaptureEvidence, policy: str = "d
 
 
 def wait(positions: Iterable[int], upto: int) -> None:
-    """Wait until a log is captured up to a position; the looks find the given positions."""
+    """Wait with a timeout of 0 until the log is captured; the looks find the given positions."""
     places = iter(positions)
     log = SimpleNamespace(
         title="log",

@@ -61,7 +61,7 @@ class Copy:
 
 
 def only_copies(monkeypatch: pytest.MonkeyPatch, events: list[str], planned: Any) -> None:
-    """Replace all parts of a copy by fakes that note the opened view and each read of chunks."""
+    """Replace a copy's parts, except its sessions, by fakes; they note its view and its reads."""
     view = SimpleNamespace(on_replica=True, warnings=(), split=None, upper_bound="0/1")
 
     @contextmanager

@@ -79,7 +79,7 @@ LEVEL = ["marker", "captured M", "readable {0: 10}", "catch up to {0: 10}"]
 def test_all_that_readers_can_have_seen_is_in_the_next_generation_before_it_serves(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The marker is written only when runs can no longer commit to the serving generation."""
+    """A marker is written again after runs can no longer commit to the serving generation."""
     store.put(table_record(attempt=attempt(1), other=FAST, shown_as="a.b"))
     build = store.put(
         table_record(

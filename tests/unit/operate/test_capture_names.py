@@ -300,7 +300,7 @@ def test_a_slot_without_our_publication_is_not_dropped_by_who_never_had_the_capt
 def test_the_publication_of_another_installation_is_not_shared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Else the last `offboard` here would drop the publication that the other one needs."""
+    """The other one has its own slot. The last `offboard` here would drop its publication."""
     slot = Slot()
     slot.there, slot.other_slots = False, ["theirs"]
     made = at(monkeypatch, tmp_path, slot)

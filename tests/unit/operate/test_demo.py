@@ -1,4 +1,4 @@
-"""The shop of the demo has the same tables and data on every kind of source."""
+"""The shop of the demo has the same tables and writers on every kind of source."""
 
 from __future__ import annotations
 

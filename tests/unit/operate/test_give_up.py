@@ -1,4 +1,4 @@
-"""Captures that retain too much log: which commands report it, and which slots a run drops."""
+"""Captures that retain too much log: which commands report it, and what a run gives up."""
 
 from __future__ import annotations
 

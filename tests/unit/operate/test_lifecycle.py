@@ -42,7 +42,7 @@ class Source:
 
 
 class Connect:
-    """A fake Connect with a failed connector; each change notes who holds the capture's lease."""
+    """A fake Connect with a failed connector; a restart without the capture's lease is an error."""
 
     def __init__(self, store: Store, failed: str = "c") -> None:
         self._store = store

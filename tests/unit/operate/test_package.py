@@ -12,7 +12,7 @@ from operate.package import _environment
 
 
 def test_an_environment_is_packed_without_its_owners_passwords(tmp_path: Path) -> None:
-    """The environment can be in the folder of a whole project (``python3 -m venv .``)."""
+    """The environment can be the folder of a whole project (``python3 -m venv .``)."""
     venv.create(tmp_path)
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://u:secret@host/\n")
     (tmp_path / ".env").write_text("PASSWORD=secret")

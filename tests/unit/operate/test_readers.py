@@ -1,4 +1,4 @@
-"""The progress of registered readers in commands, conditions and metrics, and reads of files."""
+"""How far registered readers are, in commands, conditions and metrics; when files are read."""
 
 from __future__ import annotations
 

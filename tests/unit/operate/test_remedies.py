@@ -1,4 +1,4 @@
-"""Remedies name only commands and settings that exist, and each remedy has a test.
+"""Commands and settings that remedies name exist; a test does each remedy, or a reason is given.
 
 The remedies are read from the whole source code.
 """

@@ -1,4 +1,4 @@
-"""Slots that no table record needs: an interrupted command removes its slot, or others name it."""
+"""Slots that no table needs: an interrupted command removes its own; runs and `check` name any."""
 
 from __future__ import annotations
 

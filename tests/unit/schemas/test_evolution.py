@@ -42,7 +42,7 @@ def test_an_unchanged_table_asks_for_nothing() -> None:
 
 
 def test_a_column_without_stored_values_comes_as_null() -> None:
-    """This holds even for a NOT NULL column with a default, if both were set after the rows."""
+    """This holds even with NOT NULL and a default: both were set after the rows were written."""
     facts = column("extra", "integer", nullable=False, default="5")
     change = only(with_columns({"4": facts}), stored={"extra": (None,)})
     assert isinstance(change, AddColumn)

@@ -241,7 +241,7 @@ def test_no_password_is_written_into_it() -> None:
 def test_the_page_is_of_this_machine_and_changes_nothing(
     compose: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The page's token is a reference, which Compose must pass to the command unchanged."""
+    """The page's token is a reference, which Compose passes to the command without resolving it."""
     service = compose["services"][PAGE]
     assert service["profiles"] == [PAGE]
     assert (FILE.parent / service["build"]["dockerfile"]).is_file()

@@ -1,4 +1,4 @@
-"""The position of a reader of changes, and the facts from a commit's record in it."""
+"""The position of a reader of changes, and the facts that it takes from a commit's record."""
 
 from __future__ import annotations
 

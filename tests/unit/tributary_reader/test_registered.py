@@ -136,7 +136,7 @@ def test_a_reader_of_a_former_generation_goes_on_only_where_the_next_one_continu
 
 
 def test_a_reader_that_names_no_generation_is_of_the_one_that_has_its_commit(shop: Shop) -> None:
-    """A reader's file from before a new copy names no generation; its commit shows which one."""
+    """A commit of the former generation shows that the reader has not read the newer copy."""
     after = f"{(FIRST + timedelta(hours=1, minutes=1)):%Y%m%d%H%M%S}000"
     shop.path = table(shop.folder / "attempt=again", {B: {}, C: {}, after: {}})
     path = table(shop.folder / f"attempt={FORMER}", {A: {}, D: {}})

@@ -47,7 +47,7 @@ def ends_within_a_changed_key(
 def test_a_topic_that_cannot_be_read_keeps_no_other_from_being_judged(
     tmp_path: Path, again: bool
 ) -> None:
-    """Once the topic can be read, it is searched from its last known end, with all tasks since."""
+    """Once the topic can be read, it is searched from its former end, however many tasks ended."""
     topics = Topics()
     beat(topics, "a", at=10)
     assert follow(tmp_path, topics).behind == {}

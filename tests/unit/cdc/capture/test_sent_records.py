@@ -45,7 +45,7 @@ class Sender:
 
         Args:
             task: The task that sends.
-            loaded: The position from which the task has started.
+            loaded: The position from which the task starts; without a gap, ``ends`` follow it.
             ends: The ends of the transactions.
             more: ``topic``, ``rows`` and ``every_s``, if not the defaults.
         """
@@ -242,7 +242,7 @@ def transactional(
 def test_a_commit_whose_markers_are_late_in_kafka_is_no_loss(
     sender: Sender, store: Store, *, active: bool
 ) -> None:
-    """Kafka has acknowledged the commit, but a restarting broker lacks the marker for a while."""
+    """Kafka has answered, so the slot is confirmed, but a restarting broker lacks the marker."""
     sender.send("a", 0, range(10, 110, 10))
     assert transactional(sender, store, 100, 120, active=active) is None
     let_pass(store, 30)

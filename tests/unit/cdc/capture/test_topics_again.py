@@ -25,7 +25,7 @@ from tests.unit.cdc.task_topics import Topics, event
 def test_an_end_in_a_topic_that_began_again_is_searched_from_its_first_offset(
     tmp_path: Path, between: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The table and its topic were removed, and the table was onboarded again with other tables."""
+    """The table was offboarded with its topic, and onboarded again while another table stayed."""
     former, other = record(topic_id="former"), record("lines", topic_id="lines")
     topics = Topics()
     beat(topics, "a", at=10)

@@ -302,7 +302,7 @@ def test_a_silence_of_what_tables_follow_also_names_those_that_move_there(
 def test_a_connector_that_reads_has_a_connection_although_no_heartbeat_comes(
     context: RunContext, kafka: Kafka, kind: str
 ) -> None:
-    """The connector reads a backlog, or changes of tables that are not captured."""
+    """This happens while it reads a backlog, or the changes of tables that nobody captures."""
     names = replace(CAPTURE, kind=kind)
     heartbeats = names.heartbeat_topic
 

@@ -33,7 +33,7 @@ def test_a_connector_that_names_no_installation_is_of_no_other_one() -> None:
 
 @pytest.fixture
 def client() -> Iterator[ConnectClient]:
-    """A client without a server: a request that it should not send would fail the test."""
+    """A client without a server: each request raises a ConnectError, so a test notices it."""
     made = ConnectClient(ConnectConfig(url="http://localhost:1"), owner=OWNER)
     with stamina.set_testing(True, attempts=1):
         yield made

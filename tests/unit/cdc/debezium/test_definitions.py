@@ -109,7 +109,7 @@ class Kafka:
         return {0: 7 + len(self.values)}
 
     def stable_offsets(self, _: str) -> dict[int, int]:
-        """The end of the records that no open transaction hides; it ends before the next call."""
+        """The end of the readable records: now ``hidden`` are hidden, later ``ends_with``."""
         hidden, self.hidden = self.hidden, self.ends_with
         return {0: 7 + len(self.values) - hidden}
 
@@ -222,7 +222,7 @@ def test_statements_of_an_open_transaction_are_waited_for() -> None:
 
 
 def test_a_hanging_transaction_hides_no_statement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The open transaction hides the statement, but Connect's position is after the statement."""
+    """Nobody can read the statement, but the connector's stored position is after it."""
     monkeypatch.setattr(definitions, "_OPEN_S", 0.0)
     kafka = Kafka([value(ddl) for ddl in "abc"])
     kafka.hidden = kafka.ends_with = 1

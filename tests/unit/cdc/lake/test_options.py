@@ -1,4 +1,4 @@
-"""The write options of a lake table, which are decided before anything is written."""
+"""What is decided before a lake table is written: options, index, key and partition columns."""
 
 from __future__ import annotations
 

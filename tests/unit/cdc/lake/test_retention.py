@@ -1,4 +1,4 @@
-"""How long old commits and files are kept for readers, depending on how often a table commits."""
+"""How many commits are kept for readers, and how often a table commits."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_a_write_of_the_tables_row_alone_changes_no_fact() -> None:
 
 
 def test_the_next_commit_has_the_moment_of_the_newest_look() -> None:
-    """Without that moment, a partition newer than the known catalog would seem to have no rows."""
+    """Without it, a partition newer than the known catalog would have no row from before that."""
     lake = Followed()
     looked = Fingerprint(changed(snapshot="7:9:8"))
     assert looked.digest == Fingerprint(FACTS).digest

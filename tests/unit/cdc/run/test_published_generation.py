@@ -1,4 +1,4 @@
-"""The pointers of idle tables are read once per process; their errors do not stop tables."""
+"""An idle table's pointer is read once until the table changes; a failed read stops no table."""
 
 from __future__ import annotations
 

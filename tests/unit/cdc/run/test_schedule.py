@@ -167,7 +167,7 @@ def test_tiers_share_the_workers_while_both_have_work() -> None:
 
 
 def test_shares_are_those_of_the_true_work_and_not_of_the_predicted_one() -> None:
-    """If the runs of a tier take three times as long as predicted, it gets a third of the runs."""
+    """A tier whose runs take three times as long as predicted gets a third as many runs."""
     schedule, order = scheduled(shares={"critical": 0.75}), list[str]()
     for number in range(400):
         bulk, critical = entry(f"bulk{number}"), entry(f"critical{number}", tier="critical")

@@ -33,7 +33,7 @@ def poisoned(table: Table) -> None:
 
 
 def lagging(table: Table) -> None:
-    """Give a table a backlog of two minutes of work; all backlogs exceed the workers' capacity."""
+    """Give a table a backlog of two minutes of work; all together exceed the workers' capacity."""
     table.arrivals = [(0.0, int(120.0 / table.event_s)), *table.arrivals]
 
 

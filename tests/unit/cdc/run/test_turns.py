@@ -104,10 +104,10 @@ def test_a_run_gives_way_after_the_commit_during_which_another_process_asks(
 
 
 def test_a_run_uses_the_state_store_in_few_transactions(command: Command) -> None:
-    """A run has three transactions, and one more for each commit.
+    """A run has three transactions, one for each commit, and two between two commits.
 
     The three are for the lease with the newest record, for the history, and for the release.
-    Between two commits, the run checks its lease and whether another process waits for the table.
+    Between two commits, the run asks whether a process waits for the table, and checks its lease.
     This run has no guard, no losses and no quarantine.
     """
     begun = list[object]()

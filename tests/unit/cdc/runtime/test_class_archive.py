@@ -41,7 +41,7 @@ def spark_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The source code of the module that a child process runs."""
+    """The path for the source code of the module that a child process runs."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return tmp_path / "recorder.py"
 

@@ -289,7 +289,7 @@ class World:
     # The truth.
 
     def missing(self, period: Period) -> Iterator[str]:
-        """Yield each change that an announced period should have and that is in no commit."""
+        """Yield each change from before a period's end plus lateness, if no commit has it."""
         there = {id(row) for commit in self.commits for row in commit.rows}
         until = period.end + self.rules.lateness
         for one in self.log:

@@ -99,7 +99,7 @@ def test_an_announcement_covers_the_newest_commit_of_its_moment(store: Store) ->
 
 
 def late(kept: Announcements, known: TableRecord, instant: str, again: bool = False) -> list[int]:
-    """Note a commit with three late rows of 11:40 and one of 12:10; returns the new counts."""
+    """Note a commit with three late rows of 11:40 and one of 12:10; return the new counts."""
     slots = {slot_of(NOON - HOUR / 3): 3, slot_of(NOON + HOUR / 6): 1}
     changed = kept.note_late(known, instant, slots, reannounces=again)
     return [one.late_rows for one in changed]

@@ -163,7 +163,7 @@ def test_heartbeats_of_a_table_that_is_behind_are_thinned_out() -> None:
 def test_rows_are_looked_for_in_each_period_that_can_be_announced(
     now: datetime, behind: timedelta, lateness: timedelta, zone: str
 ) -> None:
-    """The test announces the first period, for every proven time that the watermark allows."""
+    """A table's first announcement, by any proven time that the watermark allows."""
     rules = CompletenessRules(Calendar("hour", zone), lateness)
     watermark = now - behind
     for reached in (watermark, watermark + behind / 2, now, now + MINUTE):

@@ -270,7 +270,7 @@ def deletes(store: Store) -> list[int]:
 
 
 def test_no_statement_deletes_many_entries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store can have millions of old entries, and others must be able to write meanwhile."""
+    """A store that never deleted entries has millions; others must be able to write meanwhile."""
     monkeypatch.setattr(histories, "BATCH", 10)
     monkeypatch.setattr(histories, "BATCHES", 3)
     for number in range(45):

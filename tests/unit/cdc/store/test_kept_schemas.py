@@ -77,7 +77,7 @@ def test_an_id_that_means_another_schema_now_is_refused(store: Store) -> None:
 
 
 def test_records_from_before_are_not_read_with_the_ids_of_a_new_registry(store: Store) -> None:
-    """Ids of a new registry are not compared, so the tables must leave their topics first."""
+    """Under a new address, ids are not compared, so the tables must leave their topics first."""
     KeptSchemas(Registry(id1='"int"'), URL, store).schema(1)
     with pytest.raises(UnknownSchemaError) as refused:
         KeptSchemas(Registry(id1='"long"'), URL, store).schema(1)

@@ -47,7 +47,7 @@ def checked(text: str) -> dict[str, Any]:
 
 
 def fits(found: dict[str, Any], kind: type, where: str) -> None:
-    """Whether an object has all required fields of a class, and no fields that it does not have."""
+    """Assert that an object has all fields that a class requires, and only fields of the class."""
     known = {field.name: field for field in attr.fields(kind)}
     extra = {"_producer", "_schemaURL"} if issubclass(kind, base.BaseFacet) else set()
     assert set(found) <= set(known) | extra, where

@@ -96,7 +96,7 @@ def test_a_url_alone_names_the_receiver(
 def test_settings_without_a_kind_of_transport_name_no_receiver(
     services: Services, tmp_path: Path
 ) -> None:
-    """Without a transport, the client would print the events, and they would count as sent."""
+    """Without a type, the client would print the events, and they would count as sent."""
     services.store.record_run(run())
     (tmp_path / "openlineage.yml").write_text("transport: {auth: {type: api_key}}\n")
     found = CliRunner().invoke(app, ["lineage"])

@@ -461,7 +461,7 @@ def test_follow_goes_on_after_a_failure(
     to_file(tmp_path / "openlineage.yml", tmp_path / "no such folder" / "events")
 
     class Looks(threading.Event):
-        """A stop event that ends after three pauses; the receiver exists since the first."""
+        """A stop event, set after three pauses; the receiver is there from the first pause on."""
 
         pauses: ClassVar[list[float]] = []
 

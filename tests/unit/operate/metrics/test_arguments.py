@@ -1,4 +1,4 @@
-"""Which options of ``metrics`` and ``run`` cannot be used together."""
+"""Which combinations of arguments ``metrics`` and ``run`` refuse."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_viewers_share_a_look_and_do_not_wait_for_the_next(looks: Looks) -> None
 def test_the_statements_of_a_page_do_not_grow_with_the_tables(
     fleet: Services, viewer: Viewer
 ) -> None:
-    """The look at all tables is kept, so a page queries only facts of its own table."""
+    """The look at all tables is kept, so a page queries only what it alone shows."""
     viewer.get("/")
     asked: list[str] = []
     sa.event.listen(

@@ -1,4 +1,4 @@
-"""When a server's binlog files show a loss, and which transactions a binlog must still have."""
+"""Which file of a binlog shows a loss, and which transactions each file must have."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ FOUND = Described(
 
 
 def define(sql: str) -> Mapping[str, Any]:
-    """The columns that a server's catalog shows for these definitions."""
+    """The row that a server's catalog shows for the definition of a column."""
     found = _DEFINITION.fullmatch(sql)
     assert found is not None, sql
     charset = found["set"] or "utf8mb4"
