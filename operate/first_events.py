@@ -31,8 +31,8 @@ _LOOK_S = 3.0
 """Limit for one call of `first_events`, in seconds; the registry's client would try for longer."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _JUST_BEFORE = timedelta(milliseconds=1)
-"""The precision of source times. It is subtracted from the first waiting change's time, since the
-lake can also lack other changes of the same millisecond."""
+"""The precision of source times. The lake may lack any change of the millisecond in which the first
+waiting change was made, so the lake is complete only up to this much before that time."""
 
 Place = tuple[str, int]
 """A topic, and an offset of the topic's only partition."""

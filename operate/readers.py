@@ -42,7 +42,7 @@ _AGAIN_S = 50.0
 _MOST_S = 10.0
 """How long a run may read the files of readers before the run continues, in seconds."""
 _SEARCHED_AT_ONCE = 20
-"""Number of tables without known readers that a run searches for readers each time."""
+"""How many of the tables without known readers one run searches for readers."""
 _KNOWN = timedelta(hours=1)
 """Maximum age of what a run has read of readers' files, for ``status`` and metrics to show this."""
 

@@ -142,7 +142,7 @@ def examine(
     known: TablesOnRecord | None = None,
     moves: bool = False,
 ) -> tuple[str, ...]:
-    """Check that a table can be onboarded as it is, without changing anything.
+    """Check that a table can be onboarded as it is. The check changes nothing.
 
     Args:
         services: The services of the command.

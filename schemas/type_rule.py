@@ -64,7 +64,7 @@ class TypeRule:
         return self.read_sql.replace(COLUMN, column)
 
     def from_jdbc(self, column: str) -> str:
-        """Return ``jdbc_cast`` for a column, given as a Spark SQL expression."""
+        """Return the Spark SQL that applies ``jdbc_cast`` to the Spark SQL of a column."""
         return self.jdbc_cast.replace(COLUMN, column)
 
 

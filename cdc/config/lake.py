@@ -94,9 +94,9 @@ class CatalogConfig(Section):
     metastore: Annotated[str, Field(pattern=r"^thrift://[^,/@]+(,thrift://[^,/@]+)*$")]
     """URL, for example thrift://metastore:9083; separate several URLs by commas."""
     database: Annotated[str, Field(min_length=1)] = "{source}_{schema}"
-    """Template of each table's database. Characters that Hive allows in no name are encoded."""
+    """Template of the database's name in the catalog. Characters that Hive forbids are encoded."""
     table: Annotated[str, Field(min_length=1)] = "{table}"
-    """Template of each table's name."""
+    """Template of the table's name in the catalog."""
 
 
 class StateConfig(Section):

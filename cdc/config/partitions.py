@@ -34,7 +34,7 @@ class PartitionField(Section):
     """The time zone of hour, day, month and year, by its name in the IANA database. A time without
     zone is read as a time in this zone."""
     buckets: Annotated[int, Field(ge=2, le=MOST_BUCKETS)] | None = None
-    """The number of buckets of hash."""
+    """The number of buckets into which ``hash`` distributes the rows."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")] | None = None
     """The name of the further lake column. Default: COLUMN_BY, for example created_at_day."""
 

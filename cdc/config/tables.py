@@ -115,7 +115,7 @@ class ResyncLimits(Section):
     """The limits of automatic resyncs."""
 
     max_rows: Positive | None = None
-    """The largest estimated number of rows in the table. Default: no limit."""
+    """A table with more rows, by estimate, is not copied again by itself. Default: no limit."""
     window: Annotated[str, Field(pattern=_WINDOW)] | None = None
     """The time in which a resync may begin, in UTC, for example 22:00-05:00. Default: any time."""
 

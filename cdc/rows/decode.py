@@ -304,7 +304,7 @@ def _problem_of_record(
 
 
 def constant_sql(value: str) -> str:
-    """Return Spark SQL of a constant for decoded rows, but not as a literal.
+    """Return Spark SQL that gives decoded rows a constant, without a literal in generated code.
 
     The constant is an element of an array. If the generated code contained the constant as a
     literal, Spark would compile each batch's projection again.

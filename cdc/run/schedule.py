@@ -48,9 +48,9 @@ TURN_S = 30.0
 LONG_S = 10.0
 """Predicted seconds above which a run is long."""
 LATE_SHARE = 0.05
-"""Part of a lane's work that late tables get in any case, even if the other tables cannot wait."""
+"""The fraction of a lane's work for late tables in any case, even if other tables cannot wait."""
 LATE_SHARE_OF_SLACK = 0.25
-"""Part of a lane's work that late tables get while the lane's other tables can wait."""
+"""The fraction of a lane's work for late tables while the lane's other tables can wait."""
 STARVING = 2.0
 """A late table starves if it waits for longer than `STARVING` times its freshness target."""
 STARVING_SHARE = 0.5

@@ -295,7 +295,7 @@ class CompletenessRules:
             period = self.calendar.after(period)
 
     def expected_at(self, newest: datetime) -> datetime:
-        """Return the proven time at which the period after ``newest`` is complete.
+        """Return what the proven time must reach for the period after ``newest`` to be complete.
 
         The lake has every change that the source committed before the proven time.
 

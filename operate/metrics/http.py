@@ -40,7 +40,7 @@ class _Quiet(WSGIRequestHandler):
 
 @contextmanager
 def listening(host: str, port: int, text: Callable[[], bytes]) -> Iterator[int]:
-    """Answer requests for metrics in the background for a ``with`` block.
+    """Answer requests for metrics in the background until the ``with`` block ends.
 
     The answer is plain text, compressed with gzip if the client accepts gzip.
 

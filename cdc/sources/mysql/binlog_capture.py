@@ -110,8 +110,8 @@ class BinlogCapture:
 
         If ``on_replica``, the definitions of the table and its columns come from the replica. The
         ids of the table's files, and the GTIDs of transactions that the binlog lacks, come from the
-        primary. The primary is read after the replica. So the primary has then executed each
-        statement that the replica had executed.
+        primary. The primary is read after the replica. So the facts from the primary include each
+        statement that the facts from the replica include.
         """
         if not on_replica:
             return self._on_primary(table)

@@ -335,7 +335,7 @@ class _Draft:
         self._indexes = {name: renamed(parts) for name, parts in self._indexes.items()}
 
     def _unique(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield name and columns of each MySQL or MariaDB unique index that has columns left."""
+        """Yield name and columns of each MySQL or MariaDB unique index with a column."""
         return ((name, parts) for name, parts in self._indexes.items() if parts)
 
     def _move(self, name: str, place: str) -> None:

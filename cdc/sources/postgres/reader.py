@@ -62,8 +62,7 @@ def snapshot_query(
     quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
     from a subquery. The server flattens the subquery, so predicates use the key's index. A table
     without a key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of
-    the table or partition, and then the row's ``ctid``. Within one view (a consistent image of the
-    source), each row has a value of its own in `ROW`.
+    the table or partition, and then the row's ``ctid``, which is unique within one view.
     """
     on_replica = view is None or view.on_replica
     endpoint = connections.endpoint(on_replica=on_replica)

@@ -1,4 +1,4 @@
-"""The health of a replication slot, for which PostgreSQL retains the log of one capture."""
+"""The health of a capture's replication slot, by which PostgreSQL retains log."""
 
 from __future__ import annotations
 
