@@ -60,7 +60,7 @@ GATE = 1.2
 EXPONENT_GATE = 0.3
 """Greatest exponent of the pattern `recent`."""
 STOCK_GATE = 0.65
-"""Greatest CPU time of a commit around the tenth, as a share of that with Hudi's defaults."""
+"""Greatest CPU time of a commit with its upkeep, as a share of that with Hudi's defaults."""
 VALUES = {
     "id": ("bigint", "id"),
     "customer": ("int", "cast(id % 5000 as int)"),
@@ -295,7 +295,12 @@ def report(figures: list[dict[str, Any]]) -> int:
         for pattern in dict.fromkeys(str(one["pattern"]) for one in figures)
         if (found := exponent([one for one in figures if one["pattern"] == pattern])) is not None
     }
-    shares = [one["tenth_cpu_s"] / one["stock_cpu_s"] for one in figures if "stock_cpu_s" in one]
+    # Hudi's default settings clean the table within the commit, so our upkeep counts, too.
+    shares = [
+        one["mean_with_upkeep_cpu_s"] / one["stock_cpu_s"]
+        for one in figures
+        if "stock_cpu_s" in one
+    ]
     reached = {"last_by_tenth": all(one["last_by_tenth"] <= GATE for one in figures)}
     if "recent" in exponents:
         reached["exponent_of_recent"] = exponents["recent"] <= EXPONENT_GATE

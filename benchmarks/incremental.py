@@ -7,7 +7,7 @@ are in Kafka, and times one side after the other, in an order that turns. The fi
 all sides up with a tenth of the events, and do not count. Before a figure is printed, the tables of
 all sides are compared with the source.
 
-    python -m benchmarks.incremental [--tables 5] [--events 200000] [--rows 200000] [--rounds 5]
+    python -m benchmarks.incremental [--tables 5] [--events 200000] [--rows 200000] [--rounds 6]
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main() -> int:
     parser.add_argument("--tables", type=int, default=5, help="tables that change")
     parser.add_argument("--events", type=int, default=200_000, help="events per round, all tables")
     parser.add_argument("--rows", type=int, default=200_000, help="rows per table at the start")
-    parser.add_argument("--rounds", type=int, default=5, help="counted rounds")
+    parser.add_argument("--rounds", type=int, default=6, help="counted rounds")
     return on_a_stack(measure, parser.parse_args())
 
 
@@ -116,8 +116,9 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
                 events = arguments.events // (1 if number >= WARM_UP else 10)
                 change(source, names, events // len(names), number)
                 wait_for_events(services, ids, source)
-                first = number % len(sides)
-                for side in [*sides, *sides][first : first + len(sides)]:
+                first = number // 2 % len(sides)
+                turned = [*sides, *sides][first : first + len(sides)]
+                for side in turned if number % 2 else reversed(turned):
                     wall, cpu = timed(sides[side])
                     if number >= WARM_UP:
                         times[side].wall.append(wall)

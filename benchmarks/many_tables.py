@@ -11,6 +11,7 @@ CPU time of a round must not grow. At the end, all tables are compared with the 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -151,9 +152,13 @@ class Fleet:
 
 
 def resident() -> int:
-    """The resident memory of this process and its JVM, in bytes."""
-    me = psutil.Process(os.getpid())
-    return sum(one.memory_info().rss for one in (me, *me.children(recursive=True)))
+    """The resident memory of this process and its JVM, in bytes, without the stack's servers."""
+    me, total = psutil.Process(os.getpid()), 0
+    for one in (me, *me.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if one is me or "org.apache.spark.deploy.SparkSubmit" in one.cmdline():
+                total += int(one.memory_info().rss)
+    return total
 
 
 def compare(services: Services, source: psycopg.Connection[Any], ids: list[TableId]) -> None:

@@ -31,6 +31,11 @@ WAVE_SHARE = 0.2
 
 So after a crash, at most this share is copied again.
 """
+LEAST_SHARE = 0.01
+"""A share of a table that one commit may contain whatever the rate of copies is.
+
+So a copy has about a hundred commits at most: each commit reads the timeline with all others.
+"""
 SINGLE_WAVE_BYTES = 64 * 1024 * 1024
 """A table of up to this size, in bytes, is copied in one commit, since a repeated copy takes only
 seconds."""
@@ -138,8 +143,8 @@ def waves(
         done: Ids of the chunks that are already committed.
         share: The largest share of the table in one wave, unless a single chunk is larger.
         single_wave_bytes: A table of at most this size in bytes is one wave.
-        wave_bytes: The largest size of a wave in bytes, unless a single chunk is larger; None for
-            no limit.
+        wave_bytes: The largest size of a wave in bytes, unless a single chunk or `LEAST_SHARE` of
+            the table is larger; None for no limit.
     """
     left = [chunk for chunk in chunks if chunk.id not in set(done)]
     if not left:
@@ -147,11 +152,10 @@ def waves(
     total = sum(chunk.bytes_estimate for chunk in chunks)
     if total <= single_wave_bytes:
         return (tuple(left),)
-    if wave_bytes is not None:
-        share = min(share, wave_bytes / total)
-    most = _chunks_per_wave(len(chunks), share, parallel)
-    quick = total <= QUICK_BYTES and not done and wave_bytes is None
-    first = _chunks_per_wave(len(chunks), max(share, QUICK_START), parallel) if quick else most
+    allowed = 1.0 if wave_bytes is None else max(wave_bytes / total, LEAST_SHARE)
+    most = _chunks_per_wave(len(chunks), min(share, allowed), parallel)
+    quick = QUICK_START if total <= QUICK_BYTES and not done else 0.0
+    first = _chunks_per_wave(len(chunks), min(max(share, quick), allowed), parallel)
     ends = [*range(first, len(left), most), len(left)]
     return tuple(tuple(left[start:end]) for start, end in zip([0, *ends], ends, strict=False))
 

@@ -37,7 +37,7 @@ from cdc.errors import (
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.runtime.failpoints import crash
-from cdc.runtime.progress import shown_as
+from cdc.runtime.progress import shown_as, stopped
 from cdc.runtime.waiting import wait_while
 from cdc.sources.replay_pause import resuming
 from cdc.sources.selection import require_named
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.lake.timeline import Timeline
     from cdc.run import RunContext
+    from cdc.runtime.copy_sessions import CopyRate
     from cdc.runtime.progress import Task
     from cdc.sources.base import Marker, Source, SourceTable, View
     from cdc.store.attempt import Attempt
@@ -104,7 +105,8 @@ class Copying:
         if not self.context.timeline(self._attempt).exists:
             # A process that died while it created the Hudi table could have left some of its files.
             delete_path(self.context.spark, self._attempt.path)
-        failed, one_view = 0, True
+        # With a rate, each wave gets a view of its own, which is opened once the wave may be read.
+        failed, one_view = 0, self._one_view or self._rate is None
         while True:
             # An error of these steps is raised at once, since another view cannot mend its cause.
             self.source.wait_for_marker_on_replica(
@@ -137,11 +139,10 @@ class Copying:
         """Copy remaining chunks in a new view; return whether all chunks are copied now.
 
         If the argument ``one_view`` is true, this call copies all remaining chunks. If it is false,
-        this call copies only the next wave. After a view was lost, each wave gets a view of its
-        own, since a view that is open for a shorter time is less likely to be lost. The copy is
-        exact nevertheless, since the stream is applied from the offsets O on, which were read
-        before the first view was opened. For an append table, or a table with the setting
-        ``one_view``, all chunks must be read under one view.
+        this call copies only the next wave: after a view was lost, since a view that is open for a
+        shorter time is less likely to be lost, and with a rate. The copy is exact nevertheless,
+        since the stream is applied from the offsets O on, which were read before the first view was
+        opened. An append table, or a table with the setting ``one_view``, needs one view for all.
 
         Raises:
             AttemptSpoiledError: The table needs one view for all chunks, and the view under which
@@ -152,10 +153,13 @@ class Copying:
         table = self.source.table(self.record.table)
         copy = self._open_snapshot_copy(table)
         chunks = self._planned(copy)
+        done = self._committed()
+        left = self._waves(chunks, done=done)
+        now = left if one_view else left[:1]
         # If all sessions must open together, the view waits for them. For MySQL, the replica does
         # not go on meanwhile, so they are taken first.
         first = self._taken(len(chunks), together=True) if self._at_once else nullcontext()
-        with first, self._opened(marker, sessions=len(chunks)) as view:
+        with self._paced(now), first, self._opened(marker, sessions=len(chunks)) as view:
             if not view.on_replica:
                 _log.warning("the primary of %s is read, not a replica", self.source.name)
             for warning in view.warnings:
@@ -165,9 +169,6 @@ class Copying:
             # A label that the view's rows have is in this catalog. So if it is renamed while chunks
             # are read, the next check knows its former name.
             self._require_fingerprint()
-            done = self._committed()
-            left = self._waves(chunks, done=done)
-            now = left if one_view else left[:1]
             shown = self.context.progress.start(
                 f"copy {self._name}", sum(chunk.rows_estimate for wave in now for chunk in wave)
             )
@@ -280,7 +281,6 @@ class Copying:
             bytes=sum(chunk.bytes_estimate for chunk in chunks),
             commits=len(self._waves(chunks)),
         )
-        self._wait_for_rate(sum(chunk.bytes_estimate for chunk in wave))
         wanted = min(len(wave), self._parallel)
         taken = nullcontext(wanted) if self._at_once else self._taken(wanted)
         try:
@@ -296,26 +296,29 @@ class Copying:
             raise failure from error
         crash("bootstrap.after_chunk_commit")
 
-    def _wait_for_rate(self, size: int) -> None:
-        """Wait until the source's ``copy_mb_per_s`` allows the copy to read its next wave.
+    @contextmanager
+    def _paced(self, parts: Sequence[Sequence[Chunk]]) -> Iterator[None]:
+        """Wait until the source's ``copy_mb_per_s`` allows the block to read the waves ``parts``.
 
-        Args:
-            size: The size of the wave, in bytes.
+        Raises:
+            StoppedError: The command ends.
         """
-        rate = self.context.copy_rate(self.source.name)
+        rate, context = self._rate, self.context
         if rate is None:
+            yield
             return
-        begin = rate.reserve(size)
 
         def lacking() -> str:
-            self.lease.check()
+            if context.ending:
+                raise stopped(f"wait to copy {self._name}")
             left = begin - rate.now()
             return f"{left:.0f} s, by the limit of {rate.mb_per_s} MB/s" if left > 0 else ""
 
-        if lacking():
-            what = f"wait to copy more of {self._name}"
-            with shown_as(what, self.context.progress) as task:
-                wait_while(lacking, timeout_s=begin - rate.now(), poll_s=1.0, task=task)
+        with rate.reserved(sum(chunk.bytes_estimate for wave in parts for chunk in wave)) as begin:
+            if lacking():
+                with shown_as(f"wait to copy {self._name}", context.progress) as task:
+                    wait_while(lacking, timeout_s=begin - rate.now(), poll_s=1.0, task=task)
+            yield
 
     @contextmanager
     def _taken(self, wanted: int, *, together: bool = False) -> Iterator[int]:
@@ -393,13 +396,12 @@ class Copying:
         single = SINGLE_WAVE_BYTES
         if self.settings.index == "bucket" or self._at_once:
             single = max(single, sum(chunk.bytes_estimate for chunk in chunks))
-        rate = self.context.copy_rate(self.source.name)
         return waves(
             chunks,
             parallel=self._parallel,
             done=done,
             single_wave_bytes=single,
-            wave_bytes=None if rate is None else rate.wave_bytes,
+            wave_bytes=None if self._rate is None else self._rate.wave_bytes,
         )
 
     def _require_fingerprint(self) -> None:
@@ -461,6 +463,10 @@ class Copying:
     def _parallel(self) -> int:
         most = self.context.copy_sessions(self.source.name).most
         return min(self.settings.parallel_chunks or self._cores, most)
+
+    @property
+    def _rate(self) -> CopyRate | None:
+        return self.context.copy_rate(self.source.name)
 
     @property
     def _cores(self) -> int:

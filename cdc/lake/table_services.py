@@ -88,7 +88,7 @@ class Retention:
             commits: Number of completed commits in the active timeline.
             table: The source table.
         """
-        return (commits + crc32(str(table).encode())) % self.every == 0
+        return (commits + crc32(table.relation.encode())) % self.every == 0
 
     def options(self, *, cluster_every: int = 0) -> dict[str, str]:
         """Return Hudi's settings for this retention.

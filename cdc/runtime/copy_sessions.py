@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 WAVE_S = 10.0
-"""Seconds of a copy's rate that are read at once: a copy reads a wave as fast as it can, and then
+"""Seconds of the rate that a copy reads at once. A copy reads a wave as fast as it can, and then
 waits until the rate allows the next wave."""
 _CHECK_S = 1.0
 """Pause between two checks of a copy that waits for sessions, in seconds."""
@@ -50,16 +50,28 @@ class CopyRate:
         """The number of bytes that a copy reads at once, by the sizes in the source's catalog."""
         return int(self.mb_per_s * 1_000_000 * WAVE_S)
 
-    def reserve(self, size: int) -> float:
-        """Reserve the next part of the rate for a wave; return the time when its read may begin.
+    @contextmanager
+    def reserved(self, size: int) -> Iterator[float]:
+        """Reserve the next part of the rate for a read; a block that fails gives the part back.
 
         Args:
-            size: The size of the wave, in bytes.
+            size: The number of bytes to read.
+
+        Yields:
+            The time at which the read may begin, on the clock of ``now``.
         """
+        took = size / (self.mb_per_s * 1_000_000)
         with self._lock:
             begin = max(self.now(), self._free_at)
-            self._free_at = begin + size / (self.mb_per_s * 1_000_000)
-            return begin
+            self._free_at = begin + took
+        done = False
+        try:
+            yield begin
+            done = True
+        finally:
+            if not done:
+                with self._lock:
+                    self._free_at -= took
 
 
 def share(free: int, wanted: int, waiting: int) -> int:

@@ -113,10 +113,19 @@ class Interruptible:
             StoppedError: ``interrupt`` was called.
         """
         if self.interrupted.is_set():
-            raise StoppedError(
-                f"{task}: interrupted, since the process was asked to stop",
-                remedy="Nothing to do: the next run goes on with it.",
-            )
+            raise stopped(task)
+
+
+def stopped(task: str) -> StoppedError:
+    """Return the error for a task that ends because the process was asked to stop.
+
+    Args:
+        task: The task's action and object.
+    """
+    return StoppedError(
+        f"{task}: interrupted, since the process was asked to stop",
+        remedy="Nothing to do: the next run goes on with it.",
+    )
 
 
 class _InterruptibleTask:

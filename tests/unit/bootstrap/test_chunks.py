@@ -101,8 +101,11 @@ def test_a_wave_is_no_larger_than_the_rate_allows() -> None:
         found = waves(planned, parallel=4, wave_bytes=wave_bytes)
         assert [len(wave) for wave in found] == expected
     quick = cut_chunks(boundaries(list(range(19)), TableSize(2_000_000, 508 * MIB)))
-    found = waves(quick, parallel=4, wave_bytes=105 * MIB)
-    assert [len(wave) for wave in found] == [4] * 5, "the first wave is not larger"
+    for wave_bytes, expected in ((105 * MIB, [4] * 5), (1024 * MIB, [12, 4, 4])):
+        found = waves(quick, parallel=4, wave_bytes=wave_bytes)
+        assert [len(wave) for wave in found] == expected
+    huge = cut_chunks(boundaries(list(range(9_999)), TableSize(10**9, 10**12)))
+    assert len(waves(huge, parallel=1, wave_bytes=10_000_000)) == 100, "its commits are bounded"
     least = TableSize(10, SINGLE_WAVE_BYTES)
     small = cut_chunks(boundaries([1, 2, 3], least))
     assert len(waves(small, parallel=4, wave_bytes=MIB)) == 1

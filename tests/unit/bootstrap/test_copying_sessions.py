@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import bootstrap.copying
 from bootstrap.chunks import cut_chunks
 from bootstrap.copying import Copying
 from cdc.config import TableSettings
+from cdc.errors import StoppedError
 from cdc.runtime.copy_sessions import CopyRate, CopySessions
 from cdc.runtime.progress import NullProgress, Task
+from cdc.runtime.waiting import Clock, wait_while
 from cdc.sources.source_facts import Boundaries, TableSize
 from tests.records import table_record
 
@@ -97,6 +101,7 @@ def events_of(
     most: int,
     shares_views: bool,
     rate: CopyRate | None = None,
+    ending: bool = False,
     **settings: Any,
 ) -> list[str]:
     """The sessions, views and reads of a copy on 4 cores, in their order."""
@@ -107,6 +112,7 @@ def events_of(
     context = SimpleNamespace(
         copy_sessions=lambda _: sessions,
         copy_rate=lambda _: rate,
+        ending=ending,
         progress=Noting(events),
         store=None,
         spark=SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=4)),
@@ -179,15 +185,110 @@ def test_fewer_sessions_are_fewer_tasks(
     assert f"read 9 chunks, tasks {tasks}" in found
 
 
-def test_a_copy_waits_for_its_rate_without_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    rate = CopyRate(1)
-    allowed = rate.reserve(200_000) + 0.2
-    found = events_of(monkeypatch, chunks=9, most=8, shares_views=True, rate=rate)
-    assert time.monotonic() >= allowed
-    assert found[:3] == [
-        "open the view for 9",
-        f"wait to copy more of {table_record().table}",
-        "take 4 of 4",
-    ]
-    again = events_of(monkeypatch, chunks=9, most=8, shares_views=True, rate=CopyRate(1))
-    assert again[:2] == ["open the view for 9", "take 4 of 4"], "nothing was read before"
+class SetClock(Clock):
+    """A clock that only moves when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def now(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float, stop: threading.Event | None) -> None:
+        self.at += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
+    """The clock of waits and rates in a test."""
+    found = SetClock()
+    monkeypatch.setattr(bootstrap.copying, "wait_while", partial(wait_while, clock=found))
+    return found
+
+
+WAIT = f"wait to copy {table_record().table}"
+
+
+@pytest.mark.parametrize("shares_views", [True, False])
+def test_a_copy_waits_for_its_rate_before_its_view_and_sessions(
+    monkeypatch: pytest.MonkeyPatch, clock: SetClock, shares_views: bool
+) -> None:
+    """On MySQL, an open view waits for sessions with all its locks, and only for a bounded time."""
+    rate = CopyRate(1, clock.now)
+    with rate.reserved(90_000_000):
+        pass
+    how = {"shares_views": shares_views, "one_view": True, "rate": rate}
+    found = events_of(monkeypatch, chunks=3, most=8, **how)
+    assert clock.at >= 90.0
+    opened = found.index("open the view for 3")
+    assert found[0] == WAIT
+    assert all(event.startswith("take") for event in found[1:opened])
+    free = events_of(monkeypatch, chunks=3, most=8, **how | {"rate": CopyRate(1, clock.now)})
+    assert WAIT not in free, "nothing was read before"
+
+
+def test_a_copy_that_waits_for_its_rate_ends_with_the_command(
+    monkeypatch: pytest.MonkeyPatch, clock: SetClock
+) -> None:
+    rate = CopyRate(1, clock.now)
+    with rate.reserved(90_000_000):
+        pass
+    with pytest.raises(StoppedError, match="wait to copy"):
+        events_of(monkeypatch, chunks=3, most=8, shares_views=True, rate=rate, ending=True)
+    assert clock.at < 90.0
+    with rate.reserved(1) as begin:
+        assert begin == 90.0, "what was not read is given back"
+
+
+@pytest.mark.parametrize(
+    ("rate", "settings", "one_view"),
+    [
+        (None, {}, True),
+        (CopyRate(1), {}, False),
+        (CopyRate(1), {"one_view": True}, True),
+        (CopyRate(1), {"mode": "append"}, True),
+    ],
+)
+def test_with_a_rate_each_wave_has_a_view_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+    rate: CopyRate | None,
+    settings: dict[str, Any],
+    one_view: bool,
+) -> None:
+    """But a table that needs one view for all its chunks has one."""
+    under = list[bool]()
+
+    def copy(_copying: Copying, _marker: Any, *, failed: int, one_view: bool) -> bool:
+        under.append(one_view)
+        return failed == 0 and len(under) == 3
+
+    for name in ("_note_facts", "_require_fingerprint", "_leave_cut_short"):
+        monkeypatch.setattr(Copying, name, lambda *_, **__: None)
+    monkeypatch.setattr(Copying, "_committed", lambda *_: frozenset())
+    monkeypatch.setattr(Copying, "_attempt", None)
+    monkeypatch.setattr(Copying, "_copy_under_view", copy)
+    monkeypatch.setattr(bootstrap.copying, "require_same_server", lambda *_: None)
+    monkeypatch.setattr(bootstrap.copying, "forget_report", lambda *_: None)
+    context = SimpleNamespace(
+        copy_rate=lambda _: rate,
+        timeline=lambda _: SimpleNamespace(exists=True),
+        progress=NullProgress(),
+        store=None,
+    )
+    source = SimpleNamespace(
+        name="shop",
+        write_marker=lambda: SimpleNamespace(id="marker"),
+        wait_for_marker_on_replica=lambda *_, **__: None,
+    )
+    copying = Copying(
+        context=context,  # type: ignore[arg-type]
+        source=source,  # type: ignore[arg-type]
+        settings=TableSettings(**settings),
+        record=table_record(),
+        save=lambda _: table_record(),
+        lease=SimpleNamespace(check=lambda: None),  # type: ignore[arg-type]
+        replica_s=1,
+        failures=1,
+    )
+    copying.run()
+    assert under == [one_view] * 3

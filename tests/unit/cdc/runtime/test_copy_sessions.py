@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from hypothesis import given
@@ -87,17 +87,28 @@ def test_a_copy_whose_lease_is_lost_stops_waiting_and_holds_up_nobody(
         assert got == 1
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 20)), min_size=1, max_size=40))
-def test_copies_read_no_more_than_their_rate_and_one_wave(reads: list[tuple[int, float]]) -> None:
-    """Each read begins at its reserved time or later; the copies do other work in between."""
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**9), st.floats(0, 20), st.booleans()), min_size=1, max_size=40
+    )
+)
+def test_copies_read_no_more_than_their_rate_and_one_part(
+    reads: list[tuple[int, float, bool]],
+) -> None:
+    """Each read begins at its reserved time or later. Some reads fail, and read nothing."""
     clock, rate = [100.0], 50_000_000
     copies = CopyRate(50, now=lambda: clock[0])
     assert copies.wave_bytes == rate * WAVE_S
-    begun = list[tuple[float, int]]()
-    for size, other_work_s in reads:
+    begun, free_at = list[tuple[float, int]](), 100.0
+    for size, other_work_s, fails in reads:
         clock[0] += other_work_s
-        clock[0] = max(clock[0], copies.reserve(size))
-        begun.append((clock[0], size))
+        with suppress(OSError), copies.reserved(size) as begin:
+            assert begin == pytest.approx(max(clock[0], free_at)), "no longer than needed"
+            clock[0] = max(clock[0], begin)
+            if fails:
+                raise OSError
+            begun.append((clock[0], size))
+            free_at = begin + size / rate
     for first in range(len(begun)):
         for last in range(first, len(begun)):
             passed = begun[last][0] - begun[first][0]
@@ -107,6 +118,11 @@ def test_copies_read_no_more_than_their_rate_and_one_wave(reads: list[tuple[int,
 
 def test_copies_that_begin_at_once_read_one_after_the_other() -> None:
     copies = CopyRate(10, now=lambda: 7.0)
+
+    def begin(size: int) -> float:
+        with copies.reserved(size) as at:
+            return at
+
     with ThreadPoolExecutor(8) as pool:
-        begins = sorted(pool.map(copies.reserve, [20_000_000] * 8))
+        begins = sorted(pool.map(begin, [20_000_000] * 8))
     assert begins == [7.0 + 2.0 * place for place in range(8)]
