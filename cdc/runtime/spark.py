@@ -25,6 +25,7 @@ from cdc.runtime import class_archive, jvm_guard, task_watch
 from cdc.runtime.jars import spark_jars
 from cdc.runtime.java import find_java
 from cdc.runtime.java_calls import known_class, remember_names
+from cdc.runtime.java_connections import close_with_threads
 from cdc.runtime.object_stores import store_defaults
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def session(config: Config, app_name: str = "tributary", *, tables: int = 0) -> 
             builder = builder.config(key, value)
         started = _started_session(builder, config)
         remember_names(started)
+        close_with_threads(started)
         _set_in_hadoop(started, hadoop_settings(config), store_defaults(config))
         gateway: Any = started.sparkContext._gateway
         if (jvm := gateway.proc) is not None:

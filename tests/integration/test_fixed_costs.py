@@ -38,6 +38,17 @@ KAFKA = 1
 REST = 0
 
 
+def test_runs_leave_no_connection_to_the_jvm_behind(orders: Orders) -> None:
+    """Each run has threads of its own, and each of them calls Java."""
+    client = orders.replication.spark.sparkContext._gateway._gateway_client
+    open_ones = list[int]()
+    for row in range(6):
+        orders.execute(f"INSERT INTO T VALUES ({row}, 'a', 'b', 1)")
+        assert orders.run().commits == 1
+        open_ones.append(len(client.deque))
+    assert open_ones[-1] <= open_ones[1] + 1, open_ones
+
+
 def test_what_a_commit_and_an_idle_table_cost(orders: Orders) -> None:
     shared = orders.replication
     context = shared.context()
