@@ -40,6 +40,7 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
     found = play(stack, folder, scenario)
     by_table = {name: percentiles(ages)["p99"] for name, ages in found.ages.items() if ages}
     late = {name: p99 for name, p99 in by_table.items() if p99 > scenario.target}
+    assert found.growth is not None, "the load was too short for a look at the memory"
     reached = not late and found.growth <= MOST_GROWTH
     figures = {
         "tables": scenario.tables,

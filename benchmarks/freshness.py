@@ -35,6 +35,7 @@ from pyspark.sql import functions as F
 from benchmarks.cold_start import command
 from benchmarks.environment import on_a_stack
 from benchmarks.incremental import SOURCE, wait_for_events
+from benchmarks.memory import needed
 from cdc.config import Config
 from cdc.runtime.progress import NullProgress
 from operate.context import Services
@@ -44,6 +45,8 @@ from stack.local import LocalStack
 ROWS = 10_000
 """The number of rows of each table at the start. Updates change only these rows."""
 TICK_S = 0.1
+MEMORY_EVERY_S = 120.0
+"""Pause between two measurements of memory, in seconds. Each one stops the JVM for a moment."""
 LIMIT_S = 3_600
 GATE_S = 30.0
 """Seconds within which 95 % of the changes must be visible in the lake."""
@@ -123,13 +126,15 @@ class Watch:
         process: The command.
         ended: The end of each commit, in seconds since 1970, by the table's folder and the
             instant. Archived commits leave the folder, so the thread notes each commit at once.
-        memory: Resident memory of the command and its JVM at each look, in bytes.
+        memory: The memory that the command has needed each `MEMORY_EVERY_S`, in bytes.
+        measured_at: The time of the last measurement, by ``time.monotonic()``.
     """
 
     lake: Path
     process: psutil.Process
     ended: dict[tuple[str, str], float] = field(default_factory=dict)
     memory: list[int] = field(default_factory=list)
+    measured_at: float = field(default_factory=time.monotonic)
 
     def look(self) -> None:
         """Note the ended commits and the memory of the command."""
@@ -138,13 +143,19 @@ class Watch:
             key = (str(file.parents[1]), file.stem)
             if key not in self.ended:
                 self.ended[key] = file.stat().st_mtime
-        with contextlib.suppress(psutil.NoSuchProcess):
-            family = (self.process, *self.process.children(recursive=True))
-            self.memory.append(sum(one.memory_info().rss for one in family))
+        if time.monotonic() - self.measured_at >= MEMORY_EVERY_S:
+            self.measured_at = time.monotonic()
+            with contextlib.suppress(psutil.NoSuchProcess, subprocess.CalledProcessError):
+                self.memory.append(needed(self.process))
 
-    def growth(self) -> float:
-        """The memory in the last third of the time, as a multiple of that in the second third."""
+    def growth(self) -> float | None:
+        """The memory in the last third of the time, as a multiple of that in the second third.
+
+        The result is None if the time was too short.
+        """
         third = len(self.memory) // 3
+        if not third:
+            return None
         middle, last = self.memory[third : 2 * third], self.memory[2 * third :]
         return statistics.median(last) / statistics.median(middle)
 
@@ -165,7 +176,7 @@ class Found:
     by_minute: list[list[float]]
     events: int
     late_s: float
-    growth: float
+    growth: float | None
 
 
 def main() -> int:

@@ -11,9 +11,7 @@ CPU time of a round must not grow. At the end, all tables are compared with the 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -31,6 +29,7 @@ from benchmarks.cold_start import command
 from benchmarks.environment import on_a_stack
 from benchmarks.fleet import CHANGE, ROWS, path_of, read
 from benchmarks.incremental import COLUMNS, DDL, FILL, SOURCE, timed, wait_for_events
+from benchmarks.memory import needed
 from cdc.config import Config
 from cdc.run import run_tables
 from cdc.runtime.progress import NullProgress
@@ -56,7 +55,7 @@ class Round:
     Args:
         wall: Seconds of the run.
         cpu: Seconds of CPU of the process and its JVM.
-        memory: Resident memory of the process and its JVM after the run, in bytes.
+        memory: The memory that the process needs after the run (`benchmarks.memory`), in bytes.
         store: Size of the state store's file after the run, in bytes.
     """
 
@@ -140,7 +139,7 @@ class Fleet:
             self.source.execute(change)
         wait_for_events(self.services, self.ids, self.source)
         wall, cpu = timed(lambda: self.run(len(active)))
-        found = Round(wall, cpu, resident(), self.store.stat().st_size)
+        found = Round(wall, cpu, needed(psutil.Process()), self.store.stat().st_size)
         print(f"round {number}: {len(active)} tables, {wall:.1f} s, {cpu:.1f} CPU-s", flush=True)
         return found
 
@@ -149,16 +148,6 @@ class Fleet:
         assert not any(result.error for result in results), results
         committed = sum(bool(result.commits) for result in results)
         assert committed == active, f"{committed} commits, not {active}"
-
-
-def resident() -> int:
-    """The resident memory of this process and its JVM, in bytes, without the stack's servers."""
-    me, total = psutil.Process(os.getpid()), 0
-    for one in (me, *me.children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if one is me or "org.apache.spark.deploy.SparkSubmit" in one.cmdline():
-                total += int(one.memory_info().rss)
-    return total
 
 
 def compare(services: Services, source: psycopg.Connection[Any], ids: list[TableId]) -> None:
