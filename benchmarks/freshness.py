@@ -145,7 +145,7 @@ class Watch:
                 self.ended[key] = file.stat().st_mtime
         if time.monotonic() - self.measured_at >= MEMORY_EVERY_S:
             self.measured_at = time.monotonic()
-            with contextlib.suppress(psutil.NoSuchProcess, subprocess.CalledProcessError):
+            with contextlib.suppress(psutil.Error, subprocess.SubprocessError, OSError):
                 self.memory.append(needed(self.process))
 
     def growth(self) -> float | None:

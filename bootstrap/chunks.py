@@ -34,7 +34,7 @@ So after a crash, at most this share is copied again.
 LEAST_SHARE = 0.01
 """A share of a table that one commit may contain whatever the rate of copies is.
 
-So a copy has about a hundred commits at most: each commit reads the timeline with all others.
+So a copy has at most about two hundred commits: each commit reads the timeline with all others.
 """
 SINGLE_WAVE_BYTES = 64 * 1024 * 1024
 """A table of up to this size, in bytes, is copied in one commit, since a repeated copy takes only

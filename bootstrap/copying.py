@@ -38,7 +38,6 @@ from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.runtime.failpoints import crash
 from cdc.runtime.progress import shown_as, stopped
-from cdc.runtime.waiting import wait_while
 from cdc.sources.replay_pause import resuming
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
@@ -156,10 +155,11 @@ class Copying:
         done = self._committed()
         left = self._waves(chunks, done=done)
         now = left if one_view else left[:1]
+        self._wait_for_rate(now)
         # If all sessions must open together, the view waits for them. For MySQL, the replica does
         # not go on meanwhile, so they are taken first.
         first = self._taken(len(chunks), together=True) if self._at_once else nullcontext()
-        with self._paced(now), first, self._opened(marker, sessions=len(chunks)) as view:
+        with first, self._opened(marker, sessions=len(chunks)) as view:
             if not view.on_replica:
                 _log.warning("the primary of %s is read, not a replica", self.source.name)
             for warning in view.warnings:
@@ -296,29 +296,27 @@ class Copying:
             raise failure from error
         crash("bootstrap.after_chunk_commit")
 
-    @contextmanager
-    def _paced(self, parts: Sequence[Sequence[Chunk]]) -> Iterator[None]:
-        """Wait until the source's ``copy_mb_per_s`` allows the block to read the waves ``parts``.
+    def _wait_for_rate(self, parts: Sequence[Sequence[Chunk]]) -> None:
+        """Wait until the source's ``copy_mb_per_s`` allows the copy to read the waves ``parts``.
 
         Raises:
             StoppedError: The command ends.
         """
-        rate, context = self._rate, self.context
-        if rate is None:
-            yield
+        size = sum(chunk.bytes_estimate for wave in parts for chunk in wave)
+        if self._rate is None or size == 0:
             return
+        what = f"wait to copy {self._name}"
+        waits: list[Task] = []
+        with ExitStack() as shown:
 
-        def lacking() -> str:
-            if context.ending:
-                raise stopped(f"wait to copy {self._name}")
-            left = begin - rate.now()
-            return f"{left:.0f} s, by the limit of {rate.mb_per_s} MB/s" if left > 0 else ""
+            def check(why: str) -> None:
+                if self.context.ending:
+                    raise stopped(what)
+                if not waits:
+                    waits.append(shown.enter_context(shown_as(what, self.context.progress)))
+                waits[0].note(why)
 
-        with rate.reserved(sum(chunk.bytes_estimate for wave in parts for chunk in wave)) as begin:
-            if lacking():
-                with shown_as(f"wait to copy {self._name}", context.progress) as task:
-                    wait_while(lacking, timeout_s=begin - rate.now(), poll_s=1.0, task=task)
-            yield
+            self._rate.begin(size, check)
 
     @contextmanager
     def _taken(self, wanted: int, *, together: bool = False) -> Iterator[int]:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 WAVE_S = 10.0
 """Seconds of the rate that a copy reads at once. A copy reads a wave as fast as it can, and then
 waits until the rate allows the next wave."""
+MOST_S = 600.0
+"""The longest time for which one read keeps other copies waiting, in seconds. A table that is read
+at once can be of any size."""
 _CHECK_S = 1.0
 """Pause between two checks of a copy that waits for sessions, in seconds."""
 
@@ -36,42 +39,49 @@ class CopyRate:
 
     Args:
         mb_per_s: The largest rate, in megabytes (1,000,000 bytes) per second.
-        now: Returns the time in seconds, on a clock that only moves forward.
     """
 
-    def __init__(self, mb_per_s: int, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, mb_per_s: int) -> None:
         self.mb_per_s = mb_per_s
-        self.now = now
-        self._free_at = now()
-        self._lock = threading.Lock()
+        self._free_at = 0.0
+        self._queue: deque[object] = deque()
+        self._changed = threading.Condition()
 
     @property
     def wave_bytes(self) -> int:
         """The number of bytes that a copy reads at once, by the sizes in the source's catalog."""
         return int(self.mb_per_s * 1_000_000 * WAVE_S)
 
-    @contextmanager
-    def reserved(self, size: int) -> Iterator[float]:
-        """Reserve the next part of the rate for a read; a block that fails gives the part back.
+    def begin(self, size: int, check: Callable[[str], object]) -> None:
+        """Wait until the rate allows another read, and count the read.
+
+        Copies begin to read in the order in which they began to wait. A read that fails counts,
+        since it can have read everything.
 
         Args:
             size: The number of bytes to read.
-
-        Yields:
-            The time at which the read may begin, on the clock of ``now``.
+            check: Called about once a second during the wait, with the reason of the wait. It ends
+                the wait by an exception.
         """
-        took = size / (self.mb_per_s * 1_000_000)
-        with self._lock:
-            begin = max(self.now(), self._free_at)
-            self._free_at = begin + took
-        done = False
-        try:
-            yield begin
-            done = True
-        finally:
-            if not done:
-                with self._lock:
-                    self._free_at -= took
+        ticket = object()
+        with self._changed:
+            self._queue.append(ticket)
+            try:
+                while self._queue[0] is not ticket or self._free_at > self._now():
+                    left = max(0.0, self._free_at - self._now())
+                    check(f"{left:.0f} s or more, by the limit of {self.mb_per_s} MB/s")
+                    self._pause(min(_CHECK_S, left) if self._queue[0] is ticket else _CHECK_S)
+                took = min(MOST_S, size / (self.mb_per_s * 1_000_000))
+                self._free_at = max(self._free_at, self._now()) + took
+            finally:
+                self._queue.remove(ticket)
+                self._changed.notify_all()
+
+    def _now(self) -> float:
+        return time.monotonic()
+
+    def _pause(self, seconds: float) -> None:
+        self._changed.wait(seconds)
 
 
 def share(free: int, wanted: int, waiting: int) -> int:

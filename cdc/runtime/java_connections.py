@@ -1,13 +1,15 @@
 """Closes the connections to the JVM of Python threads that have ended.
 
 Each Python thread that calls Java has a connection of its own, and a thread of its own in the JVM.
-py4j closes the connection when the Python thread ends. But the end of a thread can call Java once
-more, for example to release an object. Then py4j opens a new connection, which nothing closes.
+py4j keeps the connections in a list, and removes a connection once when its thread ends. But if
+Java has called Python in the thread, for example the guard of a commit, the list has the connection
+twice. Then the connection would stay open.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,9 @@ def close_with_threads(session: SparkSession) -> None:
     """Let each new connection to the JVM close the connections of threads that have ended."""
     gateway: Any = session.sparkContext._gateway
     client = gateway._gateway_client
-    client._create_new_connection = _Connections(client).create
+    create = getattr(client, "_create_new_connection", None)  # other clients share connections
+    if create is not None and not isinstance(getattr(create, "__self__", None), _Connections):
+        client._create_new_connection = _Connections(client).create
 
 
 class _Connections:
@@ -32,18 +36,19 @@ class _Connections:
     def __init__(self, client: Any) -> None:
         self._client = client
         self._opened = client._create_new_connection
-        self._owners: list[tuple[threading.Thread, Any]] = []
+        self._owners: list[tuple[threading.Thread, weakref.ReferenceType[Any]]] = []
         self._lock = threading.Lock()
 
     def create(self) -> Any:
         """Open a connection for the current thread, and close those of threads that have ended."""
         made = self._opened()
         with self._lock:
-            owners = [*self._owners, (threading.current_thread(), made)]
-            self._owners = [one for one in owners if one[0].is_alive()]
-        for thread, connection in owners:
-            if not thread.is_alive():
-                with suppress(ValueError):  # py4j has removed it
+            owners = [*self._owners, (threading.current_thread(), weakref.ref(made))]
+            ended = [made_then for thread, made_then in owners if not thread.is_alive()]
+            self._owners = [one for one in owners if one[0].is_alive() and one[1]() is not None]
+        for connection in filter(None, (one() for one in ended)):
+            with suppress(ValueError):  # until the list has the connection no more
+                while True:
                     self._client.deque.remove(connection)
-                connection.close()
+            connection.close()
         return made

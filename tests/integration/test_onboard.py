@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from uuid import uuid4
 
 import pytest
 
 from cdc.errors import CaptureError, ConnectError, LeaseHeldError, SourceError, StateError
-from cdc.runtime.copy_sessions import CopyBudget
-from cdc.runtime.progress import NullProgress, Task
+from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres.slot_capture import Slot
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, transition
 from operate import tier_capture as capture_module
 from operate.context import Services
 from operate.lifecycle import offboard, pause, published_path, resume, retry
-from operate.onboard import bootstrap, onboard
+from operate.onboard import bootstrap
 from operate.resync import resync
 from operate.run import Runs
 from operate.status import TableStatus, status
@@ -50,38 +49,6 @@ def test_a_second_table_leaves_the_first_ones_connector_alone(shop: Shop) -> Non
         assert found.equal
         assert found.rows_compared == 2000
         assert published_path(shop.services, shop.table(name)) == shop.record(name).attempt.path
-
-
-class Waits(NullProgress):
-    """Notes the tasks that begin to wait for the rate of copies."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
-        self.names += [task] * task.startswith("wait to copy")
-        return super().start(task, total, unit)
-
-
-def test_a_copy_begins_when_the_rate_allows_it(shop: Shop) -> None:
-    shop.create("orders", 40_000)
-    waits = Waits()
-    services = Services(shop.config(), waits, spark=shop.spark)
-    services.copy_budget = CopyBudget(mb_per_s=1)
-    try:
-        rate = services.run_context.copy_rate(shop.database.name)
-        assert rate is not None
-        with rate.reserved(20_000_000):  # what another copy reads
-            allowed = datetime.now(timezone.utc) + timedelta(seconds=20)
-        succeeded(onboard(services, [shop.table("orders")]))
-        timeline = services.run_context.timeline(shop.record("orders").attempt)
-        first = f"{min(timeline.completed_instants())[:14]}+0000"
-        assert datetime.strptime(first, "%Y%m%d%H%M%S%z") >= allowed - timedelta(seconds=1)
-    finally:
-        services.close()
-    assert len(waits.names) == 1
-    found = shop.verify("orders")
-    assert (found.equal, found.rows_compared) == (True, 40_000)
 
 
 def test_one_process_at_a_time_changes_what_tables_share(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +17,6 @@ from cdc.config import TableSettings
 from cdc.errors import StoppedError
 from cdc.runtime.copy_sessions import CopyRate, CopySessions
 from cdc.runtime.progress import NullProgress, Task
-from cdc.runtime.waiting import Clock, wait_while
 from cdc.sources.source_facts import Boundaries, TableSize
 from tests.records import table_record
 
@@ -37,6 +34,14 @@ class Sessions(CopySessions):
             self._events.append(f"take {got} of {wanted}")
             yield got
             self._events.append(f"give back {got}")
+
+
+class Context(SimpleNamespace):
+    """The parts of a `RunContext` that a copy uses."""
+
+    @property
+    def ending(self) -> bool:
+        return bool(self.is_ending())
 
 
 class Noting(NullProgress):
@@ -101,7 +106,7 @@ def events_of(
     most: int,
     shares_views: bool,
     rate: CopyRate | None = None,
-    ending: bool = False,
+    ending: Callable[[], bool] = lambda: False,
     **settings: Any,
 ) -> list[str]:
     """The sessions, views and reads of a copy on 4 cores, in their order."""
@@ -109,10 +114,10 @@ def events_of(
     sessions = Sessions(most, events)
     points = tuple((str(number),) for number in range(1, chunks))
     planned = cut_chunks(Boundaries(points, TableSize(chunks, chunks)))
-    context = SimpleNamespace(
+    context = Context(
+        is_ending=ending,
         copy_sessions=lambda _: sessions,
         copy_rate=lambda _: rate,
-        ending=ending,
         progress=Noting(events),
         store=None,
         spark=SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=4)),
@@ -185,25 +190,20 @@ def test_fewer_sessions_are_fewer_tasks(
     assert f"read 9 chunks, tasks {tasks}" in found
 
 
-class SetClock(Clock):
-    """A clock that only moves when somebody sleeps."""
+class Rate(CopyRate):
+    """A rate of one megabyte a second, by a clock that only moves while somebody waits."""
 
-    def __init__(self) -> None:
-        self.at = 0.0
+    at = 1000.0
 
-    def now(self) -> float:
+    def __init__(self, read: int = 0) -> None:
+        super().__init__(1)
+        self.begin(read, lambda _: None)
+
+    def _now(self) -> float:
         return self.at
 
-    def sleep(self, seconds: float, stop: threading.Event | None) -> None:
+    def _pause(self, seconds: float) -> None:
         self.at += seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
-    """The clock of waits and rates in a test."""
-    found = SetClock()
-    monkeypatch.setattr(bootstrap.copying, "wait_while", partial(wait_while, clock=found))
-    return found
 
 
 WAIT = f"wait to copy {table_record().table}"
@@ -211,42 +211,43 @@ WAIT = f"wait to copy {table_record().table}"
 
 @pytest.mark.parametrize("shares_views", [True, False])
 def test_a_copy_waits_for_its_rate_before_its_view_and_sessions(
-    monkeypatch: pytest.MonkeyPatch, clock: SetClock, shares_views: bool
+    monkeypatch: pytest.MonkeyPatch, shares_views: bool
 ) -> None:
     """On MySQL, an open view waits for sessions with all its locks, and only for a bounded time."""
-    rate = CopyRate(1, clock.now)
-    with rate.reserved(90_000_000):
-        pass
-    how = {"shares_views": shares_views, "one_view": True, "rate": rate}
-    found = events_of(monkeypatch, chunks=3, most=8, **how)
-    assert clock.at >= 90.0
+    rate = Rate(read=90_000_000)
+    how = {"shares_views": shares_views, "one_view": True}
+    found = events_of(monkeypatch, chunks=3, most=8, rate=rate, **how)
+    assert rate.at == pytest.approx(1090.0)
     opened = found.index("open the view for 3")
     assert found[0] == WAIT
     assert all(event.startswith("take") for event in found[1:opened])
-    free = events_of(monkeypatch, chunks=3, most=8, **how | {"rate": CopyRate(1, clock.now)})
+    free = events_of(monkeypatch, chunks=3, most=8, rate=Rate(), **how)
     assert WAIT not in free, "nothing was read before"
 
 
 def test_a_copy_that_waits_for_its_rate_ends_with_the_command(
-    monkeypatch: pytest.MonkeyPatch, clock: SetClock
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rate = CopyRate(1, clock.now)
-    with rate.reserved(90_000_000):
-        pass
+    rate = Rate(read=90_000_000)
     with pytest.raises(StoppedError, match="wait to copy"):
-        events_of(monkeypatch, chunks=3, most=8, shares_views=True, rate=rate, ending=True)
-    assert clock.at < 90.0
-    with rate.reserved(1) as begin:
-        assert begin == 90.0, "what was not read is given back"
+        events_of(
+            monkeypatch,
+            chunks=3,
+            most=8,
+            shares_views=True,
+            rate=rate,
+            ending=lambda: rate.at > 1003.0,
+        )
+    assert 1003.0 < rate.at < 1006.0
 
 
 @pytest.mark.parametrize(
     ("rate", "settings", "one_view"),
     [
         (None, {}, True),
-        (CopyRate(1), {}, False),
-        (CopyRate(1), {"one_view": True}, True),
-        (CopyRate(1), {"mode": "append"}, True),
+        (Rate(), {}, False),
+        (Rate(), {"one_view": True}, True),
+        (Rate(), {"mode": "append"}, True),
     ],
 )
 def test_with_a_rate_each_wave_has_a_view_of_its_own(

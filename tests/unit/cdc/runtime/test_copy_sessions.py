@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.runtime import copy_sessions
-from cdc.runtime.copy_sessions import WAVE_S, CopyRate, CopySessions, share
+from cdc.runtime.copy_sessions import MOST_S, WAVE_S, CopyRate, CopySessions, share
 
 
 def nothing() -> None:
@@ -87,28 +89,33 @@ def test_a_copy_whose_lease_is_lost_stops_waiting_and_holds_up_nobody(
         assert got == 1
 
 
+class Rate(CopyRate):
+    """A rate by a clock that only moves while somebody waits, or as a test says."""
+
+    at = 1000.0
+
+    def _now(self) -> float:
+        return self.at
+
+    def _pause(self, seconds: float) -> None:
+        self.at += seconds
+
+
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 10**9), st.floats(0, 20), st.booleans()), min_size=1, max_size=40
-    )
+    st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 20)), min_size=1, max_size=40),
 )
-def test_copies_read_no_more_than_their_rate_and_one_part(
-    reads: list[tuple[int, float, bool]],
-) -> None:
-    """Each read begins at its reserved time or later. Some reads fail, and read nothing."""
-    clock, rate = [100.0], 50_000_000
-    copies = CopyRate(50, now=lambda: clock[0])
+def test_copies_read_no_more_than_their_rate_and_one_part(reads: list[tuple[int, float]]) -> None:
+    """The copies do other work in between, for example read."""
+    copies, rate = Rate(50), 50_000_000
     assert copies.wave_bytes == rate * WAVE_S
-    begun, free_at = list[tuple[float, int]](), 100.0
-    for size, other_work_s, fails in reads:
-        clock[0] += other_work_s
-        with suppress(OSError), copies.reserved(size) as begin:
-            assert begin == pytest.approx(max(clock[0], free_at)), "no longer than needed"
-            clock[0] = max(clock[0], begin)
-            if fails:
-                raise OSError
-            begun.append((clock[0], size))
-            free_at = begin + size / rate
+    begun, free_at = list[tuple[float, int]](), 0.0
+    for size, other_work_s in reads:
+        copies.at += other_work_s
+        needed = max(copies.at, free_at)
+        copies.begin(size, nothing_more)
+        assert copies.at == pytest.approx(needed), "no longer than needed"
+        free_at = copies.at + size / rate
+        begun.append((copies.at, size))
     for first in range(len(begun)):
         for last in range(first, len(begun)):
             passed = begun[last][0] - begun[first][0]
@@ -116,13 +123,42 @@ def test_copies_read_no_more_than_their_rate_and_one_part(
             assert read <= rate * passed + 1, "what was read before had its time"
 
 
+def nothing_more(_why: str) -> None:
+    """Do nothing: a check of a wait that is never interrupted."""
+
+
+def test_one_read_of_any_size_keeps_others_waiting_for_a_bounded_time() -> None:
+    copies = Rate(10)
+    copies.begin(10**13, nothing_more)
+    began = copies.at
+    copies.begin(1, nothing_more)
+    assert copies.at - began == pytest.approx(MOST_S)
+
+
+def test_a_copy_that_stops_waiting_holds_up_nobody() -> None:
+    copies, seen = Rate(10), list[str]()
+    copies.begin(100_000_000, nothing_more)
+
+    def stop(why: str) -> None:
+        seen.append(why)
+        if len(seen) == 3:
+            raise RuntimeError("the command ends")
+
+    with pytest.raises(RuntimeError, match="ends"):
+        copies.begin(900_000_000, stop)
+    assert "by the limit of 10 MB/s" in seen[0]
+    copies.begin(1, nothing_more)
+    assert copies.at == pytest.approx(1010.0), "what was never read does not count"
+
+
 def test_copies_that_begin_at_once_read_one_after_the_other() -> None:
-    copies = CopyRate(10, now=lambda: 7.0)
+    copies, begun = CopyRate(100), list[float]()
 
-    def begin(size: int) -> float:
-        with copies.reserved(size) as at:
-            return at
+    def read(size: int) -> None:
+        copies.begin(size, nothing_more)
+        begun.append(time.monotonic())
 
-    with ThreadPoolExecutor(8) as pool:
-        begins = sorted(pool.map(begin, [20_000_000] * 8))
-    assert begins == [7.0 + 2.0 * place for place in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(read, [20_000_000] * 4))
+    begun.sort()
+    assert all(b - a >= 0.19 for a, b in itertools.pairwise(begun))
