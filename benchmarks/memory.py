@@ -6,6 +6,7 @@ size of its live objects, which are counted after a full garbage collection.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 
@@ -20,8 +21,9 @@ def needed(process: psutil.Process) -> int:
     """Return the resident memory of a process and the live objects of its JVM, in bytes."""
     total = int(process.memory_info().rss)
     for child in process.children(recursive=True):
-        if "org.apache.spark.deploy.SparkSubmit" in child.cmdline():
-            total += _live_bytes(child.pid)
+        with contextlib.suppress(psutil.NoSuchProcess):  # sessions of the stack's servers end
+            if "org.apache.spark.deploy.SparkSubmit" in child.cmdline():
+                total += _live_bytes(child.pid)
     return total
 
 
