@@ -218,7 +218,11 @@ def change(source: psycopg.Connection[Any], names: Sequence[str], events: int, n
 def wait_for_events(
     services: Services, ids: list[TableId], source: psycopg.Connection[Any]
 ) -> None:
-    """Wait until all changes that were written are committed to Kafka."""
+    """Wait until readers of Kafka see all changes that were written.
+
+    Kafka answers the connector's commit before it has written the markers that end a transaction
+    to all partitions. Until then, readers of committed records see only a part of the changes.
+    """
     row = source.execute("select pg_current_wal_insert_lsn()").fetchone()
     assert row is not None
     adapter = services.source(SOURCE)
@@ -231,8 +235,13 @@ def wait_for_events(
         health = kept.health()
         captured = None if health is None else health.confirmed_flush_lsn
         if captured is not None and captured >= target:
-            return
+            break
         assert time.monotonic() < deadline, f"the connector did not get to {target}: {health}"
+        time.sleep(0.2)
+    topics = [record.topic for table in ids if (record := services.store.get(table)) is not None]
+    kafka = services.kafka
+    while (open_from := kafka.stable_offsets_many(topics)) != kafka.high_watermarks_many(topics):
+        assert time.monotonic() < deadline, f"transactions did not end: {open_from}"
         time.sleep(0.2)
 
 
