@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from psycopg import sql
 
 from cdc.config import Credential, Endpoint, PostgresSourceConfig
 from cdc.errors import PermanentError, SnapshotLostError, SourceError
+from cdc.sources.idle_sessions import IdleSessions
 from cdc.sources.postgres.own_session import OwnSession
 from cdc.sources.servers import (
     APPLICATION,
@@ -19,6 +21,7 @@ from cdc.sources.servers import (
     LOCKED,
     OTHERWISE,
     READ_ONLY,
+    Login,
     Role,
     Servers,
     connected,
@@ -90,6 +93,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
     def __init__(self, source: str, config: PostgresSourceConfig) -> None:
         super().__init__(source, config)
         self._pooled: dict[bool, bool] = {}
+        self._idle = IdleSessions[OwnSession](psycopg.Connection.close)
 
     def is_pooled(self, *, on_replica: bool) -> bool:
         """Whether the newest session on a server went through a pooler.
@@ -115,9 +119,10 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         statement_timeout_s: float = 60.0,
         lock_timeout_s: float = 10.0,
     ) -> Iterator[OwnSession]:
-        """Open a PostgreSQL session in autocommit mode; close it at the block's end.
+        """Open a PostgreSQL session in autocommit mode for a block.
 
-        No other client of a connection pooler gets the settings of this session.
+        The session can be one of an earlier block, from which nothing is left in it. No other
+        client of a connection pooler gets the settings of this session.
 
         Args:
             role: The role whose login is used.
@@ -128,15 +133,34 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         Raises:
             SourceError: The server cannot be reached, or a statement in the block failed.
         """
-        session = self._connect(role, on_replica=on_replica)
+        login = (role, on_replica)
+        known = self._used_again(login)
+        session, born = known or (self._connect(role, on_replica=on_replica), time.monotonic())
+        can_go_on = False
         try:
-            _apply_settings(session, statement_timeout_s, lock_timeout_s)
+            session.apply(_settings(session, statement_timeout_s, lock_timeout_s))
             self._pooled[on_replica] = session.is_pooled
             yield session
+            can_go_on = session.is_as_new
         except psycopg.Error as error:
             raise self.explain(error, role, on_replica=on_replica) from error
         finally:
-            session.close()
+            if can_go_on:
+                self._idle.keep(login, session, born)
+            else:
+                session.close()
+
+    def _used_again(self, login: Login) -> tuple[OwnSession, float] | None:
+        """Return an idle session of a login, and the time of its login; None if there is none."""
+        while found := self._idle.take(login):
+            session, _ = found
+            try:
+                session.execute("DISCARD ALL")
+            except psycopg.Error:  # the server has ended the session in the meantime
+                session.close()
+            else:
+                return found
+        return None
 
     @contextmanager
     def open_replication(self) -> Iterator[Session]:
@@ -287,8 +311,10 @@ def read_by(session: Session, **settings: str) -> None:
     )
 
 
-def _apply_settings(session: OwnSession, statement_timeout_s: float, lock_timeout_s: float) -> None:
-    """Make a PostgreSQL session independent of defaults of server, database and role."""
+def _settings(
+    session: OwnSession, statement_timeout_s: float, lock_timeout_s: float
+) -> dict[str, str]:
+    """Return settings that make a session independent of the server, the database and the role."""
     limits = {
         "statement_timeout": str(round(statement_timeout_s * 1000)),
         "lock_timeout": str(round(lock_timeout_s * 1000)),
@@ -296,7 +322,7 @@ def _apply_settings(session: OwnSession, statement_timeout_s: float, lock_timeou
     }
     if session.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
         limits["transaction_timeout"] = "0"
-    session.apply(limits | _READ_BY)
+    return limits | _READ_BY
 
 
 _AWAY = (

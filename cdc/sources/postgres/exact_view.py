@@ -325,6 +325,7 @@ def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
             yield begin
         finally:
             session.cancel()
+            session.close()  # a late cancellation would end a statement of the next block
 
 
 @contextmanager

@@ -39,6 +39,15 @@ class OwnSession(psycopg.Connection[tuple[Any, ...]]):
         """Whether a pooler was found between this process and the server; see `apply`."""
         return self._each_time is not None
 
+    @property
+    def is_as_new(self) -> bool:
+        """Whether another block can use the session after ``DISCARD ALL``.
+
+        The session is open, goes to one session of the server, and has no open transaction.
+        """
+        idle = self.info.transaction_status == TransactionStatus.IDLE
+        return idle and self.autocommit and not self.is_pooled and not self.closed
+
     def apply(self, settings: Mapping[str, str]) -> None:
         """Apply settings to everything that the session executes from now on.
 

@@ -1,0 +1,107 @@
+"""Keeps a server's sessions for a moment, since a login costs much more than a statement."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from cdc.sources.servers import Login
+
+S = TypeVar("S")
+
+IDLE_S = 5.0
+"""Longest time that a session waits for its next use, in seconds."""
+LIFE_S = 60.0
+"""Longest time after the login in which a session is used again, in seconds. The next login may go
+to another server, if a name or a proxy points to a new primary."""
+MOST = 4
+"""Largest number of idle sessions of one login."""
+
+
+@dataclass(frozen=True)
+class _Idle(Generic[S]):
+    """An idle session.
+
+    Args:
+        login: The session's login.
+        session: The session.
+        born: Time of the login, in seconds of the monotonic clock.
+        since: Time of the last use, in seconds of the monotonic clock.
+    """
+
+    login: Login
+    session: S
+    born: float
+    since: float
+
+
+class IdleSessions(Generic[S]):
+    """The idle sessions of one source, all of one driver. Safe to share among threads.
+
+    Sessions that have waited too long are closed when the next session is taken or kept, and all
+    of them when this object is deleted or the process ends.
+
+    Args:
+        close: Closes a session. It must not raise an error.
+        now: Returns the time in seconds.
+    """
+
+    def __init__(
+        self, close: Callable[[S], object], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._close = close
+        self._now = now
+        self._idle: list[_Idle[S]] = []
+        self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._idle, close)
+
+    def take(self, login: Login) -> tuple[S, float] | None:
+        """Remove and return a login's newest idle session, and the time of its login.
+
+        The result is None if the login has no idle session.
+        """
+        with self._lock:
+            late = self._without_late()
+            own = [one for one in self._idle if one.login == login]
+            if own:
+                self._idle.remove(own[-1])
+        _close_all(late, self._close)
+        return (own[-1].session, own[-1].born) if own else None
+
+    def keep(self, login: Login, session: S, born: float) -> None:
+        """Keep a session for the login's next use, or close it.
+
+        Args:
+            login: The session's login.
+            session: The session, which is as it was after its login.
+            born: Time of the login, as `take` returned it; for a new session, the time now.
+        """
+        with self._lock:
+            late = self._without_late()
+            new = _Idle(login, session, born, self._now())
+            crowded = sum(one.login == login for one in self._idle) >= MOST
+            if crowded or self._is_late(new):
+                late.append(new)
+            else:
+                self._idle.append(new)
+        _close_all(late, self._close)
+
+    def _without_late(self) -> list[_Idle[S]]:
+        """Remove the sessions that may not be used any more, and return them."""
+        late = [one for one in self._idle if self._is_late(one)]
+        for one in late:
+            self._idle.remove(one)
+        return late
+
+    def _is_late(self, one: _Idle[S]) -> bool:
+        now = self._now()
+        return now - one.since > IDLE_S or now - one.born > LIFE_S
+
+
+def _close_all(idle: list[_Idle[S]], close: Callable[[S], object]) -> None:
+    while idle:
+        close(idle.pop().session)

@@ -1,0 +1,81 @@
+"""Idle sessions: which one is used again, and which are closed."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from cdc.sources.idle_sessions import IDLE_S, LIFE_S, MOST, IdleSessions
+from cdc.sources.servers import Login
+
+ADMIN: Login = ("admin", False)
+REPLICA: Login = ("snapshot", True)
+
+
+class Kept:
+    """Idle sessions, which are numbers, with a clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.closed: list[int] = []
+        self.sessions = IdleSessions[int](self.closed.append, lambda: self.time)
+
+    def keep(self, *sessions: int, login: Login = ADMIN) -> None:
+        for session in sessions:
+            self.sessions.keep(login, session, self.time)
+
+
+@pytest.fixture
+def kept() -> Kept:
+    return Kept()
+
+
+def test_a_login_gets_its_own_newest_session(kept: Kept) -> None:
+    kept.keep(1, 2)
+    kept.keep(3, login=REPLICA)
+    taken: list[Any] = [kept.sessions.take(ADMIN) for _ in range(3)]
+    assert taken == [(2, 100.0), (1, 100.0), None]
+    assert kept.sessions.take(REPLICA) == (3, 100.0)
+    assert kept.closed == []
+
+
+def test_a_session_that_waited_too_long_is_closed(kept: Kept) -> None:
+    kept.keep(1)
+    kept.keep(2, login=REPLICA)
+    kept.time += IDLE_S
+    assert kept.sessions.take(REPLICA) == (2, 100.0)
+    kept.time += 0.1
+    assert kept.sessions.take(ADMIN) is None
+    assert kept.closed == [1]
+
+
+def test_a_session_is_closed_some_time_after_its_login(kept: Kept) -> None:
+    born = kept.time
+    for _ in range(int(LIFE_S / IDLE_S)):
+        kept.sessions.keep(ADMIN, 1, born)
+        kept.time += IDLE_S
+        assert kept.sessions.take(ADMIN) == (1, born)
+    kept.time += 0.1
+    kept.sessions.keep(ADMIN, 1, born)
+    assert kept.closed == [1]
+    assert kept.sessions.take(ADMIN) is None
+
+
+def test_few_sessions_of_a_login_are_kept(kept: Kept) -> None:
+    kept.keep(*range(MOST + 1))
+    kept.keep(100, login=REPLICA)
+    assert kept.closed == [MOST]
+    assert kept.sessions.take(ADMIN) == (MOST - 1, 100.0)
+
+
+def test_the_end_closes_all_sessions() -> None:
+    closed: list[int] = []
+    sessions = IdleSessions[int](closed.append)
+    sessions.keep(ADMIN, 1, 0.0)
+    sessions.keep(REPLICA, 2, 1e12)
+    assert closed == [1]
+    del sessions
+    gc.collect()
+    assert closed == [1, 2]
