@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 from cdc.runtime.progress import Task
 
@@ -72,3 +72,28 @@ def wait_while(
         clock.sleep(min(pause, remaining), stop)
         pause = min(pause * 2, longest)
     return left
+
+
+def answered_within(
+    limit_s: float, waiting: Generator[Any, Any, T], silent: Callable[[], Exception]
+) -> Generator[Any, Any, T]:
+    """Wait for a database server's answer, as psycopg does; raise an error if the server is silent.
+
+    Args:
+        limit_s: Longest time without a sign of the server, in seconds.
+        waiting: The driver's generator. It yields what it waits for, and gets a true value if that
+            has happened.
+        silent: Returns the error.
+    """
+    moved = time.monotonic()
+    try:
+        ready = yield next(waiting)
+        while True:
+            if ready:
+                moved = time.monotonic()
+            elif time.monotonic() - moved > limit_s:
+                raise silent()
+            ready = yield waiting.send(ready)
+    except StopIteration as end:
+        result: T = end.value
+        return result

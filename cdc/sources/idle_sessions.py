@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cdc.sources.servers import Login
 
@@ -16,8 +16,8 @@ S = TypeVar("S")
 IDLE_S = 5.0
 """Longest time that a session waits for its next use, in seconds."""
 LIFE_S = 60.0
-"""Longest time after the login in which a session is used again, in seconds. The next login may go
-to another server, if a name or a proxy points to a new primary."""
+"""Longest time after the login in which a session is used again, in seconds. A new login may reach
+another server, if a name or a proxy points to a new primary."""
 MOST = 4
 """Largest number of idle sessions of one login."""
 
@@ -42,20 +42,27 @@ class _Idle(Generic[S]):
 class IdleSessions(Generic[S]):
     """The idle sessions of one source, all of one driver. Safe to share among threads.
 
-    Sessions that have waited too long are closed when the next session is taken or kept, and all
-    of them when this object is deleted or the process ends.
+    A session that has waited too long is closed. All sessions are closed when this object is
+    deleted or the process ends.
 
     Args:
         close: Closes a session. It must not raise an error.
+        idle_s: Longest time that a session waits for its next use, in seconds.
         now: Returns the time in seconds.
     """
 
     def __init__(
-        self, close: Callable[[S], object], now: Callable[[], float] = time.monotonic
+        self,
+        close: Callable[[S], object],
+        *,
+        idle_s: float = IDLE_S,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._close = close
+        self._idle_s = idle_s
         self._now = now
         self._idle: list[_Idle[S]] = []
+        self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
         weakref.finalize(self, _close_all, self._idle, close)
 
@@ -88,6 +95,22 @@ class IdleSessions(Generic[S]):
                 late.append(new)
             else:
                 self._idle.append(new)
+                self._expect_late()
+        _close_all(late, self._close)
+
+    def _expect_late(self) -> None:
+        """Close the sessions that will have waited too long, in a thread of its own."""
+        if self._timer is None:
+            self._timer = threading.Timer(self._idle_s, _close_late, [weakref.ref(self)])
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _close_late(self) -> None:
+        with self._lock:
+            self._timer = None
+            late = self._without_late()
+            if self._idle:
+                self._expect_late()
         _close_all(late, self._close)
 
     def _without_late(self) -> list[_Idle[S]]:
@@ -99,7 +122,13 @@ class IdleSessions(Generic[S]):
 
     def _is_late(self, one: _Idle[S]) -> bool:
         now = self._now()
-        return now - one.since > IDLE_S or now - one.born > LIFE_S
+        return now - one.since >= self._idle_s or now - one.born >= LIFE_S
+
+
+def _close_late(sessions: weakref.ref[IdleSessions[Any]]) -> None:
+    # A reference of the timer itself would keep the sessions open although nobody can use them.
+    if (alive := sessions()) is not None:
+        alive._close_late()
 
 
 def _close_all(idle: list[_Idle[S]], close: Callable[[S], object]) -> None:

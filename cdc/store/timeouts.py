@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
 from sqlalchemy.engine import URL
+
+from cdc.runtime.waiting import answered_within
 
 CONNECT_LIMIT_S = 10
 """Maximum wait until a server accepts a connection, in seconds."""
@@ -32,6 +33,9 @@ Result = TypeVar("Result")
 class _SilentError(psycopg.OperationalError):
     """The state store's server has not answered within the limit."""
 
+    def __init__(self) -> None:
+        super().__init__(f"the server has not answered for {ANSWER_LIMIT_S} s")
+
 
 class Connection(psycopg.Connection[Any]):
     """A connection to a state store in PostgreSQL, which closes if the server is silent too long.
@@ -46,26 +50,11 @@ class Connection(psycopg.Connection[Any]):
         The driver calls this method whenever it waits, except during the login.
         """
         try:
-            return super().wait(_answer_within(ANSWER_LIMIT_S, gen), *more, **named)
+            limited = answered_within(ANSWER_LIMIT_S, gen, _SilentError)
+            return super().wait(limited, *more, **named)
         except _SilentError:
             self.close()  # otherwise a rollback would wait as long again
             raise
-
-
-def _answer_within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
-    """Wait for the state store's server; raise an error if it is silent for ``limit_s`` seconds."""
-    moved = time.monotonic()
-    try:
-        ready = yield next(waiting)
-        while True:
-            if ready:
-                moved = time.monotonic()
-            elif time.monotonic() - moved > limit_s:
-                raise _SilentError(f"the server has not answered for {limit_s} s")
-            ready = yield waiting.send(ready)
-    except StopIteration as end:
-        result: Result = end.value
-        return result
 
 
 def connect_args(url: URL) -> dict[str, Any]:

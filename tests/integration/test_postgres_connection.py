@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import psycopg
 import pytest
+from sqlalchemy.engine import make_url
 
 from cdc.errors import SourceError
+from cdc.sources.postgres import connection
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.own_session import OwnSession
 from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.proxy import Pooler, Proxy
 from tests.integration.rigs.sources import source_config
 
 
@@ -17,8 +23,20 @@ def connections(database: Database) -> Connections:
     return Connections(database.name, source_config(database))
 
 
+def kept(connections: Connections) -> bool:
+    """Whether the login ``admin`` has an idle session, which is taken away."""
+    return connections._idle.take(("admin", False)) is not None
+
+
 def pid(session: OwnSession) -> int:
     return session.info.backend_pid
+
+
+def test_a_block_can_ask_for_a_new_session(connections: Connections) -> None:
+    with connections.open("admin") as session:
+        first = pid(session)
+    with connections.open("admin", new_login=True) as session:
+        assert pid(session) != first
 
 
 def test_the_next_block_of_a_login_uses_its_session_again(connections: Connections) -> None:
@@ -54,31 +72,87 @@ def test_nothing_of_a_block_is_left_for_the_next(connections: Connections) -> No
         assert session.execute("SHOW statement_timeout").fetchone() == ("9s",)
 
 
-def test_a_session_that_is_not_as_new_is_closed(connections: Connections) -> None:
-    pids = list[int]()
+def _end_it(session: OwnSession) -> None:
+    session.close()
+
+
+def _begin(session: OwnSession) -> None:
+    session.execute("BEGIN")
+
+
+def _leave_autocommit(session: OwnSession) -> None:
+    session.autocommit = False
+
+
+def _only_read(session: OwnSession) -> None:
+    session.read_only = True
+
+
+def _leave_a_statement(session: OwnSession) -> None:
+    session.pgconn.send_query(b"SELECT pg_sleep(1)")
+
+
+@pytest.mark.parametrize(
+    "leave", [_end_it, _begin, _leave_autocommit, _only_read, _leave_a_statement]
+)
+def test_a_session_that_is_not_as_new_is_closed(
+    connections: Connections, leave: Callable[[OwnSession], None]
+) -> None:
     with connections.open("admin") as session:
-        pids.append(pid(session))
-        session.close()
+        pass
+    assert kept(connections)
+    with connections.open("admin") as session:
+        leave(session)
+    assert session.closed
+    assert not kept(connections)
+
+
+def test_a_session_of_a_block_that_failed_is_closed(connections: Connections) -> None:
+    opened = list[OwnSession]()
 
     def fail() -> None:
         with connections.open("admin") as session:
-            pids.append(pid(session))
+            opened.append(session)
             session.execute("SELECT 1 / 0")
 
     with pytest.raises(SourceError, match="division by zero"):
         fail()
-    with connections.open("admin") as session:
-        pids.append(pid(session))
-        session.execute("BEGIN")
-    with connections.open("admin") as session:
-        pids.append(pid(session))
-        session.autocommit = False
-    with connections.open("admin") as session:
-        pids.append(pid(session))
-        session.pgconn.send_query(b"SELECT pg_sleep(0.1)")
-    with connections.open("admin") as session:
-        pids.append(pid(session))
-    assert len(set(pids)) == len(pids)
+    assert opened[0].closed
+    assert not kept(connections)
+
+
+def test_a_session_through_a_pooler_is_closed(database: Database) -> None:
+    with Pooler(database.dsn()) as pooler:
+        primary = {
+            **source_config(database).primary.model_dump(),
+            "host": "127.0.0.1",
+            "port": make_url(pooler.url).port,
+        }
+        pooled = Connections(database.name, source_config(database, primary=primary, replica=None))
+        with pooled.open("admin") as session:
+            assert session.is_pooled
+        assert session.closed
+        assert not kept(pooled)
+
+
+def test_a_server_that_no_longer_answers_holds_up_no_block(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that still answers hides from TCP that the server behind it is gone."""
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", 2)
+    with Proxy(database.dsn()) as proxy:
+        primary = {
+            **source_config(database).primary.model_dump(),
+            "host": "127.0.0.1",
+            "port": make_url(proxy.url).port,
+        }
+        behind = Connections(database.name, source_config(database, primary=primary, replica=None))
+        with behind.open("admin") as session:
+            first = pid(session)
+        proxy.stall()
+        threading.Timer(4, proxy.go_on).start()
+        with behind.open("admin") as session:
+            assert pid(session) != first
 
 
 def test_a_session_that_the_server_ended_is_replaced(

@@ -118,6 +118,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         on_replica: bool = False,
         statement_timeout_s: float = 60.0,
         lock_timeout_s: float = 10.0,
+        new_login: bool = False,
     ) -> Iterator[OwnSession]:
         """Open a PostgreSQL session in autocommit mode for a block.
 
@@ -129,12 +130,14 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             on_replica: Whether to connect to the replica instead of the primary.
             statement_timeout_s: Limit of each statement, in seconds; 0 for no limit.
             lock_timeout_s: Limit of the wait for each lock, in seconds.
+            new_login: Whether the block needs a new session, since it asks which server a login
+                reaches now.
 
         Raises:
             SourceError: The server cannot be reached, or a statement in the block failed.
         """
         login = (role, on_replica)
-        known = self._used_again(login)
+        known = None if new_login else self._used_again(login)
         session, born = known or (self._connect(role, on_replica=on_replica), time.monotonic())
         can_go_on = False
         try:
@@ -155,9 +158,12 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         while found := self._idle.take(login):
             session, _ = found
             try:
-                session.execute("DISCARD ALL")
+                session.forget(limit_s=CONNECT_TIMEOUT_S)
             except psycopg.Error:  # the server has ended the session in the meantime
                 session.close()
+            except BaseException:
+                session.close()
+                raise
             else:
                 return found
         return None

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.pq import TransactionStatus
+from psycopg.generators import execute
+from psycopg.pq import ExecStatus, TransactionStatus
+
+from cdc.runtime.waiting import answered_within
 
 # A setting that is for the transaction only ends with this statement, so nothing is left in a
 # session that may be another client's next.
@@ -43,10 +47,25 @@ class OwnSession(psycopg.Connection[tuple[Any, ...]]):
     def is_as_new(self) -> bool:
         """Whether another block can use the session after ``DISCARD ALL``.
 
-        The session is open, goes to one session of the server, and has no open transaction.
+        The session is open, goes to one session of the server, has no open transaction, and the
+        driver's settings are those of a new session.
         """
+        changed = (self.isolation_level, self.read_only, self.deferrable) != (None, None, None)
         idle = self.info.transaction_status == TransactionStatus.IDLE
-        return idle and self.autocommit and not self.is_pooled and not self.closed
+        return idle and self.autocommit and not changed and not self.is_pooled
+
+    def forget(self, *, limit_s: float) -> None:
+        """Remove from the session what its user has left there, by ``DISCARD ALL``.
+
+        Raises:
+            psycopg.Error: The session has ended, or the server does not answer for ``limit_s``
+                seconds.
+        """
+        self.pgconn.send_query(b"DISCARD ALL")
+        silent = partial(psycopg.OperationalError, f"no answer within {limit_s} s")
+        (result,) = self.wait(answered_within(limit_s, execute(self.pgconn), silent))
+        if result.status != ExecStatus.COMMAND_OK:
+            raise psycopg.OperationalError(result.error_message.decode(errors="replace"))
 
     def apply(self, settings: Mapping[str, str]) -> None:
         """Apply settings to everything that the session executes from now on.

@@ -179,9 +179,11 @@ def wait_for_marker(
             raise late
 
 
-def _marker_look(connections: Connections, marker: Marker) -> tuple[ServerIdentity, bool]:
+def _marker_look(
+    connections: Connections, marker: Marker, *, new_login: bool = False
+) -> tuple[ServerIdentity, bool]:
     """Return the PostgreSQL replica's identity, and whether a new transaction sees the marker."""
-    with connections.open("snapshot", on_replica=True) as session:
+    with connections.open("snapshot", on_replica=True, new_login=new_login) as session:
         return identity(session), marker_visible(session, marker)
 
 
@@ -354,7 +356,7 @@ def assert_same_server(connections: Connections, view: View) -> None:
         SnapshotLostError: The server is not the same one, or cannot be reached.
     """
     try:
-        found, visible = _marker_look(connections, view.marker)
+        found, visible = _marker_look(connections, view.marker, new_login=True)
     except SourceError as error:
         raise lost_view(connections, view, str(error)) from error
     _require_same(connections, view, found, visible=visible)

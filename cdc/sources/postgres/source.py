@@ -150,7 +150,7 @@ class PostgresSource:
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
         """Return the identity of a server: its cluster, its timeline, whether it is a standby."""
         role: Role = "snapshot" if on_replica else "admin"
-        with self._connections.open(role, on_replica=on_replica) as session:
+        with self._connections.open(role, on_replica=on_replica, new_login=True) as session:
             return primary.identity(session)
 
     def commit_position(self, last: str) -> str | None:
@@ -192,7 +192,7 @@ class PostgresSource:
 
     def write_marker(self) -> Marker:
         """Write a new marker row on the PostgreSQL primary."""
-        with self._connections.open("marker") as session:
+        with self._connections.open("marker", new_login=True) as session:
             return primary.write_marker(session)
 
     def wait_for_marker_on_replica(

@@ -104,10 +104,11 @@ class Database(OwnDatabase):
             settings("ALTER SYSTEM RESET synchronous_commit")
 
     def end_snapshots(self) -> int:
-        """End every snapshot session on the replica, as a recovery conflict does."""
+        """End every session that reads on the replica, as a recovery conflict does."""
         ended = self.stack.psql(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-            f" WHERE application_name = 'tributary' AND datname = '{self.name}'",
+            f" WHERE application_name = 'tributary' AND datname = '{self.name}'"
+            " AND state <> 'idle'",
             replica=True,
         )
         return int(ended)
