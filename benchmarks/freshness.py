@@ -5,7 +5,7 @@ has the time of its insert, and no row is inserted twice, so the lake has each i
 age of an insert is the time from its statement to the end of the lake's commit. The first
 ``--warm-up`` seconds do not count. At the end, `verify` compares every table with the source.
 
-    python -m benchmarks.freshness [--rate 2000] [--seconds 600] [--warm-up 120] [--tables 20]
+    python -m benchmarks.freshness [--rate 2000] [--seconds 600] [--warm-up 300] [--tables 20]
       [--target 20] [--parallel 4]
 """
 
@@ -183,7 +183,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rate", type=int, default=2_000, help="events a second, of all tables")
     parser.add_argument("--seconds", type=int, default=600, help="length of the counted load")
-    parser.add_argument("--warm-up", type=int, default=120, help="length of the load before it")
+    parser.add_argument("--warm-up", type=int, default=300, help="length of the load before it")
     parser.add_argument("--tables", type=int, default=20, help="tables that change in turn")
     parser.add_argument("--target", type=int, default=20, help="the tier's freshness target")
     parser.add_argument("--parallel", type=int, default=4, help="tables that run at once")
