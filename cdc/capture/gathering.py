@@ -93,6 +93,8 @@ def gather(
     sent = sent.using(servers.kafka)
     database, workers = ServerQueries(servers.source), ServerQueries(servers.connect)
     topics = ServerQueries(servers.kafka)
+    # This query logs in. If the login reaches another server, the next queries do, too.
+    server = database.ask(lambda it: it.identity())
     log = database.ask(lambda it: it.capture(names).log_health())
     connector = workers.ask(lambda it: _gather_connector_facts(it, names, sent.exactly_once))
     # The stored position is read after the log, as `LogHealth.problem` requires.
@@ -100,7 +102,6 @@ def gather(
     at = None if isinstance(stored, TributaryError) else stored
     policies = topics.ask(lambda it: _gather_cleanup_policies(it, names))
     signs = topics.ask(lambda it: None if life is None else life(it))
-    server = database.ask(lambda it: it.identity())
     beats = topics.ask(lambda _: sent.beats(names, server))
     # The statements are read last. If their topic is missing, Kafka has answered the other queries.
     statements = topics.ask(lambda _: _gather_statements(definitions, names))

@@ -6,6 +6,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +19,8 @@ IDLE_S = 5.0
 LIFE_S = 60.0
 """Longest time after the login in which a session is used again, in seconds. A new login may reach
 another server, if a name or a proxy points to a new primary."""
+_LEAST_S = 0.01
+"""Shortest time until the next look at idle sessions, in seconds."""
 MOST = 4
 """Largest number of idle sessions of one login."""
 
@@ -98,12 +101,24 @@ class IdleSessions(Generic[S]):
                 self._expect_late()
         _close_all(late, self._close)
 
+    def close(self, chosen: Callable[[Login], bool]) -> None:
+        """Close the idle sessions of chosen logins."""
+        with self._lock:
+            ended = [one for one in self._idle if chosen(one.login)]
+            for one in ended:
+                self._idle.remove(one)
+        _close_all(ended, self._close)
+
     def _expect_late(self) -> None:
         """Close the sessions that will have waited too long, in a thread of its own."""
         if self._timer is None:
-            self._timer = threading.Timer(self._idle_s, _close_late, [weakref.ref(self)])
-            self._timer.daemon = True
-            self._timer.start()
+            waited = self._now() - min(one.since for one in self._idle)
+            left = max(_LEAST_S, self._idle_s - waited)
+            timer = threading.Timer(left, _close_late, [weakref.ref(self)])
+            timer.daemon = True
+            with suppress(RuntimeError):  # the process has too many threads now
+                timer.start()
+                self._timer = timer
 
     def _close_late(self) -> None:
         with self._lock:

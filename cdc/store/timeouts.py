@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -33,9 +34,6 @@ Result = TypeVar("Result")
 class _SilentError(psycopg.OperationalError):
     """The state store's server has not answered within the limit."""
 
-    def __init__(self) -> None:
-        super().__init__(f"the server has not answered for {ANSWER_LIMIT_S} s")
-
 
 class Connection(psycopg.Connection[Any]):
     """A connection to a state store in PostgreSQL, which closes if the server is silent too long.
@@ -50,7 +48,8 @@ class Connection(psycopg.Connection[Any]):
         The driver calls this method whenever it waits, except during the login.
         """
         try:
-            limited = answered_within(ANSWER_LIMIT_S, gen, _SilentError)
+            silent = partial(_SilentError, f"the server has not answered for {ANSWER_LIMIT_S} s")
+            limited = answered_within(ANSWER_LIMIT_S, gen, silent)
             return super().wait(limited, *more, **named)
         except _SilentError:
             self.close()  # otherwise a rollback would wait as long again

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
+from cdc.config import PostgresSourceConfig
 from cdc.errors import SourceError
 from cdc.sources.postgres import connection
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.own_session import OwnSession
+from cdc.sources.postgres.source import PostgresSource
+from cdc.sources.servers import Role
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.proxy import Pooler, Proxy
-from tests.integration.rigs.sources import source_config
+from tests.integration.rigs.sources import capture_of, source_config
 
 
 @pytest.fixture
@@ -24,8 +28,11 @@ def connections(database: Database) -> Connections:
 
 
 def kept(connections: Connections) -> bool:
-    """Whether the login ``admin`` has an idle session, which is taken away."""
-    return connections._idle.take(("admin", False)) is not None
+    """Whether the login ``admin`` has an idle session, which is closed."""
+    found = connections._idle.take(("admin", False))
+    if found is not None:
+        found[0].close()
+    return found is not None
 
 
 def pid(session: OwnSession) -> int:
@@ -56,12 +63,14 @@ def test_nothing_of_a_block_is_left_for_the_next(connections: Connections) -> No
     facts = (
         "SELECT current_setting('statement_timeout'), current_setting('row_security'),"
         " current_setting('work_mem'), to_regclass('pg_temp.left_here') IS NULL,"
-        " (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'),"
+        " (SELECT count(*) FROM pg_locks"
+        " WHERE locktype = 'advisory' AND pid = pg_backend_pid()),"
         " (SELECT count(*) FROM pg_prepared_statements)"
     )
     with connections.open("admin", statement_timeout_s=7) as session:
         first, fresh = pid(session), session.execute(facts).fetchone()
-        session.execute("SET statement_timeout = 1; SET row_security = on; SET work_mem = '1MB'")
+        session.execute("SET statement_timeout = '11s'; SET row_security = on")
+        session.execute("SET work_mem = '1MB'")
         session.execute("CREATE TEMP TABLE left_here (id int)")
         session.execute("SELECT pg_advisory_lock(1)")
         session.execute("PREPARE left_here AS SELECT 1")
@@ -123,16 +132,18 @@ def test_a_session_of_a_block_that_failed_is_closed(connections: Connections) ->
 
 def test_a_session_through_a_pooler_is_closed(database: Database) -> None:
     with Pooler(database.dsn()) as pooler:
-        primary = {
-            **source_config(database).primary.model_dump(),
-            "host": "127.0.0.1",
-            "port": make_url(pooler.url).port,
-        }
-        pooled = Connections(database.name, source_config(database, primary=primary, replica=None))
+        pooled = Connections(database.name, behind(pooler, database))
         with pooled.open("admin") as session:
             assert session.is_pooled
         assert session.closed
         assert not kept(pooled)
+
+
+def behind(proxy: Proxy, database: Database) -> PostgresSourceConfig:
+    """The database's source, with a proxy before the primary and no replica."""
+    primary = source_config(database).primary
+    moved = {"host": "127.0.0.1", "port": make_url(proxy.url).port}
+    return source_config(database, primary={**primary.model_dump(), **moved}, replica=None)
 
 
 def test_a_server_that_no_longer_answers_holds_up_no_block(
@@ -141,18 +152,51 @@ def test_a_server_that_no_longer_answers_holds_up_no_block(
     """A proxy that still answers hides from TCP that the server behind it is gone."""
     monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", 2)
     with Proxy(database.dsn()) as proxy:
-        primary = {
-            **source_config(database).primary.model_dump(),
-            "host": "127.0.0.1",
-            "port": make_url(proxy.url).port,
-        }
-        behind = Connections(database.name, source_config(database, primary=primary, replica=None))
-        with behind.open("admin") as session:
+        connections = Connections(database.name, behind(proxy, database))
+        with connections.open("admin") as session:
             first = pid(session)
         proxy.stall()
         threading.Timer(4, proxy.go_on).start()
-        with behind.open("admin") as session:
+        with connections.open("admin") as session:
             assert pid(session) != first
+
+
+def test_no_session_of_another_server_is_used_again(database: Database) -> None:
+    with Proxy(database.dsn()) as proxy:
+        source = PostgresSource(database.name, behind(proxy, database))
+        assert not source.identity().in_recovery
+        connections = source._connections
+        with connections.open("snapshot") as one, connections.open("snapshot") as another:
+            pass
+        with connections.open("snapshot") as busy:
+            (idle,) = {one, another} - {busy}
+            proxy.lead_to(database.dsn(replica=True))
+            assert not idle.closed
+            assert source.identity().in_recovery, "this question logs in"
+            assert idle.closed
+            assert not busy.closed
+        assert busy.closed
+        with connections.open("snapshot") as session:
+            assert session.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
+
+
+@pytest.mark.parametrize("ask", [PostgresSource.identity, PostgresSource.write_marker])
+def test_a_question_about_the_server_logs_in(
+    database: Database, ask: Callable[[PostgresSource], object]
+) -> None:
+    source = PostgresSource(database.name, source_config(database))
+    capture_of(source).prepare()
+    logins = list[str]()
+    connect = source._connections._connect
+
+    def counted(role: Role, **more: Any) -> OwnSession:
+        logins.append(role)
+        return connect(role, **more)
+
+    source._connections._connect = counted
+    for _ in range(2):
+        ask(source)
+    assert len(logins) == 2
 
 
 def test_a_session_that_the_server_ended_is_replaced(

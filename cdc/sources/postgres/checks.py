@@ -97,7 +97,7 @@ def run(connections: Connections) -> list[Check]:
 def _login_check(connections: Connections, role: Role, on_replica: bool) -> Check:
     """Return the line of ``check`` about a login to PostgreSQL, with the server's version."""
     where = connections.where(on_replica=on_replica)
-    with connections.open(role, on_replica=on_replica) as session:
+    with connections.open(role, on_replica=on_replica, new_login=True) as session:
         row = session.execute("SHOW server_version").fetchone()
         number, pooled = session.info.server_version, session.is_pooled
     detail = f"{connections.credential(role).user} on {where}, PostgreSQL {row[0] if row else ''}"

@@ -94,6 +94,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         super().__init__(source, config)
         self._pooled: dict[bool, bool] = {}
         self._idle = IdleSessions[OwnSession](psycopg.Connection.close)
+        self._server_since: dict[bool, float | None] = {}
 
     def is_pooled(self, *, on_replica: bool) -> bool:
         """Whether the newest session on a server went through a pooler.
@@ -131,20 +132,25 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             statement_timeout_s: Limit of each statement, in seconds; 0 for no limit.
             lock_timeout_s: Limit of the wait for each lock, in seconds.
             new_login: Whether the block needs a new session, since it asks which server a login
-                reaches now.
+                reaches now. The login's idle sessions are closed.
 
         Raises:
             SourceError: The server cannot be reached, or a statement in the block failed.
         """
-        login = (role, on_replica)
-        known = None if new_login else self._used_again(login)
+        login: Login = (role, on_replica)
+        if new_login:
+            self._idle.close(lambda one: one == login)
+        known = self._used_again(login)
         session, born = known or (self._connect(role, on_replica=on_replica), time.monotonic())
         can_go_on = False
         try:
             session.apply(_settings(session, statement_timeout_s, lock_timeout_s))
+            if known is None:
+                self._note_server(session, on_replica=on_replica)
             self._pooled[on_replica] = session.is_pooled
             yield session
-            can_go_on = session.is_as_new
+            same_server = session.server_since == self._server_since.get(on_replica)
+            can_go_on = session.is_as_new and same_server
         except psycopg.Error as error:
             raise self.explain(error, role, on_replica=on_replica) from error
         finally:
@@ -152,6 +158,12 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
                 self._idle.keep(login, session, born)
             else:
                 session.close()
+
+    def _note_server(self, session: OwnSession, *, on_replica: bool) -> None:
+        """Close the idle sessions of an endpoint if a new login has reached another server."""
+        if self._server_since.get(on_replica) != session.server_since:
+            self._server_since[on_replica] = session.server_since
+            self._idle.close(lambda login: login[1] == on_replica)
 
     def _used_again(self, login: Login) -> tuple[OwnSession, float] | None:
         """Return an idle session of a login, and the time of its login; None if there is none."""

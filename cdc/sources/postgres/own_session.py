@@ -23,6 +23,7 @@ from cdc.runtime.waiting import answered_within
 # session that may be another client's next.
 _FOR_SESSION = """
 SELECT pg_catalog.pg_backend_pid() <> %(known)s::int8,
+       extract(epoch FROM pg_catalog.pg_postmaster_start_time())::float8,
        pg_catalog.count(
            pg_catalog.set_config(name, value, pg_catalog.pg_backend_pid() <> %(known)s::int8))
 FROM unnest(%(names)s::text[], %(values)s::text[]) AS wanted (name, value)
@@ -37,6 +38,9 @@ class OwnSession(psycopg.Connection[tuple[Any, ...]]):
     """
 
     _each_time: sql.Composed | None = None
+    server_since: float | None = None
+    """Time of the start of the session's server, in seconds since 1970; None before `apply`. It
+    differs if a login has reached another server, or a server that was restarted."""
 
     @property
     def is_pooled(self) -> bool:
@@ -85,6 +89,7 @@ class OwnSession(psycopg.Connection[tuple[Any, ...]]):
                 "values": list(settings.values()),
             },
         ).fetchone()
+        self.server_since = None if row is None else row[1]
         if row is None or row[0]:
             # SET LOCAL takes no snapshot, so the transaction can still set its isolation level.
             self._each_time = sql.SQL("; ").join(

@@ -21,15 +21,13 @@ class Proxy:
     """
 
     def __init__(self, url: str) -> None:
-        parsed = make_url(url)
-        assert parsed.host is not None
-        assert parsed.port is not None
-        self._server = (parsed.host, parsed.port)
+        self.lead_to(url)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._flows, self._closed = threading.Event(), threading.Event()
         self._flows.set()
         port = self._listener.getsockname()[1]
-        self.url = parsed.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
+        own = make_url(url).set(host="127.0.0.1", port=port)
+        self.url = own.render_as_string(hide_password=False)
 
     def __enter__(self) -> Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -39,6 +37,13 @@ class Proxy:
         self._closed.set()
         self._flows.set()
         self._listener.close()
+
+    def lead_to(self, url: str) -> None:
+        """Forward new connections to another server; the earlier ones stay."""
+        parsed = make_url(url)
+        assert parsed.host is not None
+        assert parsed.port is not None
+        self._server = (parsed.host, parsed.port)
 
     def stall(self) -> None:
         """Stop forwarding data, in both directions."""

@@ -80,6 +80,25 @@ def test_a_session_is_closed_although_no_other_follows() -> None:
     assert sessions.take(ADMIN) is None
 
 
+def test_each_session_is_closed_although_they_began_to_wait_one_after_the_other() -> None:
+    closed = queue.Queue[int]()
+    sessions = IdleSessions[int](closed.put, idle_s=0.2)
+    sessions.keep(ADMIN, 1, time.monotonic())
+    time.sleep(0.1)
+    sessions.keep(REPLICA, 2, time.monotonic())
+    assert [closed.get(timeout=30) for _ in range(2)] == [1, 2]
+    sessions.keep(ADMIN, 3, time.monotonic())
+    assert closed.get(timeout=30) == 3
+
+
+def test_the_sessions_of_chosen_logins_are_closed(kept: Kept) -> None:
+    kept.keep(1)
+    kept.keep(2, login=REPLICA)
+    kept.sessions.close(lambda login: login[1])
+    assert kept.closed == [2]
+    assert kept.sessions.take(ADMIN) == (1, 100.0)
+
+
 def test_the_end_closes_all_sessions(kept: Kept) -> None:
     kept.keep(1)
     kept.keep(2, login=REPLICA)
