@@ -22,8 +22,9 @@ The rules, in this order:
    have `LATE_SHARE` of the lane's work in any case, so that they always make progress. They have up
    to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
    their deadlines, early by at least `MARGIN`. They have up to `STARVING_SHARE` while a late table
-   starves: it has waited for its next run for more than `STARVING` times its target. So if there is
-   too much work, all tables are somewhat late, and none is late by minutes. A late table's rank is
+   starves: it has waited for its next run for longer than its target. So if there is a little too
+   much work, all tables are a little late, and none waits for a multiple of its target. Late tables
+   with much work still leave a part to the others. A late table's rank is
    its target plus the later one of two times: its deadline and the end of its last run. The table
    with the lowest rank comes first. So if two tables have waited equally long, the table with the
    shorter target comes first. A table with a backlog of many runs takes turns with the other late
@@ -51,10 +52,8 @@ LATE_SHARE = 0.05
 """The fraction of a lane's work for late tables in any case, even if other tables cannot wait."""
 LATE_SHARE_OF_SLACK = 0.25
 """The fraction of a lane's work for late tables while the lane's other tables can wait."""
-STARVING = 2.0
-"""A late table starves if it waits for longer than `STARVING` times its freshness target."""
-STARVING_SHARE = 0.5
-"""Part of a lane's work that late tables get while a late table starves (see `STARVING`)."""
+STARVING_SHARE = 0.75
+"""The fraction of a lane's work for late tables while one of them starves (see `Entry.starves`)."""
 MARGIN = 0.2
 """How early before its deadline a waiting table must commit, as a part of its freshness target."""
 SMALL_MARGIN = 0.1
@@ -117,13 +116,13 @@ class Entry:
         return 1.0 - (self.deadline - now) / self.target_s
 
     def starves(self, now: float) -> bool:
-        """Whether the table has waited for its next run for more than `STARVING` times its target.
+        """Whether the table has waited for its next run for longer than its freshness target.
 
         Args:
             now: The time.
         """
         whole_at = self.deadline - self.target_s
-        return now - max(self.ran_at, whole_at) > STARVING * self.target_s
+        return now - max(self.ran_at, whole_at) > self.target_s
 
     @property
     def long(self) -> bool:
