@@ -93,8 +93,7 @@ def gather(
     sent = sent.using(servers.kafka)
     database, workers = ServerQueries(servers.source), ServerQueries(servers.connect)
     topics = ServerQueries(servers.kafka)
-    # This query logs in. If the login reaches another server, the next queries do, too.
-    server = database.ask(lambda it: it.identity())
+    server = database.ask(lambda it: it.identity())  # it logs in: the next queries go there, too
     log = database.ask(lambda it: it.capture(names).log_health())
     connector = workers.ask(lambda it: _gather_connector_facts(it, names, sent.exactly_once))
     # The stored position is read after the log, as `LogHealth.problem` requires.
