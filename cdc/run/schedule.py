@@ -23,10 +23,9 @@ The rules, in this order:
    to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
    their deadlines, early by at least `MARGIN`. They have up to `STARVING_SHARE` while a late table
    starves: it has waited for its next run for longer than its target. So if there is a little too
-   much work, all tables are a little late, and none waits for a multiple of its target. Late tables
-   with much work still leave a part to the others. A late table's rank is
-   its target plus the later one of two times: its deadline and the end of its last run. The table
-   with the lowest rank comes first. So if two tables have waited equally long, the table with the
+   much work, all tables are a little late. Late tables with much work still leave a part to the
+   others. A late table's rank is its target plus the later one of two times: its deadline and the
+   end of its last run. The table with the lowest rank comes first. So if two tables have waited equally long, the table with the
    shorter target comes first. A table with a backlog of many runs takes turns with the other late
    tables.
 
