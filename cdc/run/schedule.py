@@ -25,9 +25,9 @@ The rules, in this order:
    starves: it has waited for its next run for longer than its target. So if there is a little too
    much work, all tables are a little late. Late tables with much work still leave a part to the
    others. A late table's rank is its target plus the later one of two times: its deadline and the
-   end of its last run. The table with the lowest rank comes first. So if two tables have waited equally long, the table with the
-   shorter target comes first. A table with a backlog of many runs takes turns with the other late
-   tables.
+   end of its last run. The table with the lowest rank comes first. So if two tables have waited
+   equally long, the table with the shorter target comes first. A table with a backlog of many runs
+   takes turns with the other late tables.
 
 If the command ends once all offered tables have run, a lane's long run comes before its other runs,
 provided that the lane's other tables keep their deadlines without the worker of the long run. So
