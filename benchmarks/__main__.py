@@ -33,7 +33,7 @@ COMMANDS: dict[str, list[str]] = {
     "bootstrap": ["benchmarks.bootstrap"],
     "incremental": [
         *("benchmarks.incremental", "--tables", "50"),
-        *("--events", "2000000", "--rows", "100000"),
+        *("--events", "400000", "--rows", "20000", "--rounds", "5"),
     ],
     "fleet": ["benchmarks.fleet"],
     "many_tables": ["benchmarks.many_tables"],
