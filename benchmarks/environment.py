@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,11 @@ PROJECT = Path(__file__).parents[1]
 def on_a_stack(
     measure: Callable[[LocalStack, Path, argparse.Namespace], int], arguments: argparse.Namespace
 ) -> int:
-    """Measure with a stack and a folder, which are removed afterwards; return the exit code."""
+    """Measure with a stack and a folder, which are removed afterwards; return the exit code.
+
+    The servers stop also if SIGTERM ends the measurement.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with (
         tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder,
         LocalStack(Path(folder, "stack"), report=print) as stack,

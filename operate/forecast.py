@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.capture.position_check import TopicFacts
 from cdc.run import plan
+from cdc.run.overdue import note_freshness
 from cdc.run.predictions import Predictions
 from cdc.run.schedule import TURN_S, Entry, Rules, Schedule
 from operate.capture_load import CaptureLoad, capture_loads
@@ -150,6 +152,8 @@ def forecast(
         topics = [one.topic for one in records]
         ends = services.kafka.ends_now(topics, committed=True) if topics else {}
     predictions = Predictions(services.store)
+    if count:  # the metrics show no single table
+        _note_freshness(services, predictions, records, ends, now)
     needs, entries, problems = list[Need](), list[Entry](), list[tuple[TableId, str]]()
     for record in records:
         try:
@@ -171,6 +175,29 @@ def forecast(
         services.config.connect.events_per_s,
     )
     return Forecast(rules, tuple(needs), tuple(order), tuple(problems), captures)
+
+
+def _note_freshness(
+    services: Services,
+    predictions: Predictions,
+    records: Iterable[TableRecord],
+    ends: Mapping[str, Mapping[int, int] | TributaryError],
+    now: datetime,
+) -> None:
+    """Find out, for ``plan``, which tables with work are fresh although their last commits are old.
+
+    Raises:
+        KafkaError: The cluster does not answer.
+    """
+    targets: dict[TableId, tuple[TableRecord, float]] = {}
+    for record in records:
+        end = ends.get(record.topic)
+        if not end or isinstance(end, TributaryError) or end == record.applied_offsets:
+            continue
+        with suppress(TributaryError):  # the need of the table reports it
+            settings = services.config.settings_on_plan(record.table, record.tier)
+            targets[record.table] = (record, float(settings.freshness_target_s))
+    note_freshness(services.kafka, predictions, targets, now.timestamp())
 
 
 def _predict_need(

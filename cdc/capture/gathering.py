@@ -149,6 +149,8 @@ class Captures:
         self._plan: list[TableRecord] | None = None
         self._topics: Collection[str] = ()
         self._lock = threading.Lock()
+        # A lock for each capture: a server that does not answer delays its own captures only.
+        self._gathering: dict[tuple[str, str], threading.Lock] = {}
 
     def evidence(self, record: TableRecord) -> CaptureEvidence:
         """Return the evidence of a table's capture.
@@ -166,7 +168,7 @@ class Captures:
                 thousand time-outs.
         """
         key = (record.table.source, record.tier)
-        with self._lock:
+        with self._gathering_of(key):
             found = self._known.get(key)
             if found is None:
                 found = self._known[key] = self._gathered(self._context.capture(record))
@@ -174,6 +176,11 @@ class Captures:
             if not isinstance(error, ConnectError):
                 raise error
         return found
+
+    def _gathering_of(self, key: tuple[str, str]) -> threading.Lock:
+        """Return the lock under which a capture's evidence is gathered."""
+        with self._lock:
+            return self._gathering.setdefault(key, threading.Lock())
 
     def _gathered(self, names: CaptureNames) -> CaptureEvidence:
         """Gather a capture's evidence, and count the losses that the evidence shows."""
@@ -250,8 +257,9 @@ class Captures:
         Raises:
             TributaryError: As for `evidence`.
         """
-        with self._lock:
-            self._known.pop((record.table.source, record.tier), None)
+        key = (record.table.source, record.tier)
+        with self._gathering_of(key):
+            self._known.pop(key, None)
         return self.evidence(record)
 
     def _records(self, names: CaptureNames) -> list[TableRecord]:
@@ -265,13 +273,14 @@ class Captures:
         A table that moves to another tier has two records: its own record in the former tier, and
         its next generation's record in the new tier.
         """
-        if self._plan is None:
-            tables = self._context.store.tables()
-            tiers = {one.table: one.tier for one in tables}
-            builds = self._context.store.builds()
-            moving = [one for one in builds if tiers.get(one.table) != one.tier]
-            self._plan = [*tables, *moving]
-        return self._plan
+        with self._lock:
+            if self._plan is None:
+                tables = self._context.store.tables()
+                tiers = {one.table: one.tier for one in tables}
+                builds = self._context.store.builds()
+                moving = [one for one in builds if tiers.get(one.table) != one.tier]
+                self._plan = [*tables, *moving]
+            return self._plan
 
     def _follow_tasks(self, capture: CaptureEvidence, records: Sequence[TableRecord]) -> None:
         """Search for ends of the connector's tasks, and count the losses of changes at these ends.

@@ -86,6 +86,7 @@ class Observation:
         seconds: Duration of the run.
         at: When the run began.
         cold: Factor by which the run was slower because its process was young (`cold_factor`).
+        span_s: Seconds between the lake's watermarks before and after the run; 0 if not known.
     """
 
     commits: int
@@ -93,6 +94,7 @@ class Observation:
     seconds: float
     at: datetime
     cold: float = 1.0
+    span_s: float = 0.0
 
 
 def cold_factor(runs: int) -> float:
@@ -142,9 +144,7 @@ def prior_of(known: Iterable[TableCost]) -> Estimate:
 def learned(known: TableCost | None, run: Observation) -> TableCost:
     """Return the sums of a table's regression with ``run`` added; earlier runs lose weight."""
     predicted = estimate(known).seconds(run.events, run.commits)
-    seconds = max(run.seconds / run.cold, _CLOCK_S)
-    if known is not None:
-        seconds = min(seconds, predicted * _MOST)
+    seconds = min(max(run.seconds / run.cold, _CLOCK_S), predicted * _MOST)
     # Errors count relative to the run's length; else one large run would outweigh all small ones.
     weight = 1.0 / max(predicted, _LEAST_S) ** 2
     kept = _KEPT if seconds <= 2.0 * predicted else _KEPT_AFTER_SURPRISE
@@ -182,10 +182,13 @@ def _learned_arrival_rate(known: TableCost | None, run: Observation) -> tuple[fl
 
     In the first half hour, the rate is the mean. Later, the newest half hour has most of the
     weight, and the returned duration stays at half an hour. The duration is in seconds.
+
+    The runs of a backlog follow each other quickly, but their events have arrived in a longer time,
+    which the watermarks show.
     """
     if known is None:
         return 0.0, 0.0
-    passed = (run.at - known.measured_at).total_seconds()
+    passed = max((run.at - known.measured_at).total_seconds(), run.span_s)
     if passed <= 0.0:
         return known.events_per_s, known.observed_s
     observed_s = min(_RATE_MEMORY_S, known.observed_s + passed)

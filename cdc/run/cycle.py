@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cdc.capture import position_check
-from cdc.capture.gathering import Captures
-from cdc.capture.judgement import of_capture, of_table, stopping
-from cdc.capture.remembered_losses import check_losses
-from cdc.capture.topic_facts import cut_off, topic_facts, with_settings
 from cdc.errors import (
-    CaptureError,
     KafkaError,
-    LostHistoryError,
-    PositionError,
-    SecretError,
-    UnreachableError,
 )
 from cdc.lake.shards import TRY_S
 from cdc.run import plan
 from cdc.run.catalog_name import follow_name, name_idle
-from cdc.run.comparison import settings_digest
-from cdc.run.context import RunResult, Turn, Unchecked
-from cdc.run.ddl_events import statements_since
+from cdc.run.context import RunResult
 from cdc.run.former_generations import remove_former
+from cdc.run.idle_tables import has_edited_settings
 from cdc.run.schedule import TURN_S, Rules
 from cdc.run.stopping import unexpected
 from cdc.run.table import run_table
+from cdc.run.work_finder import WorkFinder
 from cdc.run.workers import Work, Workers
 from cdc.runtime import task_watch
 from cdc.runtime.clock_watch import ClockWatch
@@ -41,11 +29,8 @@ from cdc.runtime.spark import has_ended
 from cdc.store.error_record import ErrorRecord
 from cdc.store.table_state import TableRecord
 from schemas.errors import TributaryError
-from schemas.fingerprint import READ_AT
 
 if TYPE_CHECKING:
-    from cdc.capture.position_check import TopicFacts
-    from cdc.config import TableSettings
     from cdc.run.context import RunContext
     from schemas.table import TableId
 
@@ -54,8 +39,6 @@ _IDLE_LOOK_S = 60.0
 """Seconds between checks of the tables without new offsets."""
 _REPORT_S = 0.2
 """Seconds between reports of tables that have run."""
-_SMALLEST_COMMIT = 50_000
-"""Number of events that one commit may always have, even if they take longer than a turn."""
 
 
 def run_tables(
@@ -124,11 +107,14 @@ def _offer_work(
         spaced: As in `run_tables`.
     """
     wanted = _runnable_tables(context, records)
-    captures = Captures(context)
-    work = _find_work(context, captures, wanted, look_at_idle=look_at_idle, spaced=spaced)
-    workers.offer(work if wanted else (), looked=look_at_idle)
+    finder = WorkFinder(context, wanted, look_at_idle=look_at_idle, spaced=spaced)
     if look_at_idle:
-        captures.look_at_all(records)
+        if spaced:  # the check of idle tables can wait for a server that does not answer
+            workers.offer(finder.work(), looked=False)
+        finder.look_at_idle()
+    workers.offer(finder.work(), looked=look_at_idle)
+    if look_at_idle:
+        finder.captures.look_at_all(records)
 
 
 def _runnable_tables(context: RunContext, records: Iterable[TableRecord]) -> list[TableRecord]:
@@ -149,200 +135,7 @@ def _tidy_after_round(
     remove_former(context, wanted)
     idle = (record for record in wanted if record.table not in ran)
     # A changed partition_by is that of a copy to come, not of the published table.
-    name_idle(context, [record for record in idle if not _has_edited_settings(context, record)])
-
-
-def _find_work(
-    context: RunContext,
-    captures: Captures,
-    wanted: Sequence[TableRecord],
-    *,
-    look_at_idle: bool,
-    spaced: bool,
-) -> list[Work]:
-    """Return the work of a round: tables with new events, and tables that changed without events.
-
-    Tables that changed without events are looked for only if ``look_at_idle`` is true.
-    """
-    if not wanted:
-        return []
-    now = datetime.now(timezone.utc)
-    topics = topic_facts(context, [record.topic for record in wanted])
-    if look_at_idle:
-        topics = with_settings(context, topics)
-    behind = {record.table for record in plan.due(wanted, topics)}
-    settings = {
-        one.table: _settings_if_valid(context, one) for one in wanted if one.table in behind
-    }
-    working = {
-        record.table
-        for record in wanted
-        if record.table in behind
-        and not (
-            spaced
-            and _waits_for_later_run(settings[record.table], record, topics[record.topic], now)
-        )
-    }
-    for record in wanted:
-        if record.table not in behind and plan.is_whole(record, topics[record.topic]):
-            context.predictions.note_whole(record.table, now.timestamp())
-    found: set[TableId] = set()
-    if look_at_idle:
-        idle = [record for record in wanted if record.table not in working]
-        found |= _idle_tables_that_changed(context, captures, idle)
-        found |= context.served.differing_from_lake(context, idle)
-        found |= cut_off(context, idle, topics)
-    due = [record for record in wanted if record.table in working | found]
-    if due and not look_at_idle:
-        topics = with_settings(context, {record.topic: topics[record.topic] for record in due})
-    turn_s = TURN_S if spaced else math.inf
-    work = []
-    for record in due:
-        known = settings.get(record.table) or _settings_if_valid(context, record)
-        topic = topics[record.topic]
-        entry = context.predictions.entry(record, known, topic, turn_s)
-        turn = Turn(TURN_S if spaced else None, _events_of_turn(context, record, turn_s))
-        facts = (record, topic, captures, entry, turn, now.timestamp())
-        work.append(Work(*facts, found=record.table in found))
-    return work
-
-
-def _events_of_turn(context: RunContext, record: TableRecord, turn_s: float) -> int | None:
-    """Return how many events in one commit fit into a turn; None if runs have no turns."""
-    if math.isinf(turn_s):
-        return None
-    known = context.predictions.estimate(record.table)
-    return max(_SMALLEST_COMMIT, known.events_within(turn_s))
-
-
-def _settings_if_valid(context: RunContext, record: TableRecord) -> TableSettings | None:
-    """Return a table's settings; None if they are invalid, which the table's run reports."""
-    try:
-        return context.config.settings_on_plan(record.table, record.tier)
-    except TributaryError:
-        return None
-
-
-def _waits_for_later_run(
-    settings: TableSettings | None,
-    record: TableRecord,
-    topic: TopicFacts | KafkaError,
-    now: datetime,
-) -> bool:
-    """Whether the table waits for a later run.
-
-    A table waits if it has committed recently, is not late, and has less than a full batch.
-    """
-    if isinstance(topic, KafkaError) or settings is None:
-        return False
-    done = record.applied_offsets or {}
-    behind = sum(end - done.get(partition, 0) for partition, end in topic.stable.items())
-    return 0 <= behind < settings.max_events_per_run and plan.waits_for_later_run(
-        record, settings, now
-    )
-
-
-def _idle_tables_that_changed(
-    context: RunContext, captures: Captures, idle: Iterable[TableRecord]
-) -> set[TableId]:
-    """Return the idle tables whose capture, catalog or settings have changed.
-
-    Such a change sends no event. An unreachable source does not stop an idle table, since the lake
-    already has all readable events of the table. `RunContext.unchecked` lists the tables that could
-    not be checked.
-    """
-    groups: dict[tuple[str, str], list[TableRecord]] = {}
-    for record in idle:
-        groups.setdefault((record.table.source, record.tier), []).append(record)
-    context.unchecked.clear()
-    found: set[TableId] = set()
-    for (source, tier), records in groups.items():
-        failures: list[TributaryError] = []
-        # The result of one look is kept even if another look is not possible.
-        for look in (
-            _tables_with_broken_capture,
-            _tables_changed_in_catalog,
-            _tables_with_statements,
-        ):
-            try:
-                found |= look(context, captures, records)
-            except UnreachableError as error:
-                failures.append(error)
-                break
-            except TributaryError as error:
-                failures.append(error)
-        found |= {record.table for record in records if _has_edited_settings(context, record)}
-        left = tuple(one.table for one in records if one.table not in found)
-        if failures and left:
-            unchecked = Unchecked(source, tier, left, str(failures[0]), failures[0].remedy)
-            context.unchecked.append(unchecked)
-            _log.warning("%s", unchecked.message)
-    return found
-
-
-def _tables_changed_in_catalog(
-    context: RunContext, _: Captures, records: Sequence[TableRecord]
-) -> set[TableId]:
-    """Return a capture's idle tables whose fingerprint differs from their record's fingerprint.
-
-    A table whose fingerprint cannot be read is also returned: the table does not exist, or it
-    changed at each try to read the fingerprint. The table's run reports which of the two is true.
-    """
-    source = context.sources[records[0].table.source]
-    capture = source.capture(context.capture(records[0]))
-    now = capture.fingerprints([record.table for record in records])
-    found: set[TableId] = set()
-    for record in records:
-        known = record.attempt.fingerprint if record.attempt is not None else None
-        seen = now.get(record.table)
-        if seen is None or (known is not None and known.digest != seen.digest):
-            found.add(record.table)
-    return found
-
-
-def _tables_with_statements(
-    context: RunContext, captures: Captures, records: Sequence[TableRecord]
-) -> set[TableId]:
-    """Return the idle tables with a DDL statement since the catalog was read for their record."""
-    found: set[TableId] = set()
-    for record in records:
-        compared = record.attempt.fingerprint if record.attempt is not None else None
-        read_at = None if compared is None else compared.facts.get(READ_AT)
-        source = context.sources[record.table.source]
-        if read_at and any(statements_since(source, str(read_at), captures.statements(record))):
-            found.add(record.table)
-    return found
-
-
-def _has_edited_settings(context: RunContext, record: TableRecord) -> bool:
-    """Whether an idle table's settings are invalid, or not those that made the lake's rows."""
-    known = record.attempt.settings_digest if record.attempt is not None else None
-    try:
-        settings = context.settings_of_idle(record)
-        return known not in (None, settings_digest(settings, context.config.lake))
-    except SecretError as error:
-        _log.warning("the settings of idle table %s were not checked: %s", record.table, error)
-        return False
-    except TributaryError:
-        return True  # the table's run reports what is wrong with them
-
-
-def _tables_with_broken_capture(
-    context: RunContext, captures: Captures, records: Sequence[TableRecord]
-) -> set[TableId]:
-    """Return the idle tables whose changes are not captured, or for which a loss is recorded."""
-    found: set[TableId] = set()
-    for record in records:
-        evidence, source = captures.evidence(record), context.sources[record.table.source]
-        rests = position_check.Rests.of(record)
-        try:
-            position_check.check_stream(record.table, rests, evidence, source)
-            findings = [*of_capture(evidence), *of_table(evidence, record.table, (), record)]
-            position_check.check_capture(record.table, stopping(findings))
-            check_losses(captures.losses(record), evidence.names, record)
-        except (LostHistoryError, CaptureError, PositionError):
-            found.add(record.table)  # the table's run reports it
-    return found
+    name_idle(context, [record for record in idle if not has_edited_settings(context, record)])
 
 
 def _run_due(context: RunContext, work: Work, worker: int) -> RunResult:
@@ -443,7 +236,8 @@ def run_continuously(
     with Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers:
         while not _must_end(context, stop):
             started = time.monotonic()
-            clock.look()
+            if clock.look():
+                context.predictions.forget_whole()
             look = started - looked >= _IDLE_LOOK_S
             if done := _try_round(context, workers, records, look=look):
                 looked = started if look else looked

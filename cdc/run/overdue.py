@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from cdc.kafka import KafkaAdmin, Since
+    from cdc.run.predictions import Predictions
     from cdc.store.table_state import TableRecord
     from schemas.table import TableId
 
@@ -88,3 +89,35 @@ def overdue(
         if missing:
             found[table] = Missing(missing, held_back(record.topic, ends))
     return found
+
+
+def note_freshness(
+    kafka: KafkaAdmin,
+    predictions: Predictions,
+    tables: Mapping[TableId, tuple[TableRecord, float]],
+    now: float,
+) -> None:
+    """Find out which tables with work are fresh although their last commits are old.
+
+    A table without changes makes no commit, so its watermark can be hours old when its next change
+    arrives. Only a process that has looked at the table before knows that the lake had all changes
+    until then. So a new process asks Kafka, once for each table.
+
+    Args:
+        kafka: The Kafka cluster.
+        predictions: Keeps the time up to which the lake has all events of a table.
+        tables: For each table with work, its record and its freshness target in seconds.
+        now: The time, in seconds since 1970.
+
+    Raises:
+        KafkaError: The cluster does not answer.
+    """
+    asked = {
+        table: (record, datetime.fromtimestamp(now - target, timezone.utc))
+        for table, (record, target) in tables.items()
+        if not predictions.knows(table) and predictions.fresh_at(record) + target < now
+    }
+    late = overdue(kafka, asked)
+    for table, (record, at) in asked.items():
+        whole = predictions.fresh_at(record) if table in late else at.timestamp()
+        predictions.note_whole(table, whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from cdc.store.table_state import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from cdc.capture.position_check import TopicFacts
     from cdc.config import TableSettings
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
     from schemas.table import TableId
 
+_SMALLEST_COMMIT = 50_000
+"""Number of events that one commit may always have, even if they take longer than a turn."""
 _PRIOR_EVERY = 100
 """Number of runs after which the prior of new tables is computed again."""
 
@@ -80,6 +84,27 @@ class Predictions:
         with self._lock:
             return arrival_rate(self._known().get(table))
 
+    def events_of_turn(self, table: TableId, turn_s: float) -> int | None:
+        """Return how many events in one commit fit into a turn; None if runs have no turns.
+
+        Args:
+            table: The table.
+            turn_s: Length of a turn, in seconds; infinite if runs have no turns.
+        """
+        if math.isinf(turn_s):
+            return None
+        return max(_SMALLEST_COMMIT, self.estimate(table).events_within(turn_s))
+
+    def knows(self, table: TableId) -> bool:
+        """Whether `note_whole` was called for a table."""
+        with self._lock:
+            return table in self._whole_at
+
+    def forget_whole(self) -> None:
+        """Forget all calls of `note_whole`: their times are those of a clock that was set back."""
+        with self._lock:
+            self._whole_at.clear()
+
     def note_whole(self, table: TableId, at: float) -> None:
         """Record that the lake table has all events that the table's topic had at the time ``at``.
 
@@ -109,7 +134,9 @@ class Predictions:
             if result.started_at is None:
                 return None
             events = passed_offsets(last.offsets, result.offsets)
-            seen = Observation(result.commits, events, result.seconds, result.started_at, cold)
+            span = _span_s(last.watermark, result.watermark)
+            began = result.started_at
+            seen = Observation(result.commits, events, result.seconds, began, cold, span)
             costs = self._known()
             costs[record.table] = found = learned(costs.get(record.table), seen)
             if self._runs % _PRIOR_EVERY == 0:
@@ -130,11 +157,13 @@ class Predictions:
         """
         done = record.applied_offsets or {}
         behind = sum(max(0, end - done.get(partition, 0)) for partition, end in ends.items())
-        known = self.estimate(record.table)
-        commits = max(1, -(-behind // settings.max_events_per_run))
+        known, most = self.estimate(record.table), settings.max_events_per_run
+        if (fits := self.events_of_turn(record.table, turn_s)) is not None:
+            most = min(most, fits)
+        commits = max(1, -(-behind // most))
         whole = known.seconds(behind, commits)
         # A turn ends with the first commit after its time.
-        one = known.seconds(min(behind, settings.max_events_per_run))
+        one = known.seconds(min(behind, most))
         seconds = min(whole, max(turn_s, one))
         return Demand(behind, seconds, whole - seconds)
 
@@ -191,3 +220,8 @@ class Predictions:
             self._costs = self._store.costs()
             self._prior = prior_of(self._costs.values())
         return self._costs
+
+
+def _span_s(before: datetime | None, after: datetime | None) -> float:
+    """Return the seconds between two watermarks; 0 if one of them is not known."""
+    return 0.0 if before is None or after is None else (after - before).total_seconds()

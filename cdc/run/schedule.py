@@ -21,13 +21,13 @@ The rules, in this order:
 4. **Late tables.** A table is late if its run would miss the deadline, by prediction. Late tables
    have `LATE_SHARE` of the lane's work in any case, so that they always make progress. They have up
    to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
-   their deadlines, early by at least `MARGIN`. They have up to `STARVING_SHARE` while a late table
-   starves: it has waited for its next run for longer than its target. So if there is a little too
-   much work, all tables are a little late. Late tables with much work still leave a part to the
-   others. A late table's rank is its target plus the later one of two times: its deadline and the
-   end of its last run. The table with the lowest rank comes first. So if two tables have waited
-   equally long, the table with the shorter target comes first. A table with a backlog of many runs
-   takes turns with the other late tables.
+   their deadlines, early by at least `MARGIN`. Starving tables have up to `STARVING_SHARE`: late
+   tables that have waited for their next run for longer than their targets. So if there is a little
+   too much work, all tables are a little late. Late tables with much work still leave a part to the
+   others. A table whose last run failed is not a starving table. A late table's rank is its target
+   plus the later one of two times: its deadline and the end of its last run. The table with the
+   lowest rank comes first. So if two tables have waited equally long, the table with the shorter
+   target comes first. A table with a backlog of many runs takes turns with the other late tables.
 
 If the command ends once all offered tables have run, a lane's long run comes before its other runs,
 provided that the lane's other tables keep their deadlines without the worker of the long run. So
@@ -52,7 +52,7 @@ LATE_SHARE = 0.05
 LATE_SHARE_OF_SLACK = 0.25
 """The fraction of a lane's work for late tables while the lane's other tables can wait."""
 STARVING_SHARE = 0.75
-"""The fraction of a lane's work for late tables while one of them starves (see `Entry.starves`)."""
+"""The fraction of a lane's work up to which a starving table comes first (see `Entry.starves`)."""
 MARGIN = 0.2
 """How early before its deadline a waiting table must commit, as a part of its freshness target."""
 SMALL_MARGIN = 0.1
@@ -117,11 +117,13 @@ class Entry:
     def starves(self, now: float) -> bool:
         """Whether the table has waited for its next run for longer than its freshness target.
 
+        A table whose last run failed waits for its retry, so it does not starve.
+
         Args:
             now: The time.
         """
         whole_at = self.deadline - self.target_s
-        return now - max(self.ran_at, whole_at) > self.target_s
+        return not self.failing and now - max(self.ran_at, whole_at) > self.target_s
 
     @property
     def long(self) -> bool:
@@ -210,6 +212,18 @@ class _Lane:
         self.by_rank.remove(entry)
         self.by_age[entry.target_s].remove(entry)
 
+    def charge(self, seconds: float, *, late: bool) -> None:
+        """Add to the lane's work, or take from it the seconds that a run did not need.
+
+        Args:
+            seconds: The seconds; negative to take them from the lane's work.
+            late: Whether the work is that of a late table.
+        """
+        self.used += seconds / self.share
+        self.all_s = max(0.0, self.all_s + seconds)
+        if late:
+            self.late_s = max(0.0, self.late_s + seconds)
+
     def kept(self, now: float) -> Iterator[Entry]:
         """Yield the lane's tables that are not late by prediction, the least slack first."""
         return islice(self.by_start, bisect_left(self.by_start, now, key=_latest_start), None)
@@ -241,6 +255,19 @@ class _Lane:
         return True
 
 
+@dataclass(frozen=True)
+class _Run:
+    """A run in progress.
+
+    Args:
+        entry: The table.
+        late: Whether the table was late when the run started.
+    """
+
+    entry: Entry
+    late: bool
+
+
 class Schedule:
     """The schedule of runs: the tables that wait and those that run.
 
@@ -254,7 +281,7 @@ class Schedule:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._lanes = {lane: _Lane(rules.share(lane)) for lane in (*rules.shares, REST)}
-        self._running: dict[TableId, Entry] = {}
+        self._running: dict[TableId, _Run] = {}
         self._clock = 0.0
         """The value of `_Lane.used` that the lane of the last started run had before this start."""
 
@@ -303,19 +330,20 @@ class Schedule:
             table: The table.
             seconds: Duration of the run, in seconds.
         """
-        entry = self._running.pop(table)
-        lane = self._lanes[self._rules.lane(entry.tier)]
-        lane.used += (seconds - entry.seconds) / lane.share
+        run = self._running.pop(table)
+        lane = self._lanes[self._rules.lane(run.entry.tier)]
+        # A lane can use workers that other lanes do not need. If runs on these workers hang, the
+        # bound lets the lane's tables wait for minutes, not for hours, until others have caught up.
+        more = min(seconds - run.entry.seconds, self._rules.turn_s)
+        lane.charge(more, late=run.late)
 
     def _begin(self, lane: _Lane, entry: Entry, now: float) -> None:
         lane.remove(entry)
-        self._running[entry.table] = entry
+        run = self._running[entry.table] = _Run(entry, late=entry.starts_by < now)
         self._clock = lane.used
-        lane.used += entry.seconds / lane.share
-        lane.all_s = lane.all_s * _FORGET + entry.seconds
+        lane.all_s *= _FORGET
         lane.late_s *= _FORGET
-        if entry.starts_by < now:
-            lane.late_s += entry.seconds
+        lane.charge(entry.seconds, late=run.late)
 
     def _next(self, lane: _Lane, now: float) -> Entry | None:
         if self._rules.ends and (entry := self._long_first(lane, now)) is not None:
@@ -327,9 +355,13 @@ class Schedule:
         share = LATE_SHARE
         if lane.can_wait(now, late.seconds, COMING * self._workers(lane)):
             share = LATE_SHARE_OF_SLACK
-        if late.starves(now):
-            share = STARVING_SHARE
-        return late if lane.late_s <= share * lane.all_s else self._oldest(lane, least, now)
+        if lane.late_s <= share * lane.all_s:
+            return late
+        if lane.late_s <= STARVING_SHARE * lane.all_s:
+            starving = (e for e in lane.late(now) if e.starves(now) and self._may_start(e, now))
+            if (first := next(starving, None)) is not None:
+                return first
+        return self._oldest(lane, least, now)
 
     def _oldest(self, lane: _Lane, least: Entry, now: float) -> Entry:
         """Return the lane's table with the greatest `Entry.age`, or ``least`` instead.
@@ -376,7 +408,7 @@ class Schedule:
         rules = self._rules
         if entry.lake is not None and rules.workers > 1:
             # Another process can keep the shards of a lake table waiting.
-            together = sum(one.lake == entry.lake for one in self._running.values())
+            together = sum(run.entry.lake == entry.lake for run in self._running.values())
             if together >= rules.workers - 1:
                 return False
         if not entry.long or self._long_runs() < rules.long_places:
@@ -386,4 +418,4 @@ class Schedule:
         return not entry.failing and 0.0 <= entry.starts_by - now < rules.turn_s
 
     def _long_runs(self) -> int:
-        return sum(one.long for one in self._running.values())
+        return sum(run.entry.long for run in self._running.values())

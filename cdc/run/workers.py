@@ -53,7 +53,8 @@ class Work:
         turn: The turn of the table's run.
         seen_at: When the facts of the topic were read, in seconds since 1970.
         found: Whether a round's check of idle tables found this work. Not every round makes this
-            check, so the next round may not find the work again.
+            check, so the next round may not find the work again. While the table waits, its
+            deadline stays that of the round that found the work first.
         deferred: Whether a run of a shard of the same lake table was deferred
             (`RunResult.deferred`), and no shard of this lake table has committed since then.
     """
@@ -157,13 +158,25 @@ class Workers:
         """
         with self._changed:
             kept = {} if looked else {t: one for t, one in self._waiting.items() if one.found}
-            new = {one.table: one for one in work if one.table not in self._touched}
+            new = {one.table: self._aged(one) for one in work if one.table not in self._touched}
             self._waiting = kept | new
             self._schedule_waiting()
             wanted = min(self._rules.workers, len(self._waiting) + len(self._schedule.running))
             while len(self._threads) < wanted:
                 self._threads.append(self._pool.submit(self._work, len(self._threads)))
             self._changed.notify_all()
+
+    def _aged(self, work: Work) -> Work:
+        """Return a table's new work, with the deadline of the table's found work that waits.
+
+        The lake table has all events, so each round would give the found work a new deadline, and
+        in a busy fleet it would never be old enough to run.
+        """
+        before = self._waiting.get(work.table)
+        if before is None or not before.found:
+            return work
+        deadline = min(work.entry.deadline, before.entry.deadline)
+        return replace(work, entry=replace(work.entry, deadline=deadline), found=True)
 
     @property
     def busy(self) -> bool:

@@ -32,8 +32,8 @@ class ClockWatch:
         back = 0.0 if before is None else before - self._ahead
         return back if back >= LEAST_S else 0.0
 
-    def look(self) -> None:
-        """Log a warning if this machine's clock was set back since the last call."""
+    def look(self) -> bool:
+        """Whether this machine's clock was set back since the last call; if so, log a warning."""
         back = self.set_back_s(time.time(), time.monotonic())
         if back:
             _log.warning(
@@ -43,3 +43,4 @@ class ClockWatch:
                 " failed tables if the state store is on this machine, and complete periods",
                 timedelta(seconds=round(back)),
             )
+        return back > 0.0

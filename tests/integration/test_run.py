@@ -14,7 +14,7 @@ import pytest
 
 from cdc.kafka import KnownRecord
 from cdc.log.position import Lsn
-from cdc.run import RunResult, cycle, run_continuously, run_table, run_tables
+from cdc.run import RunResult, run_continuously, run_table, run_tables, work_finder
 from cdc.store.lease import Leases
 from cdc.store.lease_wish import is_wanted
 from cdc.store.table_state import State, transition
@@ -296,7 +296,7 @@ def test_continuous_runs_follow_the_source_until_told_to_stop(orders: Orders) ->
 def test_small_tables_are_committed_again_and_again_beside_a_giant_and_a_failing_table(
     orders: Orders, shared: Replication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cycle, "TURN_S", 0.0)
+    monkeypatch.setattr(work_finder, "TURN_S", 0.0)
     small, failing = [f"{orders.name}small{n}" for n in (1, 2)], f"{orders.name}failing"
     rows = "SELECT n, 'n', null, n FROM generate_series(1, 2000) n"
     orders.execute(

@@ -381,7 +381,7 @@ def test_a_source_that_is_down_is_asked_once_for_all_its_idle_tables(
     names = (orders.name, other)
     run_tables(shared.context(), [shared.record(name) for name in names])
     records = [shared.record(name) for name in names]
-    with caplog.at_level("WARNING", logger="cdc.run.cycle"):
+    with caplog.at_level("WARNING", logger="cdc.run"):
         context = shared.context(sources={shared.database.name: down})
         assert run_tables(context, records) == []
     assert [len(one.tables) for one in context.unchecked] == [2]

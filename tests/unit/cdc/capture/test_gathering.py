@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -338,3 +341,57 @@ def test_tables_that_nothing_needs_are_named_once_and_again_after_they_were_gone
     assert warned() == 0
     sent[lost] = SentTable("ALTER PUBLICATION p DROP TABLE ONLY orders_2023;", 8)
     assert warned() == 1
+
+
+def test_a_server_that_does_not_answer_delays_its_own_captures_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers, asked = threading.Event(), queue.Queue[str]()
+    evidence = SimpleNamespace(errors=())
+
+    def gathered(_self: Captures, source: str) -> Any:
+        asked.put(source)
+        assert source != "dead" or answers.wait(20.0)
+        return evidence
+
+    monkeypatch.setattr(Captures, "_gathered", gathered)
+    context = cast("Any", SimpleNamespace(capture=lambda record: record.table.source))
+    captures = Captures(context)
+    with ThreadPoolExecutor(2) as pool:
+        waits = pool.submit(captures.evidence, record("one", source="dead"))
+        assert asked.get(timeout=20.0) == "dead"
+        try:
+            other = pool.submit(captures.evidence, record("two", source="alive"))
+            assert other.result(20.0) is evidence
+            assert not waits.done()
+        finally:
+            answers.set()
+        assert waits.result(20.0) is evidence
+
+
+def test_evidence_that_is_gathered_again_is_newer_than_the_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another thread may be gathering it at this moment, from servers as they were before."""
+    answers, asked = threading.Event(), queue.Queue[int]()
+
+    def gathered(_self: Captures, _source: str) -> Any:
+        number = asked.qsize()
+        asked.put(number)
+        assert number > 0 or answers.wait(20.0)
+        return SimpleNamespace(errors=(), number=number)
+
+    monkeypatch.setattr(Captures, "_gathered", gathered)
+    context = cast("Any", SimpleNamespace(capture=lambda record: record.table.source))
+    captures, one = Captures(context), record("one")
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(captures.evidence, one)
+        try:
+            while asked.empty():
+                threading.Event().wait(0.005)
+            again = pool.submit(captures.gather_again, one)
+            threading.Event().wait(0.05)
+        finally:
+            answers.set()
+        numbers = [cast("Any", done.result(20.0)).number for done in (first, again)]
+    assert numbers == [0, 1]

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 
 import pytest
 
-from cdc.run import cycle, run_table
+from cdc.run import cycle, run_table, work_finder
 from cdc.run import table as run_module
 from cdc.run.plan import FIRST_RETRY
 from cdc.store.table_state import State
@@ -26,7 +26,7 @@ def test_a_failed_table_waits_by_the_clock_of_the_state_store(
 ) -> None:
     monkeypatch.setattr(run_module, "check_serving", command.fails)
     context, record = command.context(), command.put(State.INCREMENTAL)
-    for module in (run_module, cycle):
+    for module in (run_module, work_finder):
         monkeypatch.setattr(module, "datetime", FastClock)
     assert run_table(context, record).error is not None
     failed = command.services.store.get(TABLE)

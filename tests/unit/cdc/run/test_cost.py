@@ -68,6 +68,11 @@ def test_one_run_that_waited_changes_little_and_a_slow_table_is_soon_known() -> 
     assert estimate(after(*usual, *[(1, 5, 20.0)] * 20)).seconds(5) > 10.0
 
 
+def test_a_first_run_that_waited_is_soon_forgotten() -> None:
+    found = estimate(after((1, 5, 120.0), *[(1, 5, 1.0)] * 12))
+    assert found.seconds(5) < 2.0
+
+
 def test_no_cost_is_negative() -> None:
     for runs in ([(1, 1, 9.0), (1, 100_000, 0.1)] * 9, [(1, 9_000, 0.1), (9, 9_000, 9.0)] * 9):
         found = estimate(after(*runs))
@@ -87,6 +92,17 @@ def test_the_rate_of_arrival_is_learned() -> None:
     assert after((1, 9, 1.0), (1, 600, 1.0), (1, 0, 1.0)).events_per_s == pytest.approx(5.0)
     found = after(*[(1, 600, 1.0)] * 60, *[(1, 6000, 1.0)] * 60).events_per_s
     assert 80.0 < found < 100.0
+
+
+def test_a_backlog_is_no_rate() -> None:
+    """The backlog of ten hours at 100 events per second runs in turns, one after the other."""
+    known = after(*[(1, 6000, 1.0)] * 60)
+    assert known.events_per_s == pytest.approx(100.0)
+    at = known.measured_at + timedelta(hours=10)
+    for turn in range(36):
+        run = Observation(1, 100_000, 30.0, at + timedelta(seconds=30 * turn), span_s=1000.0)
+        known = learned(known, run)
+    assert known.events_per_s == pytest.approx(100.0, rel=0.1)
 
 
 def test_a_burst_is_no_rate_until_it_has_lasted() -> None:

@@ -15,7 +15,7 @@ from bootstrap.handoff import bootstrap_table
 from bootstrap.resync import _begin_next_generation, resync_table
 from cdc.config import parse
 from cdc.errors import ConfigError, LakeError
-from cdc.run import RunContext, cycle, run_table
+from cdc.run import RunContext, idle_tables, run_table
 from cdc.run import table as run_module
 from cdc.runtime.progress import NullProgress
 from cdc.store.attempt import Attempt
@@ -64,7 +64,7 @@ def test_a_run_stops_the_table_by_the_name_of_the_setting(
     followed: TableRecord, tmp_path: Path, edit: str
 ) -> None:
     context = services(tmp_path, edit).run_context
-    assert cycle._has_edited_settings(context, followed), "an idle table is due"
+    assert idle_tables.has_edited_settings(context, followed), "an idle table is due"
     result = run_table(context, followed)
     assert result.error is not None
     assert EDITS[edit][1] in result.error.message
@@ -80,7 +80,7 @@ def test_the_table_goes_on_when_the_setting_is_back(
 
     monkeypatch.setattr(run_module, "check_serving", reached)
     context = services(tmp_path).run_context
-    assert not cycle._has_edited_settings(context, followed)
+    assert not idle_tables.has_edited_settings(context, followed)
     result = run_table(context, followed)
     assert result.error is not None
     assert "reached the lake" in result.error.message

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -13,14 +14,17 @@ import pytest
 from cdc.capture.position_check import TopicFacts
 from cdc.config import TableSettings
 from cdc.errors import KafkaError
+from cdc.kafka import Since
 from cdc.run.commits import run_entry
 from cdc.run.context import RunResult
 from cdc.run.cost import PRIOR
+from cdc.run.overdue import note_freshness
 from cdc.run.predictions import Predictions
 from cdc.store.attempt import Attempt
 from cdc.store.error_record import ErrorRecord
 from cdc.store.state_store import Store
 from cdc.store.table_state import CommitSummary, State
+from schemas.table import TableId
 from tests.records import ORDERS, table_record
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
@@ -43,6 +47,67 @@ def result(seconds: float, upto: int = 1100, **facts: object) -> RunResult:
         started_at=NOW + timedelta(minutes=upto),
     )
     return replace(known, **facts)  # type: ignore[arg-type]
+
+
+def test_a_turn_is_cut_where_its_run_cuts_it(store: Store) -> None:
+    """A commit in a turn has fewer events than the settings allow, if events take long."""
+    predictions = Predictions(store)
+    for number in range(40):
+        upto = 100 + 100_000 * (1 + number % 2)
+        predictions.learn(RECORD, result(0.0001 * (upto - 100), upto))
+    settings = TableSettings(freshness_target_s=60, max_events_per_run=1_000_000)
+    fits = predictions.events_of_turn(ORDERS, 30.0)
+    assert fits == pytest.approx(300_000, rel=0.2)
+    demand = predictions.demand(RECORD, settings, {0: 1_000_100}, 30.0)
+    assert demand.seconds == pytest.approx(30.0, rel=0.2)
+    assert demand.seconds + demand.rest == pytest.approx(100.0, rel=0.2)
+    assert predictions.events_of_turn(ORDERS, math.inf) is None
+    assert predictions.demand(RECORD, settings, {0: 1_000_100}, math.inf).rest == 0.0
+
+
+def test_the_span_of_a_runs_events_is_that_of_the_watermarks(store: Store) -> None:
+    predictions = Predictions(store)
+    rates = []
+    for number in range(9):
+        at, mark = NOW + timedelta(seconds=number), NOW + timedelta(seconds=1000)
+        predictions.learn(RECORD, result(1.0, 100_100, started_at=at, watermark=mark))
+        rates.append(predictions.rate(ORDERS))
+    assert rates[-1] == pytest.approx(100.0, rel=0.1), "100,000 events in 1,000 s"
+
+
+def test_what_was_noted_by_a_clock_that_was_set_back_is_forgotten(store: Store) -> None:
+    predictions = Predictions(store)
+    predictions.note_whole(ORDERS, AT + 3600.0)
+    assert (predictions.fresh_at(RECORD), predictions.knows(ORDERS)) == (AT + 3600.0, True)
+    predictions.forget_whole()
+    assert (predictions.fresh_at(RECORD), predictions.knows(ORDERS)) == (AT, False)
+
+
+def test_a_quiet_table_with_a_new_event_is_not_late_in_a_new_process(store: Store) -> None:
+    """Its last commit is hours old, and until a moment ago there was nothing to commit."""
+    asked = list[dict[str, datetime]]()
+
+    class Kafka:
+        def since(self, times: dict[str, datetime]) -> dict[str, dict[int, Since]]:
+            """The records of the last minute begin at offset 100; the backlog has older ones."""
+            asked.append(dict(times))
+            return {topic: {0: Since(100, 150)} for topic in times}
+
+    predictions, now = Predictions(store), AT + 3 * 3600.0
+    quiet = replace(RECORD, table=TableId("shop", "public", "quiet"), topic="quiet")
+    backlog = replace(
+        RECORD,
+        table=TableId("shop", "public", "backlog"),
+        topic="backlog",
+        last_commit=replace(COMMIT, offsets={0: 50}),
+    )
+    tables = {one.table: (one, 60.0) for one in (quiet, backlog)}
+    for _ in range(2):
+        note_freshness(cast("Any", Kafka()), predictions, tables, now)
+    first = datetime.fromtimestamp(now - 60.0, timezone.utc)
+    assert [one for one in asked if one] == [{"quiet": first, "backlog": first}], "asked once"
+    assert predictions.fresh_at(quiet) == now - 60.0
+    assert predictions.fresh_at(backlog) == AT
 
 
 def test_costs_are_learned_and_outlive_the_process(store: Store) -> None:
@@ -79,7 +144,11 @@ def test_a_backlog_is_more_than_its_next_run(store: Store) -> None:
     assert turn.rest == pytest.approx(whole.seconds - 30.0)
     assert whole.seconds == pytest.approx(PRIOR.seconds(1_000_000, 1000))
     large = TableSettings(max_events_per_run=1_000_000)
-    assert predictions.entry(RECORD, large, topic, 30.0).seconds > 50.0, "one commit is whole"
+    assert predictions.entry(RECORD, large, topic, 30.0).seconds == pytest.approx(30.0)
+    slow = TopicFacts("T1", {0: 0}, {0: 60_100})
+    predictions.learn(RECORD, result(4000.0, 100_100))
+    smallest = predictions.entry(RECORD, large, slow, 1.0)
+    assert smallest.seconds == predictions.estimate(ORDERS).seconds(50_000), "one commit is whole"
 
 
 def test_before_its_first_commit_a_table_lacks_what_came_since_its_copy_began(

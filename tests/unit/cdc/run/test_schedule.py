@@ -116,6 +116,43 @@ def test_late_tables_that_have_waited_for_their_target_have_most_of_the_work() -
     assert STARVING_SHARE * 0.9 < part < STARVING_SHARE * 1.2
 
 
+def test_a_starving_table_comes_before_a_late_one_with_a_shorter_target() -> None:
+    """A backlog of a short target has the lower rank, and it has just run."""
+    schedule, order = scheduled(), list[str]()
+    for _ in range(100):
+        kept = [entry(f"kept{n}", slack=0.5) for n in range(5)]
+        backlog = entry("backlog", slack=-10.0, target_s=60.0, ran_at=NOW)
+        schedule.offer([backlog, entry("waits", slack=-10.0, ran_at=NOW - 901.0), *kept])
+        order += taken(schedule, 1)
+    assert 0.6 < order.count("waits") / len(order) < STARVING_SHARE * 1.1
+
+
+def test_tables_that_fail_again_and_again_leave_the_work_to_others() -> None:
+    """The wait for a retry can be longer than the table's target."""
+    schedule, order = scheduled(), list[str]()
+    for _ in range(100):
+        kept = [entry(f"kept{n}", slack=0.5) for n in range(5)]
+        failing = entry("failing", slack=-3600.0, ran_at=NOW - 3600.0, failing=True)
+        schedule.offer([failing, *kept])
+        order += taken(schedule, 1)
+    assert order.count("failing") / len(order) < LATE_SHARE * 1.5
+
+
+@pytest.mark.parametrize(("predicted", "true"), [(250.0, 1.0), (1.0, 250.0)])
+def test_late_tables_have_their_part_of_the_true_work(predicted: float, true: float) -> None:
+    """A run can end at once, for example if another process holds the table's lease."""
+    schedule = scheduled(entry("late", slack=-10.0, seconds=predicted, ran_at=NOW), workers=1)
+    first = schedule.take(NOW)
+    assert first is not None
+    schedule.end(first.table, true)
+    order = list[str]()
+    for _ in range(60):
+        kept = [entry(f"kept{n}", slack=0.5) for n in range(5)]
+        schedule.offer([entry("late", slack=-10.0, ran_at=NOW), *kept])
+        order += taken(schedule, 1)
+    assert ("late" in order[:30]) is (true < predicted), "as much as the run took"
+
+
 @pytest.mark.parametrize(("load", "most"), [(0.95, 1.5), (1.05, 2.0), (1.5, 2.5)])
 def test_no_table_of_a_fleet_with_too_much_work_waits_much_longer_than_others(
     load: float, most: float
@@ -220,6 +257,25 @@ def test_the_share_of_an_idle_tier_is_lent_and_is_no_claim_for_later() -> None:
         schedule.offer([entry(f"bulk{number}"), critical])
         order += taken(schedule, 1)
     assert 8 <= sum(name.startswith("critical") for name in order) <= 12
+
+
+def test_runs_that_hang_on_lent_workers_do_not_shut_out_their_tier_for_hours() -> None:
+    """The tier has a share of 5 %, and eight of its runs took ten minutes instead of a second."""
+    shares, workers = {"critical": 0.95}, 8
+    bulk = [entry(f"bulk{n}") for n in range(workers)]
+    schedule = scheduled(*bulk, shares=shares, workers=workers)
+    running = [schedule.take(NOW) for _ in range(workers)]
+    for one in running:
+        assert one is not None
+        schedule.end(one.table, 600.0)
+    order = list[str]()
+    for number in range(6000):  # seconds of one worker: 12.5 minutes of eight
+        critical = entry(f"critical{number}", tier="critical")
+        schedule.offer([entry(f"bulk{number}"), critical])
+        order += taken(schedule, 1)
+        if order[-1].startswith("bulk"):
+            break
+    assert order[-1].startswith("bulk"), "the other tier has not had its turn in minutes"
 
 
 def test_shares_of_all_workers_still_leave_some_work_to_other_tiers() -> None:

@@ -16,9 +16,10 @@ import sqlalchemy as sa
 
 from cdc.capture.position_check import TopicFacts
 from cdc.errors import LeaseHeldError
+from cdc.kafka import Since
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
-from cdc.run import RunContext, RunResult, catalog_name, cycle, run_table, run_tables
+from cdc.run import RunContext, RunResult, catalog_name, cycle, run_table, run_tables, work_finder
 from cdc.run.batch import Applied
 from cdc.run.context import Turn
 from cdc.run.schedule import TURN_S, Entry
@@ -131,8 +132,8 @@ def test_only_one_of_many_runs_has_a_limited_turn(
         return RunResult(record.table, record.state)
 
     facts = {record.topic: TopicFacts("T1", {0: 0}, {0: 5})}
-    monkeypatch.setattr(cycle, "topic_facts", lambda *_: facts)
-    monkeypatch.setattr(cycle, "with_settings", lambda _, topics: topics)
+    monkeypatch.setattr(work_finder, "topic_facts", lambda *_: facts)
+    monkeypatch.setattr(work_finder, "with_settings", lambda _, topics: topics)
     monkeypatch.setattr(cycle, "run_table", run)
     run_tables(command.context(), [record], look_at_idle=False, spaced=spaced)
     (turn,) = turns
@@ -154,11 +155,12 @@ def test_a_table_is_fresh_only_if_no_open_transaction_hides_its_events(
         return RunResult(record.table, record.state, 1, offsets={0: 9})
 
     topic = TopicFacts("T1", {0: 0}, {0: 9 if commits else 7}, high={0: end})
-    monkeypatch.setattr(cycle, "topic_facts", lambda *_: {record.topic: topic})
-    monkeypatch.setattr(cycle, "with_settings", lambda _, topics: topics)
+    monkeypatch.setattr(work_finder, "topic_facts", lambda *_: {record.topic: topic})
+    monkeypatch.setattr(work_finder, "with_settings", lambda _, topics: topics)
     monkeypatch.setattr(cycle, "run_table", run)
     monkeypatch.setattr(cycle, "follow_name", lambda *_, **__: None)
-    context = command.context()
+    kafka = SimpleNamespace(since=lambda _: {record.topic: {0: Since(end, end)}})
+    context = command.context(kafka=cast("Any", kafka))
     assert len(run_tables(context, [record], look_at_idle=False)) == commits
     whole = context.predictions.fresh_at(record) > 0.0
     assert whole is (end == (9 if commits else 7))

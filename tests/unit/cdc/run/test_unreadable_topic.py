@@ -13,7 +13,7 @@ import pytest
 from cdc.capture.gathering import Captures
 from cdc.capture.position_check import TopicFacts
 from cdc.errors import KafkaError
-from cdc.run import RunContext, RunResult, cycle, run_tables
+from cdc.run import RunContext, RunResult, cycle, run_tables, work_finder
 from cdc.run import run_table as run
 from cdc.store.table_state import State, TableRecord
 from operate.context import Services
@@ -67,10 +67,10 @@ def test_only_the_table_of_an_unreadable_topic_stops(
     def read(_context: RunContext, _topics: Iterable[str]) -> dict[str, TopicFacts | KafkaError]:
         return {**facts, first.topic: error} if unread == "facts" else facts
 
-    monkeypatch.setattr(cycle, "topic_facts", read)
-    monkeypatch.setattr(cycle, "with_settings", settings)
+    monkeypatch.setattr(work_finder, "topic_facts", read)
+    monkeypatch.setattr(work_finder, "with_settings", settings)
     monkeypatch.setattr(cycle, "run_table", run_table)
-    monkeypatch.setattr(cycle, "cut_off", lambda *_: set())
+    monkeypatch.setattr(work_finder, "cut_off", lambda *_: set())
     monkeypatch.setattr(Captures, "look_at_all", lambda *_: None)
     context = command.context(sources={"shop": cast("Any", None)})
     failed, well = run_tables(context, [first, other], look_at_idle=looks)

@@ -155,6 +155,33 @@ def test_a_look_at_idle_tables_replaces_what_the_last_look_found() -> None:
         assert sorted(names(workers.finish())) == ["first", "usual"]
 
 
+def test_what_a_look_finds_grows_old_while_it_waits() -> None:
+    """An idle table has all events, so each look would take it for as fresh as can be.
+
+    In a busy fleet the found table would never run: tables with events are always older.
+    """
+    runs, order = Runs(), list[str]()
+    for name in ("found", "busy"):
+        runs.let_go(name)
+
+    def aged(one: Work, age: float) -> Work:
+        deadline = time.time() + (1.0 - age) * 900.0
+        return replace(one, entry=replace(one.entry, deadline=deadline))
+
+    with opened(runs, 1) as workers:
+        workers.offer([work("first")])
+        eventually(lambda: runs.began)
+        workers.begin_round()
+        workers.offer([aged(work("found", found=True), 0.2)])
+        for with_events in (False, True):  # a look finds it again; then it gets an event, too
+            workers.begin_round()
+            found = aged(work("found", found=not with_events), 0.0)
+            workers.offer([aged(work("busy"), 0.1), found])
+        runs.let_go("first")
+        order = names(workers.finish())
+    assert order == ["first", "found", "busy"]
+
+
 def test_close_drops_what_waits_and_finishes_what_runs() -> None:
     runs = Runs()
     with opened(runs, 1) as workers:
