@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from schemas.errors import RegistryError as RegistryError
 from schemas.errors import TributaryError
 
@@ -52,6 +56,24 @@ class OtherConnectorError(ConnectError):
 
 class CaptureError(TributaryError):
     """A table's capture is not as required: its publication, connector, slot or topic."""
+
+
+class RefusedError(CaptureError):
+    """Tables or topics that a capture cannot take, each for a reason of its own."""
+
+    errors: Mapping[object, TributaryError] = MappingProxyType({})
+    """The error of each refused table (`TableId`) or topic (its name)."""
+
+    @classmethod
+    def of(cls, errors: Mapping[Any, TributaryError]) -> TributaryError:
+        """Return the only one of the errors, or the first one with the number of the others."""
+        first = next(iter(errors.values()))
+        if len(errors) == 1:
+            return first
+        message = f"{first.message}; {len(errors) - 1} more tables or topics are refused, too"
+        found = cls(message, remedy=first.remedy, **first.context)
+        found.errors = dict(errors)
+        return found
 
 
 class KafkaError(TributaryError):

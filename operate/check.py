@@ -7,7 +7,7 @@ cluster cannot be used, the checks that need Spark are left out.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +18,7 @@ from cdc.capture.log_limits import over_limit
 from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
 from cdc.capture.unneeded_tables import of_unneeded
+from cdc.config.tables import configured_tier
 from cdc.connect import INSTALLATION
 from cdc.debezium import connector_class
 from cdc.errors import LakeError, SourceError
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from cdc.capture.captured_tables import CapturedTables
     from cdc.capture.evidence import CaptureEvidence
     from cdc.capture.log_limits import OverLimit
+    from cdc.config import Config
     from cdc.config.lake import CatalogConfig
     from cdc.debezium import CaptureNames
     from cdc.sources.log_health import LogHealth
@@ -71,6 +73,7 @@ def check(services: Services) -> Iterator[Check]:
         yield from of_spark_and_lake(services)
         return
     yield from _checks_or_error("state store: tables", partial(_no_tables, services))
+    yield from _unused_tiers(services.config, records)
     evidence = cache(services.stream_evidence)
     for name in services.config.sources:
         yield from _checks_or_error(f"source {name}", partial(_source_checks, services, name))
@@ -148,6 +151,21 @@ def _no_tables(services: Services) -> list[Check]:
         return []
     status: Status = "error" if found.lost else "warning"
     return _single_line("state store: tables", status, problem.message, problem.remedy)
+
+
+def _unused_tiers(config: Config, records: Iterable[TableRecord]) -> list[Check]:
+    """Return a warning for each tier that has settings and no tables: it may be misspelt."""
+    used = {config.defaults.tier, *(settings.tier for settings in config.tables.values())}
+    used |= {configured_tier(record.tier) for record in records}
+    return [
+        Check(
+            f"tiers.{name}",
+            "warning",
+            "no section and no table has this tier, so its settings have no effect",
+            f"Correct the name, set `tier: {name}` for tables, or remove the section.",
+        )
+        for name in sorted({*config.tiers} - used)
+    ]
 
 
 def _slots(services: Services, source: str) -> list[Check]:

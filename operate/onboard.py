@@ -11,12 +11,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import capture_record
-from cdc.errors import LakeError, SourceError
+from cdc.errors import LakeError, LeaseHeldError, MissingTableError, SourceError
 from cdc.runtime.failpoints import crash
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State, TableRecord, transition
 from operate import tier_capture
 from operate.capture_undo import look, undo, undone_if_interrupted
+from operate.captured_tables import prepare_each
 from operate.copy_order import largest_first
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
@@ -87,8 +88,25 @@ def onboard(
         take_over_folders(services, [one.table for one in outcomes.values() if not one.failed])
     if with_bootstrap and registered:
         for outcome in copy(services, registered):
-            outcomes[outcome.table] = outcome
+            outcomes[outcome.table] = _left_to_other_process(outcome, in_bulk)
     return [_with_notes(outcomes[table], examined.notes.get(table)) for table in tables]
+
+
+def _left_to_other_process(outcome: Outcome, in_bulk: Collection[TableId]) -> Outcome:
+    """Return the outcome of a copy; a table that another process works on is left to it.
+
+    Two onboardings of the same many tables can overlap, for example on a schedule. A table that an
+    argument names has failed nevertheless, since its copy is what the command was asked for.
+    """
+    if not isinstance(outcome.error, LeaseHeldError) or outcome.table not in in_bulk:
+        return outcome
+    return Outcome(
+        outcome.table,
+        f"is left to another process: {outcome.error.message}",
+        outcome.state,
+        counted_as="left to another process",
+        unchanged=True,
+    )
 
 
 def refusals(
@@ -98,7 +116,7 @@ def refusals(
 
     A table is left out if only wildcards select it, it is not on the plan, and the error is about
     the table itself. Every other table has failed. An error of the source or the lake, and an
-    unexpected error, are not about the table itself.
+    unexpected error, are not about the table itself, unless the table was dropped meanwhile.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -110,7 +128,10 @@ def refusals(
             error=error,
             left_out=table in by_wildcard
             and table not in known
-            and not isinstance(error, (SourceError, LakeError, UnexpectedError)),
+            and (
+                isinstance(error, MissingTableError)
+                or not isinstance(error, (SourceError, LakeError, UnexpectedError))
+            ),
         )
         for table, error in examined.refused.items()
     ]
@@ -139,23 +160,26 @@ def _followed_tables(services: Services, tables: Sequence[TableId]) -> frozenset
 def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcome]:
     """Capture the tables of one tier for ``onboard``, and put them on the plan.
 
-    A table that cannot be put on the plan is removed from the capture. If the capture then has
-    no table on the plan, everything that this call created is removed, too, except topics.
+    A table that the capture cannot take, or that cannot be put on the plan, is removed from the
+    capture. If the capture then has no table on the plan, everything that this call created is
+    removed, too, except topics.
     """
     try:
         with tier_capture.hold_for_change(services, group.capture):
             before = look(services, group.capture)
             with undone_if_interrupted(services, group, before):
                 try:
-                    tier_capture.prepare(services, group)
+                    refused = prepare_each(services, group)
                 except TributaryError as error:
                     if left := undo(services, group, before):
                         raise error.advising(left) from error
                     raise
                 known = on_record(services)
+                captured = [table for table in group.tables if table not in refused]
                 outcomes = for_each(
-                    group.tables, lambda table: register(services, table, known), action="register"
+                    captured, lambda table: register(services, table, known), action="register"
                 )
+                outcomes += [Outcome(one, "capture", error=why) for one, why in refused.items()]
                 for outcome in outcomes:
                     if outcome.failed:
                         withdraw(services, group, outcome.table)
@@ -270,13 +294,12 @@ def recaptured(
     for group in tier_capture.groups(services, fit):
         try:
             with tier_capture.hold_for_change(services, group.capture):
-                tier_capture.prepare(services, group)
+                refused = prepare_each(services, group)
         except TributaryError as error:
-            outcomes.update(
-                (table, Outcome(table, "capture", error=error)) for table in group.tables
-            )
-        else:
-            ready.extend(group.tables)
+            refused = dict.fromkeys(group.tables, error)
+        outcomes |= {one: Outcome(one, "capture", error=why) for one, why in refused.items()}
+        if captured := [table for table in group.tables if table not in refused]:
+            ready.extend(captured)
             _add_left_behind(services, group, notes)
     outcomes.update((outcome.table, outcome) for outcome in work(services, ready))
     return [_with_notes(outcomes[table], notes.get(table)) for table in tables]
@@ -336,7 +359,8 @@ def copies(
             task.advance()
 
     try:
-        return for_each(ordered, one, action=action, parallel=parallel)
+        interrupt = services.interruptible.interrupt
+        return for_each(ordered, one, action=action, parallel=parallel, interrupt=interrupt)
     finally:
         task.done()
 

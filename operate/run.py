@@ -208,8 +208,9 @@ class Runs:
             self.expiring = expiring(context, records)
         with self._checking("freshness targets"):
             known = context.predictions
+            now = services.store.now()
             self.targets = shortfalls_now(
-                context.config, context.kafka, known, records, known.fresh_at
+                context.config, context.kafka, known, records, known.fresh_at, now
             )
         with self._checking("logs that captures hold back"):
             self._look_at_logs()

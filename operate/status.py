@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -291,7 +291,7 @@ def status(
     scopes = (loss_scopes(one.names, *(it.table for it in one.followed)) for one in captured)
     losses = Losses(services.store).seen(*chain.from_iterable(scopes))
     tasks = KeptLooks(services.store).all(one.names.connector for one in evidence.values())
-    now = datetime.now(timezone.utc)
+    now = services.store.now()  # this machine's clock can hide how late tables are
     look = _SharedFacts(
         *(now, ends, trouble, lacking, evidence, beats, losses, tasks),
         held=held_leases(services.store),
@@ -303,7 +303,7 @@ def status(
         brief=brief,
     )
     found = _table_statuses(services, look, records, with_runs=bool(wanted))
-    targets = () if trouble else _shown_shortfalls(services, answers, plan_records, found)
+    targets = () if trouble else _shown_shortfalls(services, answers, plan_records, found, now)
     empty = None if plan_records else empty_store(services, answers)
     known = readers_within(services, answers, records)
     return Status(tuple(found), captures, shared_tables(found), tuple(targets), empty, known)
@@ -326,6 +326,7 @@ def _shown_shortfalls(
     answers: Answers,
     plan_records: Sequence[TableRecord],
     found: Sequence[TableStatus],
+    now: datetime,
 ) -> list[Shortfall]:
     """Return the freshness targets of the shown tables that are missed or cannot be kept.
 
@@ -341,7 +342,7 @@ def _shown_shortfalls(
         config, predictions = services.config, Predictions(services.store)
 
         def look() -> list[Shortfall]:
-            return shortfalls_now(config, services.kafka, predictions, plan_records, fresh_at)
+            return shortfalls_now(config, services.kafka, predictions, plan_records, fresh_at, now)
 
         return of_tables(answers.within("freshness targets", look), shown)
     except TributaryError as error:
@@ -449,9 +450,9 @@ def _table_status(
     watermark = None if commit is None else commit.watermark
     # Behind the end of a task that is not judged, events can be missing.
     whole = record.state is State.INCREMENTAL and not quarantined and unjudged is None
-    # Without Kafka transactions, a heartbeat can be in Kafka before earlier events are.
-    beat = beat_at if services.config.connect.exactly_once else None
-    proven = beat if behind == 0 else None if lost else look.waiting.get(record.table)
+    # Without Kafka transactions, a heartbeat can be in Kafka moments before earlier events are. It
+    # shows that the capture is alive, which is what the age of an idle table is about.
+    proven = beat_at if behind == 0 else None if lost else look.waiting.get(record.table)
     if whole and proven is not None:
         watermark = plan.watermark(watermark, {0: proven}, lateness, now=now)
     fresh_at = record.applied_at if watermark is None and behind else watermark

@@ -147,6 +147,7 @@ def for_each(
     *,
     action: str,
     parallel: int = 1,
+    interrupt: Callable[[], object] = lambda: None,
 ) -> list[Outcome]:
     """Call ``work`` for each of a command's tables, and return the outcomes in order.
 
@@ -157,6 +158,8 @@ def for_each(
         work: The work for one table.
         action: The name of the work, for the outcome of a failure.
         parallel: Number of tables at the same time.
+        interrupt: Ends the waits of ``work``. Called if a signal ends the command, since a copy can
+            wait for hours.
     """
 
     def one(table: TableId) -> Outcome:
@@ -171,7 +174,11 @@ def for_each(
     if parallel <= 1 or len(tables) <= 1:
         return [one(table) for table in tables]
     with ThreadPoolExecutor(parallel, thread_name_prefix="table") as pool:
-        return list(pool.map(one, tables))
+        try:
+            return list(pool.map(one, tables))
+        except BaseException:
+            interrupt()
+            raise
 
 
 def unfinished(record: TableRecord) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from cdc.capture.captured_tables import listed
@@ -380,6 +380,7 @@ def shortfalls_now(
     predictions: Predictions,
     records: Iterable[TableRecord],
     fresh_at: Callable[[TableRecord], float],
+    now: datetime,
 ) -> list[Shortfall]:
     """Return the freshness targets that are missed now, or that, by prediction, cannot be kept.
 
@@ -393,11 +394,11 @@ def shortfalls_now(
         records: The tables.
         fresh_at: Returns a time, in seconds since 1970, up to which the lake has all changes of a
             table. It is a lower bound: the lake may have all changes up to a later time.
+        now: The time, by the state store's clock.
 
     Raises:
         KafkaError: The cluster does not answer.
     """
-    now = datetime.now(timezone.utc)
     needs: list[Need] = []
     suspects: dict[TableId, tuple[TableRecord, datetime]] = {}
     for record in records:

@@ -18,21 +18,17 @@ from typing import TYPE_CHECKING
 from cdc.capture.captured_tables import captures_of
 from cdc.capture.evidence import known
 from cdc.capture.judgement import Severity, of_capture
-from cdc.capture.known_definition import newest
 from cdc.capture.recovery import restart
 from cdc.capture.signs_of_life import lost_connection
 from cdc.capture.type_looks import TypeLooks
 from cdc.debezium import (
     SERVER_ID,
     CaptureNames,
-    DefinitionChange,
-    Definitions,
     SettingFinding,
     audit,
     captured_tables,
     connector_config,
     include_settings,
-    known_tables,
     server_id,
     settings_changed_while_running,
     stored_position,
@@ -51,6 +47,7 @@ from operate.capture_names import (
     refuse_other_owner,
     refuse_shared_names,
 )
+from operate.known_definitions import require_known_definitions
 from operate.lost_capture import (
     after_gtid_change,
     cut_off,
@@ -162,7 +159,7 @@ def prepare(services: Services, group: Group) -> None:
     TypeLooks(services.store, services.kafka).follow(capture, source)
     on_source.prepare()
     reconnect(services, capture)
-    _require_known_definitions(services, capture, source, group.tables)
+    require_known_definitions(services, capture, source, group.tables)
     if on_source.sent_tables is not None:
         _publish_tables(services, group, on_source.sent_tables)
     crash("onboard.after_publication")
@@ -216,57 +213,6 @@ def _wait_until_captured(
         return seen is None or not seen.reaches(upto)
 
     return not wait_while(behind, timeout_s=_CAPTURED_S, poll_s=_CAPTURED_POLL_S)
-
-
-def _require_known_definitions(
-    services: Services, capture: CaptureNames, source: Source, tables: Sequence[TableId]
-) -> None:
-    """Check that a MySQL or MariaDB connector knows the definitions of the tables to capture.
-
-    If a captured table changes and the connector lacks the table's definition, the connector stops
-    for all tables. The connector also stops if its definition of the table has more columns than
-    the table. A running connector reports the definition of a new table within moments.
-
-    Raises:
-        CaptureError: The connector does not report a table's definition in time, or its definition
-            of a table has more columns than the table.
-    """
-    effective = services.connect.connector(capture.connector)
-    if not capture.reports_definitions or effective is None:
-        return
-
-    definitions = Definitions(services.kafka, services.schemas)
-
-    def reported() -> tuple[DefinitionChange, ...]:
-        return definitions.of(capture).changes
-
-    def unknown() -> str:
-        names = ", ".join(map(str, sorted(set(tables) - known_tables(reported()))))
-        if names:
-            source.nudge()
-        return names
-
-    def longer() -> str:
-        known = newest(reported())
-        columns = {table: source.table(table).columns for table in tables}
-        return ", ".join(
-            str(table) for table in tables if len(known.get(table, ())) > len(columns[table])
-        )
-
-    limit = services.config.connect.timeout_s
-    why = "the connector's login could not see the table when the connector first started"
-    names = wait_while(unknown, timeout_s=limit, poll_s=_KNOWN_POLL_S)
-    if not names:
-        why = "the connector's definition has columns that the table does not have"
-        names = wait_while(longer, timeout_s=limit, poll_s=_KNOWN_POLL_S)
-    if names:
-        raise CaptureError(
-            f"connector {capture.connector} does not know the definition of {names}: {why}",
-            remedy="Give such tables another tier (`tier` in their settings), whose connector"
-            " reads the definitions when it first starts. Or offboard all tables of this connector"
-            " and onboard them again, which copies them again.",
-            connector=capture.connector,
-        )
 
 
 def reconnect(services: Services, capture: CaptureNames) -> bool:

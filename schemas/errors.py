@@ -46,6 +46,10 @@ class TributaryError(Exception):
         """Return a copy of the error, with ``more`` appended to its remedy."""
         return type(self)(self.message, remedy=f"{self.remedy} {more}", **self.context)
 
+    def naming(self, **context: Any) -> Self:
+        """Return a copy of the error, with more context."""
+        return type(self)(self.message, remedy=self.remedy, **{**self.context, **context})
+
     def to_dict(self) -> dict[str, Any]:
         """Return the error as a JSON object, for JSON output and for the state store."""
         return {

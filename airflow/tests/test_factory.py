@@ -77,6 +77,13 @@ def test_a_tier_runs_twice_within_its_target_unless_it_has_a_schedule(config: Pa
     assert tributary_dags(config)["tributary_tier_hot"].schedule == timedelta(minutes=1)
 
 
+def test_a_tier_that_only_a_pattern_names_has_a_dag(config: Path) -> None:
+    config.write_text(CONFIG.replace("audit.*: {}", "audit.*: {tier: bulk}"))
+    bulk = tributary_dags(config, choices=Choices(onboard=["audit.*"]))["tributary_tier_bulk"]
+    assert sorted(tasks(bulk)) == ["run", "verdict"]
+    assert bulk.schedule == timedelta(seconds=450)
+
+
 def test_onboarding_takes_the_tables_of_the_file_or_those_that_are_named(config: Path) -> None:
     onboard = tributary_dags(config)["tributary_onboarding"].task_dict["onboard"]
     assert (onboard.tables, onboard.copy_again) == ([CLICKS, ITEMS, ORDERS], True)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tributary_airflow import assets
-from tributary_airflow.layout import LayoutError, Table, TablePlan, read, tables_of
+from tributary_airflow.layout import LayoutError, Table, TablePlan, layout_of, read
 
 CANARY = "canary-4711"
 SHOP = {"shop": {"kind": "postgres"}}
 
 
 def plans(tables: dict[str, Any], *more: str, **sections: Any) -> list[TablePlan]:
-    return list(tables_of({"sources": SHOP, "tables": tables, **sections}, more))
+    return list(layout_of({"sources": SHOP, "tables": tables, **sections}, more).tables)
 
 
 def test_tables_that_are_named_one_by_one_have_tasks_and_others_do_not() -> None:
@@ -46,7 +46,7 @@ def test_with_several_sources_only_names_with_a_source_are_tables() -> None:
         "sources": {"a": {}, "b": {}},
         "tables": {"public.orders": {"tier": "hot"}, "a:public.items": {}, "b:public.orders": {}},
     }
-    found = {str(one.table): one.tier for one in tables_of(document)}
+    found = {str(one.table): one.tier for one in layout_of(document).tables}
     assert found == {"a:public.items": "default", "b:public.orders": "hot"}
 
 
@@ -71,6 +71,30 @@ def test_a_target_is_that_of_the_tier_unless_a_section_has_one() -> None:
     )
     assert (hot.target_s, own.target_s) == (30, 7)
     assert plans({"public.a": {}})[0].target_s == 900
+
+
+@pytest.mark.parametrize(
+    ("sections", "targets"),
+    [
+        ({}, {"default": 900}),
+        ({"tables": {"audit.*": {"tier": "bulk"}}}, {"bulk": 7200}),
+        ({"tables": {"audit.*": {"tier": "bulk", "freshness_target_s": 60}}}, {"bulk": 60}),
+        (
+            {"tables": {"audit.*": {"tier": "bulk"}, "public.*": {}}, "defaults": {"tier": "hot"}},
+            {"bulk": 7200, "hot": 900},
+        ),
+        (
+            {"tables": {"public.a": {"tier": "bulk", "freshness_target_s": 9}, "*": None}},
+            {"bulk": 9, "default": 900},
+        ),
+    ],
+)
+def test_a_tier_whose_tables_only_patterns_match_has_runs(
+    sections: dict[str, Any], targets: dict[str, int]
+) -> None:
+    """Without a run of their tier, such tables are copied once and never change again."""
+    tiers = {"bulk": {"freshness_target_s": 7200}, "unused": {"freshness_target_s": 1}}
+    assert layout_of({"sources": SHOP, "tiers": tiers, **sections}).targets == targets
 
 
 @pytest.mark.parametrize(

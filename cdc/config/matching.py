@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -90,10 +90,18 @@ class Matching:
         found = self._merged.get(places)
         if found is None:
             sections = [self._settings[place] for place in places]
-            settings = overlay(self.base, sections)
-            tier = self.tiers.get(settings.tier)
-            if tier is not None and tier.freshness_target_s is not None:
-                of_tier = TableSettings(freshness_target_s=tier.freshness_target_s)
-                settings = overlay(self.base, [of_tier, *sections])
+            settings = overlay_with_tier(self.base, sections, self.tiers)
             found = self._merged[places] = Resolved(settings, tuple(settings.conflicts()))
         return found
+
+
+def overlay_with_tier(
+    base: TableSettings, sections: Sequence[TableSettings], tiers: Mapping[str, TierSettings]
+) -> TableSettings:
+    """Return the settings of ``sections`` over those of their tier, over those of ``base``."""
+    settings = overlay(base, sections)
+    tier = tiers.get(settings.tier)
+    if tier is None or tier.freshness_target_s is None:
+        return settings
+    of_tier = TableSettings(freshness_target_s=tier.freshness_target_s)
+    return overlay(base, [of_tier, *sections])

@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from cdc.config.kafka import ConnectConfig, KafkaConfig
 from cdc.config.lake import CatalogConfig, LakeConfig, SparkConfig, StateConfig
-from cdc.config.matching import Matching, Resolved
+from cdc.config.matching import Matching, Resolved, overlay_with_tier
 from cdc.config.patterns import Pattern, pattern_problem
 from cdc.config.shards import copy_path, described, fed_by, shard_conflicts, shard_of, sharded
 from cdc.config.source import SourceConfig, SourceName
@@ -264,7 +264,9 @@ class Config(Section):
                 found.append((("tables", text), problem))
             found += [
                 (("tables", text, *path), reason)
-                for path, reason in overlay(self.defaults, [settings]).conflicts()
+                for path, reason in overlay_with_tier(
+                    self.defaults, [settings], self.tiers
+                ).conflicts()
                 if path[0] in settings.model_fields_set
             ]
         return found

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import confluent_kafka as ck
 from confluent_kafka import admin as ck_admin
 
-from cdc.errors import KafkaError
+from cdc.errors import KafkaError, RefusedError
 from cdc.kafka.client import KafkaClient, missing
 from cdc.kafka.topic_values import TopicInfo
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
+from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -198,20 +199,40 @@ def _wait_for_new_topics(
 def _check_existing_topics(
     kafka: KafkaAdmin, wanted: Settings, topics: Mapping[str, TopicInfo]
 ) -> None:
-    """Refuse a Kafka topic with several partitions, compaction or a retention that is too short."""
+    """Refuse Kafka topics with several partitions, compaction or a retention that is too short."""
     settings = kafka.topic_configs(wanted) if wanted else {}
+    refused: dict[str, TributaryError] = {}
     for name, asked in wanted.items():
-        if topics[name].partitions != PARTITIONS:
-            raise KafkaError(
-                f"topic {name} has {topics[name].partitions} partitions, not {PARTITIONS}",
-                remedy=f"Delete topic {name} and run the command again, which recreates it: one"
-                " partition keeps a table's changes in the order of its commits. A table that has"
-                " read from the old topic then needs a new copy.",
-                topic=name,
-            )
-        if name not in settings:
-            raise missing(name)
-        _check_topic_settings(name, asked, settings[name])
+        try:
+            _check_existing_topic(name, asked, topics[name], settings.get(name))
+        except KafkaError as error:
+            refused[name] = error
+    if refused:
+        raise RefusedError.of(refused)
+
+
+def _check_existing_topic(
+    name: str, wanted: Mapping[str, str], topic: TopicInfo, actual: Mapping[str, str] | None
+) -> None:
+    """Refuse an existing Kafka topic with several partitions, or with settings that lose changes.
+
+    Args:
+        name: The topic.
+        wanted: The settings that a new topic would have.
+        topic: The topic's description.
+        actual: The settings that the topic has; None if the topic has been deleted meanwhile.
+    """
+    if topic.partitions != PARTITIONS:
+        raise KafkaError(
+            f"topic {name} has {topic.partitions} partitions, not {PARTITIONS}",
+            remedy=f"Delete topic {name} and run the command again, which recreates it: one"
+            " partition keeps a table's changes in the order of its commits. A table that has"
+            " read from the old topic then needs a new copy.",
+            topic=name,
+        )
+    if actual is None:
+        raise missing(name)
+    _check_topic_settings(name, wanted, actual)
 
 
 def _check_topic_settings(name: str, wanted: Mapping[str, str], actual: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cdc.lake.data_files import file_system
-from cdc.lake.file_sizes import AT_ONCE_BYTES, CommitEffect, FilePlan, UpdatedFile, grows
+from cdc.lake.file_sizes import CommitEffect, FilePlan, UpdatedFile, groups_that_fit, grows
 from cdc.runtime.spark import java_class
 
 if TYPE_CHECKING:
@@ -144,8 +144,9 @@ def plan_clustering(spark: SparkSession, client: Any, timeline: Timeline, plan: 
 def _narrow_clustering(spark: SparkSession, path: str, proposed: Any, plan: FilePlan) -> bool:
     """Remove from a proposed clustering all files that ``plan`` does not take.
 
-    Groups with too few files are removed, too. The remaining groups have at most `AT_ONCE_BYTES` in
-    total, unless a single group has more.
+    Groups with too few files are removed, too. Hudi fills groups up to a size, so the groups with
+    the most files have the smallest files, and come first. The remaining groups have at most
+    `AT_ONCE_BYTES` in total, unless a single group has more.
 
     Args:
         spark: The session.
@@ -157,21 +158,23 @@ def _narrow_clustering(spark: SparkSession, path: str, proposed: Any, plan: File
         Whether the proposal still has files.
     """
     groups = proposed.getInputGroups()
-    files, left = file_system(spark, path), AT_ONCE_BYTES
-    for place in reversed(range(len(groups))):
-        if left <= 0:
-            del groups[place]
-            continue
+    files: dict[int, list[Any]] = {}
+    for place in range(len(groups)):
         slices = groups[place].getSlices()
         for at in reversed(range(len(slices))):
             if not plan.takes(str(slices[at].getFileId())):
                 del slices[at]
-        total = sum(_clustered_file_bytes(spark, files, path, one) for one in slices)
-        if len(slices) < plan.fewest or (total > left and left < AT_ONCE_BYTES):
+        files[place] = list(slices)
+    storage = file_system(spark, path)
+    taken = groups_that_fit(
+        {place: len(found) for place, found in files.items() if len(found) >= plan.fewest},
+        lambda place: sum(_clustered_file_bytes(spark, storage, path, one) for one in files[place]),
+    )
+    for place in reversed(range(len(groups))):
+        if place in taken:
+            groups[place].setNumOutputFileGroups(plan.outputs(taken[place]))
+        else:
             del groups[place]
-            continue
-        left -= total
-        groups[place].setNumOutputFileGroups(plan.outputs(total))
     return len(groups) > 0
 
 

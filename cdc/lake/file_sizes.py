@@ -7,8 +7,8 @@ small, and files that only ever get new rows may become large. The functions are
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from cdc.lake.table_services import MIB, SMALL_FILE_BYTES
 
@@ -30,6 +30,8 @@ CHANGED_SHARE = 10
 """A file may be this many times as large as the rows that one commit changes in the file."""
 AT_ONCE_BYTES = 128 * MIB
 """Number of bytes that one clustering rewrites at most, unless one file has more."""
+MOST_SIZES = 20
+"""Largest number of groups of files that are measured for one clustering."""
 SPLIT_FACTOR = 3
 """A file that updates touch is split if its size is at least this many times the target size."""
 RARELY = 0.05
@@ -84,7 +86,7 @@ class FilePlan:
     Args:
         target: Target size of the files that the clustering writes, in bytes.
         updated: Ids of the files that recent commits have updated. They are not merged.
-        too_large: Ids of updated files that are split. If there are any, nothing is merged.
+        too_large: Ids of updated files that are split. If there are any, no files are merged.
     """
 
     target: int
@@ -94,6 +96,13 @@ class FilePlan:
     def takes(self, file: str) -> bool:
         """Return whether the clustering rewrites the file with this id."""
         return file in self.too_large if self.too_large else file not in self.updated
+
+    def merging(self) -> FilePlan:
+        """Return the plan that merges files instead, for a table without files to split.
+
+        The large files of recent commits can be gone, after an earlier split.
+        """
+        return replace(self, too_large=frozenset())
 
     @property
     def fewest(self) -> int:
@@ -170,3 +179,26 @@ def grows(effects: Sequence[CommitEffect]) -> bool:
         return False
     inserted = sum(effect.inserted for effect in effects) / len(effects)
     return inserted * GROWTH_COMMITS > max(effect.rows for effect in effects)
+
+
+def groups_that_fit(files: Mapping[int, int], size: Callable[[int], int]) -> dict[int, int]:
+    """Return the groups of files that one clustering rewrites, each with its size in bytes.
+
+    The group with the most files is taken in any case, and others while the sum of the sizes is at
+    most `AT_ONCE_BYTES`. Groups with equally many files keep their order.
+
+    Args:
+        files: For each group, its number of files.
+        size: Returns the size of a group in bytes. Each call asks the storage about each file, so
+            at most `MOST_SIZES` groups are measured.
+    """
+    taken: dict[int, int] = {}
+    left = AT_ONCE_BYTES
+    for group in sorted(files, key=lambda one: -files[one])[:MOST_SIZES]:
+        total = size(group)
+        if not taken or total <= left:
+            taken[group] = total
+            left -= total
+        if left <= 0:
+            break
+    return taken

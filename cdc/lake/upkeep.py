@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from cdc.errors import LakeError
+from cdc.errors import FencedError, LakeError
 from cdc.lake.commit_effects import effects_of, plan_clustering
 from cdc.lake.file_sizes import FilePlan, judge
 from cdc.lake.guard import CommitGuard
@@ -73,11 +73,14 @@ class Upkeep:
     def run(self) -> None:
         """Clean the lake table and archive its old commits. If a clustering is due, do it.
 
+        If a step fails, the later steps are done nevertheless, and then its error is raised.
+
         Raises:
             FencedError: This process no longer holds the table's lease.
             LakeError: The lake cannot be read or written.
             Py4JError, PySparkException: Hudi failed.
         """
+        failures: list[Exception] = []
         with _write_client(self._spark, self._path, self._options) as client:
             for step in (
                 client.clean,
@@ -86,7 +89,14 @@ class Upkeep:
                 self._cluster,
             ):
                 self._check()
-                step()
+                try:
+                    step()
+                except FencedError:
+                    raise
+                except (LakeError, Py4JError, PySparkException) as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
 
     def _delete_late_files(self) -> None:
         """Delete late files: files that are added to a commit after its completion or rollback.
@@ -116,14 +126,20 @@ class Upkeep:
         if since < cycle or since % cycle >= self._every:
             return
         plan = judge(effects_of(timeline)) if self._merging == "judged" else None
-        options = self._options if plan is None else {**self._options, **plan.options()}
-        with _write_client(self._spark, self._path, options) as client:
-            self._cluster_by(client, plan, timeline)
+        plans = [plan] if plan is None or not plan.too_large else [plan, plan.merging()]
+        for one in plans:
+            options = self._options if one is None else {**self._options, **one.options()}
+            with _write_client(self._spark, self._path, options) as client:
+                if self._cluster_by(client, one, timeline):
+                    return
 
-    def _cluster_by(self, client: Any, plan: FilePlan | None, timeline: Timeline) -> None:
+    def _cluster_by(self, client: Any, plan: FilePlan | None, timeline: Timeline) -> bool:
         """Rewrite the files that a plan takes; without a plan, all files that Hudi proposes.
 
         A guard refuses the clustering's commit if this process no longer holds the table's lease.
+
+        Returns:
+            Whether there were files to rewrite.
         """
         option = java_class(self._spark, "org.apache.hudi.common.util.Option")
         guard = CommitGuard(
@@ -139,7 +155,7 @@ class Upkeep:
         else:
             instant = plan_clustering(self._spark, client, timeline, plan)
         if not instant:
-            return
+            return False
         planned_on = Timeline(self._spark, self._path)
         require_named(self._spark, planned_on, lambda: planned_on.clustered_paths(instant))
         written = client.cluster(instant, False)
@@ -167,6 +183,7 @@ class Upkeep:
             )
         what = "split large files that updates touch" if plan and plan.too_large else "merged files"
         _log.info("clustering %s of %s: %s", instant, self._path, what)
+        return True
 
 
 def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[str, str]) -> None:

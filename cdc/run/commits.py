@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import FencedError
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
+
+_LARGE_BYTES = 2**30
+"""Size of a table from which the table counts as large, in bytes."""
+_LARGE_EVERY = timedelta(hours=1)
+"""Shortest time between two measurements of a large table's size."""
 
 
 class RunGuard:
@@ -163,7 +168,8 @@ def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
 def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRecord:
     """Measure a table's size in the lake after a run, and store the size in the table's record.
 
-    A failure is only logged.
+    The measurement lists all files of the table, so a large table is measured once an hour. A
+    failure is only logged.
 
     Returns:
         The table's current record. The record of a shard has no size.
@@ -171,6 +177,10 @@ def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRe
     attempt = record.attempt
     if attempt is None or record.shard is not None:
         return record
+    if (known := record.size) is not None and known.image_bytes >= _LARGE_BYTES:
+        since = datetime.now(timezone.utc) - known.measured_at
+        if timedelta() <= since < _LARGE_EVERY:
+            return record
     try:
         size = measure(spark, record.base_path, str(attempt.id))
         newest = store.newest(record)

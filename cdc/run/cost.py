@@ -28,7 +28,8 @@ _KEPT = 0.85
 _REMEMBERED = 6
 """Sum of the weights of all runs of a table with many runs, about ``1 / (1 - _KEPT)``."""
 _KEPT_AFTER_SURPRISE = 0.6
-"""The value in place of `_KEPT` after a run that took more than twice the predicted time."""
+"""The value in place of `_KEPT` after a run that took over twice, or under half, of the predicted
+time."""
 _MOST = 4.0
 """Largest ratio of a run's seconds to its predicted seconds; a longer run counts with this ratio.
 
@@ -141,13 +142,23 @@ def prior_of(known: Iterable[TableCost]) -> Estimate:
     return Estimate(max(commit_s, _LEAST_S), max(event_s, PRIOR.event_s / 10))
 
 
-def learned(known: TableCost | None, run: Observation) -> TableCost:
-    """Return the sums of a table's regression with ``run`` added; earlier runs lose weight."""
-    predicted = estimate(known).seconds(run.events, run.commits)
-    seconds = min(max(run.seconds / run.cold, _CLOCK_S), predicted * _MOST)
+def learned(known: TableCost | None, run: Observation, prior: Estimate = PRIOR) -> TableCost:
+    """Return the sums of a table's regression with ``run`` added; earlier runs lose weight.
+
+    Args:
+        known: The sums before the run; None if it is the table's first run.
+        run: The run.
+        prior: The cost of a table without runs.
+    """
+    predicted = estimate(known, prior).seconds(run.events, run.commits)
+    seconds = max(run.seconds / run.cold, _CLOCK_S)
+    if known is not None or prior != PRIOR:  # else the lake can be slower than any guess
+        seconds = min(seconds, predicted * _MOST)
     # Errors count relative to the run's length; else one large run would outweigh all small ones.
-    weight = 1.0 / max(predicted, _LEAST_S) ** 2
-    kept = _KEPT if seconds <= 2.0 * predicted else _KEPT_AFTER_SURPRISE
+    level = max(predicted, _LEAST_S, seconds if known is None else 0.0)
+    weight = 1.0 / level**2
+    expected = 0.5 * predicted <= seconds <= 2.0 * predicted
+    kept = _KEPT if expected else _KEPT_AFTER_SURPRISE
     commits, events = float(run.commits), float(run.events)
     rate, observed_s = _learned_arrival_rate(known, run)
     if known is None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from cdc.errors import (
-    KafkaError,
-)
+from cdc.errors import KafkaError
 from cdc.lake.shards import TRY_S
 from cdc.run import plan
 from cdc.run.catalog_name import follow_name, name_idle
@@ -80,7 +81,12 @@ def run_tables(
     config = context.config
     rules = Rules(parallel or config.spark.parallel_tables, config.pool_shares, ends, TURN_S)
     with Workers(rules, lambda work, number: _run_due(context, work, number)) as workers:
-        _offer_work(context, workers, records, look_at_idle=look_at_idle, spaced=spaced)
+        finder = _find_work(context, records, look_at_idle=look_at_idle, spaced=spaced)
+        if look_at_idle:
+            finder.look_at_idle()
+        workers.offer(finder.work())
+        if look_at_idle:
+            finder.captures.look_at_all(records)
         results: dict[TableId, RunResult] = {}
         for result in workers.finish():
             results[result.table] = result.after(results.get(result.table))
@@ -89,32 +95,19 @@ def run_tables(
     return [results[record.table] for record in records if record.table in results]
 
 
-def _offer_work(
-    context: RunContext,
-    workers: Workers,
-    records: Collection[TableRecord],
-    *,
-    look_at_idle: bool,
-    spaced: bool,
-) -> None:
-    """Find tables that have work, and offer them to the workers.
+def _find_work(
+    context: RunContext, records: Iterable[TableRecord], *, look_at_idle: bool, spaced: bool
+) -> WorkFinder:
+    """Find the tables that have work by their topics.
 
     Args:
         context: The runs' context.
-        workers: The workers. Their `begin_round` was called before the records were read.
         records: The tables that no worker runs at the moment.
         look_at_idle: As in `run_tables`.
         spaced: As in `run_tables`.
     """
     wanted = _runnable_tables(context, records)
-    finder = WorkFinder(context, wanted, look_at_idle=look_at_idle, spaced=spaced)
-    if look_at_idle:
-        if spaced:  # the check of idle tables can wait for a server that does not answer
-            workers.offer(finder.work(), looked=False)
-        finder.look_at_idle()
-    workers.offer(finder.work(), looked=look_at_idle)
-    if look_at_idle:
-        finder.captures.look_at_all(records)
+    return WorkFinder(context, wanted, look_at_idle=look_at_idle, spaced=spaced)
 
 
 def _runnable_tables(context: RunContext, records: Iterable[TableRecord]) -> list[TableRecord]:
@@ -168,7 +161,8 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
     result = run_table(context, record, captures=work.captures, topic=work.topic, turn=work.turn)
     if not result.commits:
         return result
-    if not isinstance(work.topic, KafkaError) and work.topic.is_covered(result.offsets):
+    covered = not isinstance(work.topic, KafkaError) and work.topic.is_covered(result.offsets)
+    if covered and work.seen_at <= time.time():  # else the clock was set back meanwhile
         context.predictions.note_whole(record.table, work.seen_at)
     try:
         # Columns and partitions can be new: update the metastore.
@@ -208,8 +202,9 @@ def run_continuously(
 
     Each round looks for tables that have work, also while workers run other tables. So no table
     waits for another table's run if a worker is free. If Kafka or the state store is unreachable, a
-    round finds nothing, and the next round tries again. When the loop ends, it waits for the runs
-    in progress.
+    round finds nothing, and the next round tries again. About once a minute, another thread checks
+    the idle tables and their captures, since it can wait for servers that do not answer. When the
+    loop ends, it waits for the runs and the check in progress.
 
     The loop also ends if only a new process can continue: Spark has ended, its tasks hang and keep
     their cores (`cdc.runtime.task_watch.held_cores`), or a file with secrets has changed.
@@ -221,9 +216,8 @@ def run_continuously(
         min_interval_s: Minimum number of seconds between the starts of two rounds. After a turn
             that left work, the next round starts earlier.
         report: Called with the results of the tables that have run since the last call.
-        watch: Called about once a minute, also if no round was possible.
+        watch: Called about once a minute in another thread, also if no round was possible.
     """
-    looked = watched = float("-inf")
     clock = ClockWatch()
 
     def told() -> None:
@@ -233,18 +227,18 @@ def run_continuously(
     rules = Rules(context.config.spark.parallel_tables, context.config.pool_shares, turn_s=TURN_S)
     # No table starts after a request to stop: 20 s later, the JVM is killed.
     ends = stop.is_set
-    with Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers:
+    with (
+        Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers,
+        _Background() as background,
+    ):
         while not _must_end(context, stop):
             started = time.monotonic()
             if clock.look():
                 context.predictions.forget_whole()
-            look = started - looked >= _IDLE_LOOK_S
-            if done := _try_round(context, workers, records, look=look):
-                looked = started if look else looked
+            if done := _try_round(context, workers, background, records):
                 told()
-            if watch is not None and started - watched >= _IDLE_LOOK_S:
-                watched = started
-                watch()
+            if watch is not None and background.is_due("watch"):
+                background.begin("watch", watch)
             took = time.monotonic() - started
             if done:
                 context.rounds.note(took)
@@ -257,34 +251,93 @@ def run_continuously(
     told()
 
 
+class _Background:
+    """Jobs that take place about once a minute, one after the other, in a thread of their own."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="background")
+        self._jobs: dict[str, tuple[float, Future[object]]] = {}
+
+    def __enter__(self) -> _Background:
+        """Return this object."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Drop the jobs that have not begun, and wait for the job in progress."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def is_due(self, job: str) -> bool:
+        """Whether a job can begin now: it has ended, and began at least a minute ago.
+
+        Raises:
+            Exception: The job has ended by this error.
+        """
+        if job not in self._jobs:
+            return True
+        began, done = self._jobs[job]
+        if not done.done():
+            return False
+        done.result()
+        return time.monotonic() - began >= _IDLE_LOOK_S
+
+    def begin(self, job: str, work: Callable[[], object]) -> None:
+        """Begin a job, once the other jobs that have begun are done."""
+        self._jobs[job] = (time.monotonic(), self._thread.submit(work))
+
+
 def _try_round(
     context: RunContext,
     workers: Workers,
+    background: _Background,
     records: Callable[[], Sequence[TableRecord]],
-    *,
-    look: bool,
 ) -> bool:
     """Find the tables that have work, and offer them to the workers; return False on an error.
 
     The next round then tries again, unless Spark has ended.
     """
-    try:
-        busy = workers.begin_round()
+    with _failures_are_logged(context, "no round was possible"):
+        look = background.is_due("look")
+        busy = workers.begin_round(looks=look)
         idle = [record for record in records() if record.table not in busy]
-        _offer_work(context, workers, idle, look_at_idle=look, spaced=True)
+        finder = _find_work(context, idle, look_at_idle=look, spaced=True)
+        workers.offer(finder.work())
         if look:
-            _tidy_after_round(context, workers.untouched(idle))
+            background.begin("look", partial(_look_at_idle, context, workers, finder, idle))
+        return True
+    return False
+
+
+def _look_at_idle(
+    context: RunContext, workers: Workers, finder: WorkFinder, records: Sequence[TableRecord]
+) -> None:
+    """Check the idle tables and all captures; offer the tables that have changed to the workers.
+
+    Args:
+        context: The runs' context.
+        workers: The workers.
+        finder: The facts of the round that begins the check.
+        records: The round's tables.
+    """
+    with _failures_are_logged(context, "no check of idle tables was possible"):
+        finder.look_at_idle()
+        workers.offer_found(finder.found())
+        finder.captures.look_at_all(records)
+        _tidy_after_round(context, workers.untouched(records))
+
+
+@contextmanager
+def _failures_are_logged(context: RunContext, what: str) -> Iterator[None]:
+    """Log errors of Kafka, of the state store and of Spark's end instead of raising them."""
+    try:
+        yield
     except TributaryError as error:
         # Kafka or the state store is unreachable.
-        _log.warning("no round was possible: %s", error)
+        _log.warning("%s: %s", what, error)
         context.secret_files.look()
-        return False
     except Exception as error:  # py4j and sockets raise many kinds once Spark has ended
         if not _spark_is_gone(context):
             raise
-        _log.info("the round ended with Spark: %s", error)
-        return False
-    return True
+        _log.info("%s: Spark has ended: %s", what, error)
 
 
 def _must_end(context: RunContext, stop: threading.Event) -> bool:

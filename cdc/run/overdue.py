@@ -101,7 +101,8 @@ def note_freshness(
 
     A table without changes makes no commit, so its watermark can be hours old when its next change
     arrives. Only a process that has looked at the table before knows that the lake had all changes
-    until then. So a new process asks Kafka, once for each table.
+    until then. So a new process asks Kafka, once for each table, which tables lack no record from
+    before half of the target, and which of the others lack none from before the whole target.
 
     Args:
         kafka: The Kafka cluster.
@@ -112,12 +113,28 @@ def note_freshness(
     Raises:
         KafkaError: The cluster does not answer.
     """
-    asked = {
-        table: (record, datetime.fromtimestamp(now - target, timezone.utc))
+    unknown = {
+        table: (record, target)
         for table, (record, target) in tables.items()
-        if not predictions.knows(table) and predictions.fresh_at(record) + target < now
+        if record.applied_offsets
+        and not predictions.knows(table)
+        and predictions.fresh_at(record) + target < now
     }
-    late = overdue(kafka, asked)
-    for table, (record, at) in asked.items():
-        whole = predictions.fresh_at(record) if table in late else at.timestamp()
-        predictions.note_whole(table, whole)
+    for part in (0.5, 1.0):
+        if not unknown:
+            return
+        ages = {table: part * target for table, (_, target) in unknown.items()}
+        times = {
+            record.topic: datetime.fromtimestamp(now - ages[table], timezone.utc)
+            for table, (record, _) in unknown.items()
+        }
+        first = kafka.since(times)
+        for table, (record, _) in [*unknown.items()]:
+            done, ends = record.applied_offsets or {}, first.get(record.topic, {})
+            if not done or not ends.keys() >= done.keys():
+                del unknown[table]  # no answer: the next round asks again
+            elif all(end.offset <= done.get(partition, 0) for partition, end in ends.items()):
+                predictions.note_whole(table, now - ages[table])
+                del unknown[table]
+    for table, (record, _) in unknown.items():
+        predictions.note_whole(table, predictions.fresh_at(record))

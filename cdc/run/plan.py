@@ -93,12 +93,13 @@ def waits_for_later_run(record: TableRecord, settings: TableSettings, now: datet
     """Whether a table with work waits for a later run, so that the table has fewer commits.
 
     A late table never waits. A table is late if the age of its watermark exceeds its freshness
-    target, or if its last commit has no watermark.
+    target and the lateness by which watermarks are earlier, or if its last commit has no watermark.
     """
     last = record.last_commit
     if record.state is not State.INCREMENTAL or last is None or last.watermark is None:
         return False
-    if now - last.watermark >= timedelta(seconds=settings.freshness_target_s):
+    most = settings.freshness_target_s + settings.allowed_lateness_s
+    if now - last.watermark >= timedelta(seconds=most):
         return False
     since = now - last.committed_at
     return timedelta() <= since < timedelta(seconds=settings.min_commit_interval_s)

@@ -138,7 +138,7 @@ class Predictions:
             began = result.started_at
             seen = Observation(result.commits, events, result.seconds, began, cold, span)
             costs = self._known()
-            costs[record.table] = found = learned(costs.get(record.table), seen)
+            costs[record.table] = found = learned(costs.get(record.table), seen, self._prior)
             if self._runs % _PRIOR_EVERY == 0:
                 self._prior = prior_of(costs.values())
             return found
@@ -184,6 +184,7 @@ class Predictions:
             turn_s: Seconds after which a run leaves the remaining work to the next run.
         """
         target = 900.0 if settings is None else float(settings.freshness_target_s)
+        lateness = 0.0 if settings is None else float(settings.allowed_lateness_s)
         demand = Demand(0, self.estimate(record.table).seconds(0), 0.0)
         if settings is not None and not isinstance(topic, KafkaError):
             demand = self.demand(record, settings, topic.stable, turn_s)
@@ -193,7 +194,7 @@ class Predictions:
         return Entry(
             record.table,
             configured_tier(record.tier),
-            deadline=self.fresh_at(record) + target,
+            deadline=self.fresh_at(record, lateness) + target,
             target_s=target,
             seconds=demand.seconds,
             lake=attempt.path if shared and attempt is not None else None,
@@ -203,16 +204,20 @@ class Predictions:
             behind=demand.behind,
         )
 
-    def fresh_at(self, record: TableRecord) -> float:
+    def fresh_at(self, record: TableRecord, lateness_s: float = 0.0) -> float:
         """Return the time up to which the lake has all events of a table, in seconds since 1970.
 
         This is the later of two times: the last commit's watermark, and the time of the last call
         of `note_whole` for the table.
+
+        Args:
+            record: The table's record.
+            lateness_s: The seconds by which the table's watermarks are earlier, by its settings.
         """
         last = record.last_commit
-        watermark = 0.0 if last is None or last.watermark is None else last.watermark.timestamp()
+        mark = 0.0 if last is None or last.watermark is None else last.watermark.timestamp()
         with self._lock:
-            return max(watermark, self._whole_at.get(record.table, 0.0))
+            return max(mark + lateness_s if mark else 0.0, self._whole_at.get(record.table, 0.0))
 
     def _known(self) -> dict[TableId, TableCost]:
         """Return the learned costs of each table. The state store is read only once."""

@@ -190,6 +190,7 @@ class _Lane:
         used: Seconds of the lane's work, divided by the share.
         late_s: Seconds of the lane's work for late tables. Older work counts less.
         all_s: Seconds of the lane's work. Older work counts less.
+        starts: Number of runs that the lane has started.
     """
 
     share: float
@@ -199,6 +200,7 @@ class _Lane:
     used: float = 0.0
     late_s: float = 0.0
     all_s: float = 0.0
+    starts: int = 0
 
     def fill(self, entries: Iterable[Entry]) -> None:
         self.by_start = sorted(entries, key=_latest_start)
@@ -212,17 +214,31 @@ class _Lane:
         self.by_rank.remove(entry)
         self.by_age[entry.target_s].remove(entry)
 
-    def charge(self, seconds: float, *, late: bool) -> None:
-        """Add to the lane's work, or take from it the seconds that a run did not need.
+    def begin(self, seconds: float, *, late: bool) -> None:
+        """Add a run that starts to the lane's work; all earlier work counts less from now on.
 
         Args:
-            seconds: The seconds; negative to take them from the lane's work.
-            late: Whether the work is that of a late table.
+            seconds: The run's predicted seconds.
+            late: Whether the run's table is late.
+        """
+        self.starts += 1
+        self.late_s *= _FORGET
+        self.all_s *= _FORGET
+        self.correct(seconds, late=late, started=self.starts)
+
+    def correct(self, seconds: float, *, late: bool, started: int) -> None:
+        """Correct the lane's work when a run ends.
+
+        Args:
+            seconds: How many seconds more than predicted the run took; negative if it took less.
+            late: Whether the run's table was late when the run started.
+            started: The value of ``starts`` after the run's start.
         """
         self.used += seconds / self.share
-        self.all_s = max(0.0, self.all_s + seconds)
+        counts = seconds * _FORGET ** (self.starts - started)
         if late:
-            self.late_s = max(0.0, self.late_s + seconds)
+            self.late_s = max(0.0, self.late_s + counts)
+        self.all_s = max(self.late_s, self.all_s + counts)
 
     def kept(self, now: float) -> Iterator[Entry]:
         """Yield the lane's tables that are not late by prediction, the least slack first."""
@@ -262,10 +278,12 @@ class _Run:
     Args:
         entry: The table.
         late: Whether the table was late when the run started.
+        started: The value of `_Lane.starts` after the run's start.
     """
 
     entry: Entry
     late: bool
+    started: int
 
 
 class Schedule:
@@ -335,15 +353,14 @@ class Schedule:
         # A lane can use workers that other lanes do not need. If runs on these workers hang, the
         # bound lets the lane's tables wait for minutes, not for hours, until others have caught up.
         more = min(seconds - run.entry.seconds, self._rules.turn_s)
-        lane.charge(more, late=run.late)
+        lane.correct(more, late=run.late, started=run.started)
 
     def _begin(self, lane: _Lane, entry: Entry, now: float) -> None:
         lane.remove(entry)
-        run = self._running[entry.table] = _Run(entry, late=entry.starts_by < now)
+        late = entry.starts_by < now
         self._clock = lane.used
-        lane.all_s *= _FORGET
-        lane.late_s *= _FORGET
-        lane.charge(entry.seconds, late=run.late)
+        lane.begin(entry.seconds, late=late)
+        self._running[entry.table] = _Run(entry, late, lane.starts)
 
     def _next(self, lane: _Lane, now: float) -> Entry | None:
         if self._rules.ends and (entry := self._long_first(lane, now)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -54,14 +54,15 @@ class WorkFinder:
         self._topics: dict[str, TopicFacts | KafkaError] = {}
         if wanted:
             self._topics = topic_facts(context, [record.topic for record in wanted])
+            if look_at_idle:  # a topic that somebody compacts is work, too
+                self._topics = with_settings(context, self._topics)
         behind = plan.due(wanted, self._topics)
         self._settings = {one.table: _settings_if_valid(context, one) for one in behind}
         self._working = {one.table for one in behind if not (spaced and self._waits(one))}
         self._found: set[TableId] = set()
-        self._note_freshness()
-        if look_at_idle:
-            self._topics = with_settings(context, self._topics) if wanted else {}
-        elif self._working:
+        if wanted:
+            self._note_freshness()
+        if self._working and not look_at_idle:
             due = {
                 one.topic: self._topics[one.topic] for one in wanted if one.table in self._working
             }
@@ -77,8 +78,14 @@ class WorkFinder:
             self._found |= cut_off(context, idle, topics)
 
     def work(self) -> list[Work]:
-        """Return the work that was found so far, in the order of the tables."""
-        due = self._working | self._found
+        """Return all work that was found so far, in the order of the tables."""
+        return self._work_of_tables(self._working | self._found)
+
+    def found(self) -> list[Work]:
+        """Return the work that `look_at_idle` has found, in the order of the tables."""
+        return self._work_of_tables(self._found)
+
+    def _work_of_tables(self, due: Collection[TableId]) -> list[Work]:
         return [self._work_of(record) for record in self._wanted if record.table in due]
 
     def _work_of(self, record: TableRecord) -> Work:

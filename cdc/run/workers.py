@@ -98,7 +98,8 @@ class Workers:
 
     In each round, the caller calls `begin_round`, reads facts about the tables, and calls `offer`.
     If a table runs between these two calls, its facts can be outdated. So `offer` ignores such a
-    table, and the next round offers it again.
+    table, and the next round offers it again. A round can also check the idle tables, which can
+    take longer than several rounds, and then call `offer_found`.
 
     Args:
         rules: The rules of the schedule.
@@ -120,6 +121,8 @@ class Workers:
         self._deferrals: dict[str, _Deferral] = {}
         self._left_out: frozenset[str] = frozenset()
         self._touched: set[TableId] = set()
+        """The tables that ran when the round began, or have started since then."""
+        self._touched_since_look: set[TableId] = set()
         self._results: list[RunResult] = []
         self._changed = threading.Condition()
         self._closed = False
@@ -141,30 +144,60 @@ class Workers:
         """Close the workers; see `close`."""
         self.close()
 
-    def begin_round(self) -> frozenset[TableId]:
-        """Begin a round, and return the tables that run now, which the round must leave out."""
+    def begin_round(self, *, looks: bool = False) -> frozenset[TableId]:
+        """Begin a round, and return the tables that run now, which the round must leave out.
+
+        Args:
+            looks: Whether the round also checks the idle tables, and calls `offer_found` later.
+        """
         with self._changed:
             self._touched = set(self._schedule.running)
+            if looks:
+                self._touched_since_look = set(self._touched)
             self.has_more = False
             return frozenset(self._touched)
 
-    def offer(self, work: Iterable[Work], *, looked: bool = True) -> None:
-        """Replace the waiting tables.
+    def offer(self, work: Iterable[Work]) -> None:
+        """Replace the waiting tables, except those that a check of idle tables has found.
 
         Args:
             work: The tables that have work.
-            looked: Whether the round has checked the idle tables. If not, the tables that the last
-                such check found continue to wait.
         """
         with self._changed:
-            kept = {} if looked else {t: one for t, one in self._waiting.items() if one.found}
+            kept = {
+                table: one
+                for table, one in self._waiting.items()
+                if one.found or table in self._touched  # a run in this round was deferred
+            }
             new = {one.table: self._aged(one) for one in work if one.table not in self._touched}
-            self._waiting = kept | new
-            self._schedule_waiting()
-            wanted = min(self._rules.workers, len(self._waiting) + len(self._schedule.running))
-            while len(self._threads) < wanted:
-                self._threads.append(self._pool.submit(self._work, len(self._threads)))
-            self._changed.notify_all()
+            self._wait(kept | new)
+
+    def offer_found(self, work: Iterable[Work]) -> None:
+        """Replace the waiting tables that the last check of idle tables has found.
+
+        Args:
+            work: The tables in which the newest check has found work.
+        """
+        with self._changed:
+            kept = {
+                table: one
+                for table, one in self._waiting.items()
+                if not one.found or one.entry.behind  # it has got events since it was found
+            }
+            late = self._touched_since_look
+            new = {one.table: self._aged(one) for one in work if one.table not in late}
+            self._wait(new | kept)
+
+    def _wait(self, waiting: dict[TableId, Work]) -> None:
+        """Let tables wait, and start the threads that can run them. The caller holds the lock."""
+        if self._closed:
+            return
+        self._waiting = waiting
+        self._schedule_waiting()
+        wanted = min(self._rules.workers, len(self._waiting) + len(self._schedule.running))
+        while len(self._threads) < wanted:
+            self._threads.append(self._pool.submit(self._work, len(self._threads)))
+        self._changed.notify_all()
 
     def _aged(self, work: Work) -> Work:
         """Return a table's new work, with the deadline of the table's found work that waits.
@@ -196,9 +229,12 @@ class Workers:
         return max(least, _SHORTEST_S, took_s / _PART_OF_ROUNDS) if self.busy else least
 
     def untouched(self, records: Iterable[TableRecord]) -> list[TableRecord]:
-        """Return the records of the tables that have not run since the round began."""
+        """Return the records of the tables that have not run since the newest look began.
+
+        See `begin_round`.
+        """
         with self._changed:
-            return [record for record in records if record.table not in self._touched]
+            return [one for one in records if one.table not in self._touched_since_look]
 
     def results(self) -> list[RunResult]:
         """Return the results of the runs that have ended since the last call.
@@ -256,6 +292,7 @@ class Workers:
                 entry = self._schedule.take(time.time())
                 if entry is not None:
                     self._touched.add(entry.table)
+                    self._touched_since_look.add(entry.table)
                     work = self._waiting.pop(entry.table)
                     return replace(work, deferred=entry.lake in self._deferrals)
                 self._changed.wait(_LOOK_S)

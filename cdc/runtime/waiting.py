@@ -11,6 +11,9 @@ from cdc.runtime.progress import Task
 
 T = TypeVar("T")
 
+MOST_WAITS = 24
+"""Largest number of waits, one after the other, while something moves (`wait_while_moving`)."""
+
 
 class Clock:
     """The clock of waits, which only moves forward."""
@@ -71,6 +74,43 @@ def wait_while(
             break
         clock.sleep(min(pause, remaining), stop)
         pause = min(pause * 2, longest)
+    return left
+
+
+class Movement:
+    """Whether a position moves during a wait."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def note(self, position: object) -> None:
+        """Note a position that a look of the wait has seen."""
+        self._seen.add(str(position))
+
+    def ended(self) -> bool:
+        """Whether the position has moved during the wait that ends now; begin the next one."""
+        moved = len(self._seen) > 1
+        self._seen.clear()
+        return moved
+
+
+def wait_while_moving(
+    lacking: Callable[[], T], moved: Callable[[], object], *, timeout_s: float, **how: Any
+) -> T:
+    """Wait as `wait_while` does, but begin again after ``timeout_s`` if something has moved.
+
+    A replica that is hours behind gets there, and one that stands still does not.
+
+    Args:
+        lacking: As for `wait_while`.
+        moved: Whether something has moved since the last call, judged by what ``lacking`` has seen.
+        timeout_s: Bound of each wait, in seconds. There are at most `MOST_WAITS`.
+        how: The other arguments of `wait_while`.
+    """
+    for _ in range(MOST_WAITS):
+        left = wait_while(lacking, timeout_s=timeout_s, **how)
+        if not left or not moved():
+            break
     return left
 
 

@@ -15,7 +15,7 @@ from airflow.sdk import DAG
 
 from tributary_airflow.assets import DEFAULT_NAME
 from tributary_airflow.hook import DEFAULT_CONNECTION
-from tributary_airflow.layout import TablePlan, read, slug_of
+from tributary_airflow.layout import Layout, TablePlan, read, slug_of
 from tributary_airflow.operators import (
     TributaryCheckOperator,
     TributaryChecksOperator,
@@ -107,12 +107,17 @@ class _Maker:
     conn_id: str
     schedules: Schedules
     choices: Choices
-    plans: tuple[TablePlan, ...]
+    layout: Layout
+
+    @property
+    def plans(self) -> tuple[TablePlan, ...]:
+        """The tables with tasks of their own."""
+        return self.layout.tables
 
     @property
     def tiers(self) -> list[str]:
-        """The tiers of tables with tasks of their own, and those that have a schedule."""
-        return sorted({plan.tier for plan in self.plans} | set(self.schedules.tiers))
+        """The tiers of tables and of patterns, and those that have a schedule."""
+        return sorted({*self.layout.targets, *self.schedules.tiers})
 
     def onboarding(self) -> DAG:
         """The DAG that onboards new tables, and copies tables again that need it."""
@@ -130,7 +135,7 @@ class _Maker:
     def tier(self, tier: str) -> DAG:
         """The DAG of one tier: a run, its verdict, and tasks for each table and its periods."""
         plans = [plan for plan in self.plans if plan.tier == tier]
-        with self._dag(f"tier_{tier}", self._cadence(tier, plans)) as dag:
+        with self._dag(f"tier_{tier}", self._cadence(tier)) as dag:
             run = TributaryRunOperator(task_id=RUN, tier=tier, hands_on=True, conn_id=self.conn_id)
             verdict = TributaryVerdictOperator(
                 task_id="verdict",
@@ -150,11 +155,10 @@ class _Maker:
         if plan.periods is not None:
             run >> TributaryPeriodsOperator(task_id=f"periods_{slug}", **common)
 
-    def _cadence(self, tier: str, plans: Sequence[TablePlan]) -> Schedule:
+    def _cadence(self, tier: str) -> Schedule:
         if tier in self.schedules.tiers:
             return self.schedules.tiers[tier]
-        shortest = min((plan.target_s for plan in plans), default=900)
-        return max(SHORTEST, timedelta(seconds=shortest / 2))
+        return max(SHORTEST, timedelta(seconds=self.layout.targets[tier] / 2))
 
     def checks(self) -> DAG:
         """The DAG that executes the checks of the data that are due."""

@@ -75,8 +75,22 @@ class TablePlan:
     periods: str | None
 
 
-def read(path: str | Path, more: Iterable[str] = ()) -> tuple[TablePlan, ...]:
-    """Return the tables that tributary.yaml names one by one, and those that ``more`` names.
+@dataclass(frozen=True)
+class Layout:
+    """What DAGs need of a tributary.yaml.
+
+    Args:
+        tables: The tables with tasks of their own.
+        targets: For each tier, the shortest freshness target of its tables, in seconds. It has the
+            tiers whose tables only patterns match, too.
+    """
+
+    tables: tuple[TablePlan, ...]
+    targets: Mapping[str, int]
+
+
+def read(path: str | Path, more: Iterable[str] = ()) -> Layout:
+    """Return the tables that tributary.yaml names one by one or ``more`` names, and all tiers.
 
     Args:
         path: The file.
@@ -95,16 +109,16 @@ def read(path: str | Path, more: Iterable[str] = ()) -> tuple[TablePlan, ...]:
         raise LayoutError(f"{path} is not valid YAML; `tributary check` says where") from None
     if not isinstance(document, Mapping):
         raise LayoutError(f"{path} is no map of sections, as `tributary init` writes it")
-    return tables_of(document, more)
+    return layout_of(document, more)
 
 
-def tables_of(document: Mapping[str, Any], more: Iterable[str] = ()) -> tuple[TablePlan, ...]:
-    """Return the tables of a configuration, as `read` does."""
+def layout_of(document: Mapping[str, Any], more: Iterable[str] = ()) -> Layout:
+    """Return the tables and tiers of a configuration, as `read` does."""
     sections = _map(document, "tables")
     sources = list(_map(document, "sources"))
     only = sources[0] if len(sources) == 1 else None
     found = {Table.parse(text, only) for text in more}
-    rules = []
+    rules, wild = [], list[tuple[str, Mapping[str, Any]]]()
     for place, (text, section) in enumerate(sections.items()):
         settings = section if isinstance(section, Mapping) else {}
         feeding = settings.get("from") or ()
@@ -113,8 +127,18 @@ def tables_of(document: Mapping[str, Any], more: Iterable[str] = ()) -> tuple[Ta
             rules.append((pattern, place, settings))
             if (named := pattern.table(only)) is not None:
                 found.add(named)
+            else:
+                wild.append((str(one), settings))
     base, tiers = _map(document, "defaults"), _map(document, "tiers")
-    return tuple(_plan(table, base, tiers, rules) for table in sorted(found))
+    tables = tuple(_plan(table, base, tiers, rules) for table in sorted(found))
+    if not tables and not wild:
+        wild.append(("*", {}))  # without sections, all tables have the defaults
+    placed = [(plan.tier, plan.target_s) for plan in tables]
+    placed += [_tier_and_target(f"pattern {one}", base, tiers, [own]) for one, own in wild]
+    targets: dict[str, int] = {}
+    for tier, target in placed:
+        targets[tier] = min(target, targets.get(tier, target))
+    return Layout(tables, targets)
 
 
 def _plan(
@@ -126,25 +150,34 @@ def _plan(
     """Return a table's plan: matching sections win over the tier, and the tier over defaults."""
     matching = [rule for rule in rules if rule[0].matches(table)]
     matching.sort(key=lambda rule: (rule[0].specificity, rule[1]))
-    merged = dict(base)
-    for _, _, settings in matching:
-        merged |= settings
-    tier = merged.get("tier", DEFAULT_TIER)
-    if not isinstance(tier, str) or not _TIER.fullmatch(tier):
-        raise LayoutError(
-            f"table {table}: its tier must be of a-z and 0-9 in tributary.yaml itself"
-        )
-    of_tier = tiers.get(tier) or {}
-    target = of_tier.get("freshness_target_s") or base.get("freshness_target_s", DEFAULT_TARGET_S)
+    own = [settings for _, _, settings in matching]
     periods = _period(base)
-    for _, _, settings in matching:
-        target = settings.get("freshness_target_s", target)
+    for settings in own:
         periods |= _period(settings)
+    return TablePlan(
+        table, *_tier_and_target(f"table {table}", base, tiers, own), periods.get("by")
+    )
+
+
+def _tier_and_target(
+    what: str,
+    base: Mapping[str, Any],
+    tiers: Mapping[str, Any],
+    own: Iterable[Mapping[str, Any]],
+) -> tuple[str, int]:
+    """Return the tier and the freshness target of a table or a pattern; later sections win."""
+    merged: dict[str, Any] = {}
+    for settings in own:
+        merged |= settings
+    tier = merged.get("tier", base.get("tier", DEFAULT_TIER))
+    if not isinstance(tier, str) or not _TIER.fullmatch(tier):
+        raise LayoutError(f"{what}: its tier must be of a-z and 0-9 in tributary.yaml itself")
+    of_tier = tiers.get(tier) or {}
+    usual = of_tier.get("freshness_target_s") or base.get("freshness_target_s", DEFAULT_TARGET_S)
+    target = merged.get("freshness_target_s", usual)
     if not isinstance(target, int):
-        raise LayoutError(
-            f"table {table}: its freshness_target_s must be a number in the file itself"
-        )
-    return TablePlan(table, tier, target, periods.get("by"))
+        raise LayoutError(f"{what}: its freshness_target_s must be a number in the file itself")
+    return tier, target
 
 
 def _period(settings: Mapping[str, Any]) -> dict[str, Any]:

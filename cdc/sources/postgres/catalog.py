@@ -117,8 +117,10 @@ LEFT JOIN pg_catalog.pg_class r ON c.relispartition AND r.oid = pg_catalog.pg_pa
 LEFT JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
 CROSS JOIN LATERAL (
     SELECT sum(leaf.reltuples) FILTER (WHERE leaf.reltuples >= 0)::int8 AS rows,
-           sum(CASE WHEN %(name)s::text IS NULL
-                    THEN pg_catalog.pg_total_relation_size(leaf.oid) END)::int8 AS bytes,
+           sum(CASE WHEN %(name)s::text IS NOT NULL THEN NULL
+                    WHEN %(measured)s THEN pg_catalog.pg_total_relation_size(leaf.oid)
+                    ELSE leaf.relpages * pg_catalog.current_setting('block_size')::int8
+               END)::int8 AS bytes,
            sum(pg_catalog.pg_stat_get_tuples_updated(leaf.oid))::int8 AS updated,
            sum(pg_catalog.pg_stat_get_tuples_deleted(leaf.oid))::int8 AS deleted
     FROM (SELECT c.oid WHERE c.relkind <> 'p' UNION ALL {leaves("c.oid")}) AS held
@@ -185,12 +187,19 @@ WHERE t.oid = ANY(%s)
 """
 
 
-def read_tables(session: Session, source: str) -> list[TableStats]:
-    """Return all user tables of the PostgreSQL database except Tributary's own."""
+def read_tables(session: Session, source: str, *, measured: bool = True) -> list[TableStats]:
+    """Return all user tables of the PostgreSQL database except Tributary's own.
+
+    Args:
+        session: A session on the database.
+        source: Name of the source.
+        measured: Whether the server measures each table, for which it waits for other sessions'
+            locks. If not, sizes are those of the last VACUUM or ANALYZE.
+    """
     names = {field.name for field in dataclasses.fields(TableStats)}
     return [
         TableStats(**{name: value for name, value in facts.items() if name in names})
-        for facts in _described(session, source, None)
+        for facts in _described(session, source, None, measured=measured)
     ]
 
 
@@ -253,11 +262,13 @@ def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, .
     return tuple(column.name for column in columns if column.generated)
 
 
-def _described(session: Session, source: str, only: TableId | None) -> Iterable[dict[str, Any]]:
+def _described(
+    session: Session, source: str, only: TableId | None, *, measured: bool = True
+) -> Iterable[dict[str, Any]]:
     """Yield PostgreSQL's description of each user table; with ``only``, of that table alone."""
     parameters = {"schema": only.schema if only else None, "name": only.name if only else None}
     hypertables, distributed = _hypertables(session), _distributed(session)
-    for row in session.execute(_TABLES, parameters).fetchall():
+    for row in session.execute(_TABLES, {**parameters, "measured": measured}).fetchall():
         schema, name, oid, kind, persistence, identity, owner, rows, total = row[:9]
         primary, identity_index, root_schema, root_name, updated, deleted, children = row[9:16]
         yield {

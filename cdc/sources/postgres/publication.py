@@ -190,11 +190,8 @@ def own_grants(credentials: Credentials) -> list[sql.Composed]:
     ]
 
 
-def add_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-    """Add the tables that the publication lacks; return the added tables.
-
-    Each statement adds one table. So if a statement fails, the tables that earlier statements added
-    stay in the publication.
+def missing_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
+    """Return the tables that the publication lacks.
 
     Raises:
         CaptureError: There is no such publication, or this version of the server can lose changes
@@ -216,9 +213,12 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
             remedy=stops[1],
             publication=publication,
         )
-    for table in missing:
-        _alter_publication(session, publication, "ADD", [(table.schema, table.name)])
     return missing
+
+
+def add_table(session: Session, publication: str, table: TableId) -> None:
+    """Add a table to the publication."""
+    _alter_publication(session, publication, "ADD", [(table.schema, table.name)])
 
 
 def remove_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:

@@ -13,7 +13,7 @@ import psycopg
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
 from cdc.log.position import LogPosition, Lsn
 from cdc.runtime.progress import Progress, shown_as
-from cdc.runtime.waiting import wait_while
+from cdc.runtime.waiting import Movement, wait_while_moving
 from cdc.sources.postgres import importers
 from cdc.sources.postgres.connection import (
     CONFLICT_REMEDY,
@@ -151,11 +151,14 @@ def wait_for_marker(
 ) -> None:
     """Wait until new transactions on the PostgreSQL replica see the primary's marker row.
 
+    The wait goes on while the replica replays, for at most `MOST_WAITS` times ``timeout_s``.
+
     Raises:
         ReplicaError: The wait reached its bound, or the server is not a standby of the marker's
             primary.
     """
     where = connections.where(on_replica=True)
+    replayed = Movement()
     with shown_as(f"wait for the {where}", progress) as task:
 
         def behind() -> SourceError | None:
@@ -172,10 +175,11 @@ def wait_for_marker(
                 check_standby(found, marker, where)
                 return None
             position = replica_position(connections)
+            replayed.note(position.replayed)
             task.note(describe_lag(position))
             return _too_late(where, position, timeout_s)
 
-        if late := wait_while(behind, timeout_s=timeout_s, poll_s=_POLL_S):
+        if late := wait_while_moving(behind, replayed.ended, timeout_s=timeout_s, poll_s=_POLL_S):
             raise late
 
 

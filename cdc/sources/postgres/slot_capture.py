@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from cdc.debezium import CaptureNames
-from cdc.errors import CaptureError
+from cdc.errors import CaptureError, RefusedError, SourceError, UnreachableError
 from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import Lsn
 from cdc.sources.log_health import LogHealth
@@ -24,6 +24,7 @@ from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.sent_table import SentTable
 from cdc.sources.servers import Role
 from cdc.sources.source_facts import SourceTable
+from schemas.errors import TributaryError
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 
@@ -44,9 +45,25 @@ class PublishedTables:
         self.title = f"publication {name}"
 
     def add(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Add the tables that the publication lacks; return the added tables."""
+        """Add the tables that the publication lacks; return the added tables.
+
+        If a table cannot be added, for example since a session locks the table, the others are
+        added before the error is raised.
+        """
         with self._connections.open("admin") as session:
-            return publication.add_tables(session, self._name, tables)
+            missing = publication.missing_tables(session, self._name, tables)
+        refused: dict[TableId, TributaryError] = {}
+        for table in missing:
+            try:
+                with self._connections.open("admin") as session:
+                    publication.add_table(session, self._name, table)
+            except UnreachableError:
+                raise
+            except SourceError as error:
+                refused[table] = error.naming(table=table)
+        if refused:
+            raise RefusedError.of(refused)
+        return missing
 
     def remove(self, tables: Sequence[TableId]) -> list[TableId]:
         """Remove the given tables that the publication contains; return the removed tables."""

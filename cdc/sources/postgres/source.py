@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -54,6 +55,11 @@ from schemas.ddl.postgres_planned import read_ddl
 from schemas.fingerprint import Fingerprint
 from schemas.table import Column, TableId, TableSchema
 
+_log = logging.getLogger(__name__)
+
+_LOCKED = "55P03"
+"""PostgreSQL's SQLSTATE for a lock that another session has kept for too long."""
+
 _SAMPLE_S, _LOOK_S = 1800.0, 10.0
 
 
@@ -85,9 +91,20 @@ class PostgresSource:
         return self._config.replica is not None
 
     def tables(self) -> list[TableStats]:
-        """Return all user tables of a PostgreSQL source except Tributary's own, sorted by name."""
+        """Return all user tables of a PostgreSQL source except Tributary's own, sorted by name.
+
+        If another session keeps a table locked, for example while it rewrites the table, all sizes
+        are those of the last VACUUM or ANALYZE.
+        """
+        try:
+            with self._connections.open("admin") as session:
+                return catalog.read_tables(session, self._name)
+        except SourceError as error:
+            if error.context.get("sqlstate") != _LOCKED:
+                raise
+            _log.warning("the tables of source %s are not measured: %s", self._name, error)
         with self._connections.open("admin") as session:
-            return catalog.read_tables(session, self._name)
+            return catalog.read_tables(session, self._name, measured=False)
 
     def checks(self) -> list[Check]:
         """Check connections, versions, settings, privileges and the PostgreSQL replica."""

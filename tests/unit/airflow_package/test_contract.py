@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tributary_airflow import command, outcome
-from tributary_airflow.layout import LayoutError, Pattern, Table, tables_of
+from tributary_airflow.layout import LayoutError, Pattern, Table, layout_of
 from typer.core import TyperGroup
 
 import cdc.errors
@@ -128,7 +128,7 @@ def test_a_table_has_the_same_tier_target_and_periods(
     document["tables"] = tables
     config = parse(yaml.safe_dump(document))
     settings = config.table_settings(TableId(source, "public", "orders"))
-    found = {str(one.table): one for one in tables_of(document, [f"{source}:public.orders"])}
+    found = {str(one.table): one for one in layout_of(document, [f"{source}:public.orders"]).tables}
     one = found[f"{source}:public.orders"]
     periods = None if settings.completeness is None else settings.completeness.by
     assert (one.tier, one.target_s, one.periods) == (

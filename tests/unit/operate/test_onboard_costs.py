@@ -12,13 +12,25 @@ import pytest
 import yaml
 
 from cdc.config import parse
-from cdc.errors import ConfigError
+from cdc.errors import (
+    ConfigError,
+    ConnectError,
+    KafkaError,
+    LeaseHeldError,
+    MissingTableError,
+    RefusedError,
+    SourceError,
+)
 from cdc.runtime.progress import NullProgress
 from cdc.sources.source_facts import SourceColumn, SourceTable
 from cdc.store.table_state import State
+from operate import tier_capture
+from operate.captured_tables import prepare_each
 from operate.context import Services
-from operate.onboard import copy, onboard, register
-from operate.readiness_check import examine_all, on_record
+from operate.onboard import _left_to_other_process, copy, onboard, refusals, register
+from operate.readiness_check import Examined, examine_all, on_record
+from operate.table_outcome import Outcome
+from schemas.errors import TributaryError
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType
 from tests.unit.cdc.configuration import minimal
@@ -158,3 +170,93 @@ def test_the_settings_of_a_table_that_is_done_are_compared_in_each_onboarding(
     assert list(examined.refused) == some(2)[1:]
     assert isinstance(examined.refused[some(2)[1]], ConfigError)
     edited.services.close()
+
+
+def _prepared(
+    services: Services, monkeypatch: pytest.MonkeyPatch, errors: dict[TableId, TributaryError]
+) -> list[tuple[TableId, ...]]:
+    """Let preparations fail for some tables; return the groups that were prepared, in order."""
+    tried = list[tuple[TableId, ...]]()
+
+    def prepare(_services: Services, group: tier_capture.Group) -> None:
+        tried.append(group.tables)
+        wrong = {table: errors[table] for table in group.tables if table in errors}
+        if wrong:
+            raise RefusedError.of(wrong)
+
+    monkeypatch.setattr(tier_capture, "prepare", prepare)
+    return tried
+
+
+def test_one_table_that_cannot_be_captured_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic has two partitions, or a long migration has locked two of a hundred tables."""
+    services = Counted(tmp_path, monkeypatch).services
+    tables = tuple(some(100))
+    group = tier_capture.Group(services.capture(tables[0]), tables)
+    locked = {
+        one: SourceError(f"table {one} is locked", remedy="Wait.", table=one) for one in tables[:2]
+    }
+    topic = group.capture.topic(tables[2])
+    of_topic = KafkaError(f"topic {topic} has 2 partitions", remedy="Delete it.", topic=topic)
+    for errors in ({tables[2]: of_topic}, locked):
+        tried = _prepared(services, monkeypatch, dict(errors))
+        assert prepare_each(services, group) == errors
+        assert [len(one) for one in tried] == [100, 100 - len(errors)]
+    services.close()
+
+
+def test_an_error_of_the_whole_capture_stops_all_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = Counted(tmp_path, monkeypatch).services
+    tables = tuple(some(3))
+    group = tier_capture.Group(services.capture(tables[0]), tables)
+    down = ConnectError("Kafka Connect does not answer", remedy="Start it.")
+    monkeypatch.setattr(tier_capture, "prepare", lambda *_: (_ for _ in ()).throw(down))
+    with pytest.raises(ConnectError):
+        prepare_each(services, group)
+    alone = replace(group, tables=tables[:1])
+    own = SourceError("it is locked", remedy="Wait.", table=tables[0])
+    _prepared(services, monkeypatch, {tables[0]: own})
+    with pytest.raises(SourceError, match="it is locked"):
+        prepare_each(services, alone)
+    services.close()
+
+
+def test_several_refused_tables_are_one_error_that_names_the_first() -> None:
+    first, second = some(2)
+    errors = {
+        one: SourceError(f"{one} is locked", remedy="Wait.", table=one) for one in (first, second)
+    }
+    assert RefusedError.of({first: errors[first]}) is errors[first]
+    both = RefusedError.of(errors)
+    assert isinstance(both, RefusedError)
+    assert both.message == f"{first} is locked; 1 more tables or topics are refused, too"
+    assert both.errors == errors
+
+
+def test_a_table_that_another_onboarding_copies_is_left_to_it() -> None:
+    """On a schedule, a long onboarding and the next one meet at the same tables."""
+    held = LeaseHeldError("table shop:public.a is held by another process", remedy="Wait.")
+    one, other = some(2)
+    left = _left_to_other_process(Outcome(one, "bootstrap", error=held), {one})
+    assert (left.failed, left.unchanged) == (False, True)
+    assert "is left to another process" in left.action
+    named = Outcome(other, "bootstrap", error=held)
+    assert _left_to_other_process(named, {one}) is named
+    failed = Outcome(one, "bootstrap", error=SourceError("away", remedy="Wait."))
+    assert _left_to_other_process(failed, {one}) is failed
+
+
+@pytest.mark.parametrize(("error", "left_out"), [(MissingTableError, True), (SourceError, False)])
+def test_a_table_that_was_dropped_after_a_wildcard_matched_it_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[SourceError], left_out: bool
+) -> None:
+    services = Counted(tmp_path, monkeypatch).services
+    (one,) = some(1)
+    examined = Examined(refused={one: error("it is gone", remedy="Nothing.")})
+    (outcome,) = refusals(services, examined, {one})
+    assert outcome.left_out is left_out
+    services.close()

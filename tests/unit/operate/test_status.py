@@ -95,6 +95,20 @@ def test_a_copied_table_that_no_run_continues_becomes_late(services: Services) -
     assert (copying.freshness_s, copying.events_behind) == (None, None)
 
 
+def test_an_idle_table_is_fresh_also_without_transactions(tmp_path: Path) -> None:
+    """`connect.exactly_once: false` made every table late that had no change for its target."""
+    document = minimal()
+    document["connect"] = {**document.get("connect", {}), "exactly_once": False}
+    opened = Services(parse(yaml.safe_dump(document), base=tmp_path), NullProgress())
+    commit = CommitSummary({0: 7}, "0/9", NOW - HOUR, "20260102110000000", NOW - HOUR)
+    record = table_record(state=State.INCREMENTAL, last_commit=commit)
+    beats = {(record.table.source, record.tier): NOW}
+    look = module._SharedFacts(NOW, {record.topic: {0: 7}}, None, {}, {}, beats, {}, {})
+    idle = module._table_status(opened, look, record, None)
+    assert (idle.freshness_s, idle.late) == (0.0, False)
+    opened.close()
+
+
 def test_a_table_without_a_watermark_that_lacks_nothing_is_not_late(services: Services) -> None:
     idle = shown(services, NOW - HOUR, end=7)
     assert (idle.freshness_s, idle.late) == (None, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 import typer
@@ -11,7 +12,7 @@ from cdc.errors import CaptureError
 from operate.cli.tables import finish
 from operate.exit_codes import ExitCode
 from operate.render import Output, Renderer
-from operate.table_outcome import Outcome, exit_code_of, problems
+from operate.table_outcome import Outcome, exit_code_of, for_each, problems
 from schemas.table import TableId
 
 A, B, C = (TableId("shop", "public", name) for name in ("a", "b", "c"))
@@ -85,3 +86,27 @@ def test_a_few_tables_are_listed_one_by_one(capsys: pytest.CaptureFixture[str]) 
     assert len(capsys.readouterr().out.splitlines()) == 10
     finish(Renderer(), many(11, "is up to date", counted_as="up to date", unchanged=True))
     assert capsys.readouterr().out == "11 tables: 11 up to date\n"
+
+
+def test_a_signal_ends_the_waits_of_the_tables_in_work() -> None:
+    """A copy can wait for its replica for hours, and the command waits for the copy."""
+    stopped, began = threading.Event(), threading.Barrier(2)
+
+    def work(table: TableId) -> Outcome:
+        began.wait(20.0)
+        assert stopped.wait(20.0), "nobody has ended this wait"
+        return Outcome(table, "ended")
+
+    def interrupted(table: TableId) -> Outcome:
+        began.wait(20.0)
+        raise KeyboardInterrupt
+
+    works = {A: work, B: interrupted}
+    with pytest.raises(KeyboardInterrupt):
+        for_each(
+            [A, B],
+            lambda table: works[table](table),
+            action="copy",
+            parallel=2,
+            interrupt=stopped.set,
+        )

@@ -203,7 +203,9 @@ def test_a_hanging_transaction_makes_a_table_late_and_is_named(
     known = config(tmp_path)
     predictions = Predictions(Store(f"sqlite:///{tmp_path}/state.db"))
     kafka, records = Topics(stable, old={0: 103}), [followed("old")]
-    (found,) = shortfalls_now(known, cast("Any", kafka), predictions, records, freshness)
+    (found,) = shortfalls_now(
+        known, cast("Any", kafka), predictions, records, freshness, datetime.now(timezone.utc)
+    )
     assert shown([found]) == [("transaction" if held else "runs", True, ["old"])]
     assert (f"nobody can read topic old from offset {stable} on" in found.reason) is held
     place = "--topic old --partition 0"
@@ -237,12 +239,24 @@ def test_only_tables_that_runs_follow_are_judged(tmp_path: Path) -> None:
     predictions = Predictions(Store(f"sqlite:///{tmp_path}/state.db"))
     records = [followed("old"), copied(), followed("paused", State.PAUSED), followed("bad")]
     kafka = Topics(old={0: 103}, copied={0: 103}, paused={0: 103}, bad={0: 103})
-    found = shortfalls_now(known, cast("Any", kafka), predictions, records, freshness)
+    found = shortfalls_now(
+        known, cast("Any", kafka), predictions, records, freshness, datetime.now(timezone.utc)
+    )
     assert shown(found) == [("runs", True, ["old", "copied"])]
     assert [[*asked] for asked in kafka.asked] == [["old", "copied"]]
     assert of_tables(found, {table("old"), table("copied"), table("other")}) == found
     assert of_tables(found, {table("other")}) == []
-    assert shortfalls_now(known, cast("Any", kafka), predictions, records, lambda _: math.inf) == []
+    assert (
+        shortfalls_now(
+            known,
+            cast("Any", kafka),
+            predictions,
+            records,
+            lambda _: math.inf,
+            datetime.now(timezone.utc),
+        )
+        == []
+    )
     assert len(kafka.asked) == 1, "no call for tables that are whole"
 
 
@@ -251,7 +265,12 @@ def test_each_table_is_judged_by_its_own_target(tmp_path: Path) -> None:
     predictions = Predictions(Store(f"sqlite:///{tmp_path}/state.db"))
     records = [followed("usual"), followed("slow")]
     kafka = Topics()
-    assert shortfalls_now(known, cast("Any", kafka), predictions, records, freshness) == []
+    assert (
+        shortfalls_now(
+            known, cast("Any", kafka), predictions, records, freshness, datetime.now(timezone.utc)
+        )
+        == []
+    )
     (asked,) = kafka.asked
     assert asked["usual"] - asked["slow"] == timedelta(seconds=7200 - 900)
 
@@ -269,7 +288,7 @@ def test_a_table_that_needs_too_much_is_named_before_it_is_late(tmp_path: Path) 
         store.record_run(run_entry("run", hot, done), predictions.learn(hot, done))
     known = config(tmp_path, hot={"freshness_target_s": 60})
     for knows in (predictions, Predictions(store)):
-        found = shortfalls_now(known, cast("Any", Topics()), knows, [hot], lambda _: math.inf)
+        found = shortfalls_now(known, cast("Any", Topics()), knows, [hot], lambda _: math.inf, NOW)
         assert shown(found) == [("table", False, ["hot"])]
 
 

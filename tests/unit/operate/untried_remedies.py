@@ -145,6 +145,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Without GTIDs `replica` must follow",
     ),
     Why.VALUE: (
+        "Correct the name, set `tier: ",
         "set another `tier` for some of its tables",
         "Make a longer one, for example with `openssl rand",
         "Compare it as a whole, by partitions",

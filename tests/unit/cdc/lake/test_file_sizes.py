@@ -8,13 +8,16 @@ from hypothesis import strategies as st
 
 from cdc.lake.commit_effects import effect_of
 from cdc.lake.file_sizes import (
+    AT_ONCE_BYTES,
     FILL_BELOW_BYTES,
     LARGE_FILE_BYTES,
     LEAST_COMMITS,
+    MOST_SIZES,
     SPLIT_FACTOR,
     UPDATED_FILE_BYTES,
     CommitEffect,
     UpdatedFile,
+    groups_that_fit,
     grows,
     judge,
 )
@@ -127,3 +130,36 @@ def test_the_effect_of_a_commit_follows_from_hudis_statistics() -> None:
         ]
     )
     assert effect == CommitEffect(5, 10, {"a": UpdatedFile(7, 5, 3)})
+
+
+def test_a_clustering_takes_the_groups_with_the_smallest_files_first() -> None:
+    """Hudi puts the smallest files into the last group, which would use up the bytes alone."""
+    sizes = {0: 120 * MIB, 1: 118 * MIB, 2: 12 * MIB}
+    assert groups_that_fit({0: 6, 1: 30, 2: 3}, sizes.__getitem__) == {1: 118 * MIB}
+    assert groups_that_fit({0: 6, 2: 3}, {0: 100 * MIB, 2: 12 * MIB}.__getitem__).keys() == {0, 2}
+    assert groups_that_fit({0: 2}, lambda _: 4 * AT_ONCE_BYTES) == {0: 4 * AT_ONCE_BYTES}
+    assert groups_that_fit({}, sizes.__getitem__) == {}
+
+
+def test_the_largest_file_is_split_first() -> None:
+    """Hudi's proposal begins with the largest files of a partition."""
+    sizes = {0: 500 * MIB, 1: 70 * MIB, 2: 65 * MIB}
+    assert groups_that_fit(dict.fromkeys(sizes, 1), sizes.__getitem__) == {0: 500 * MIB}
+
+
+def test_few_groups_are_measured() -> None:
+    measured = list[int]()
+
+    def size(group: int) -> int:
+        measured.append(group)
+        return AT_ONCE_BYTES - 1
+
+    assert len(groups_that_fit(dict.fromkeys(range(1000), 2), size)) == 1
+    assert len(measured) == MOST_SIZES
+
+
+def test_a_table_whose_large_files_are_gone_is_merged() -> None:
+    plan = judge([updates("large", size=64 * MIB)] * LEAST_COMMITS)
+    assert plan.too_large
+    merging = plan.merging()
+    assert (merging.fewest, merging.takes("large"), merging.takes("other")) == (2, False, True)

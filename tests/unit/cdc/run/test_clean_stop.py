@@ -53,13 +53,22 @@ def test_no_table_starts_after_a_request_to_stop_though_a_round_goes_on(
         ended.set()
         return RunResult(one.table, State.INCREMENTAL)
 
-    def finds(_context: object, workers: Workers, *_: object, **__: object) -> None:
-        workers.offer([work("one"), work("two"), work("three")])
+    def offer(workers: Workers, _: object) -> None:
+        usual(workers, [work("one"), work("two"), work("three")])
         assert ended.wait(WAIT_S)
         time.sleep(0.5)
 
+    usual = Workers.offer
+    monkeypatch.setattr(Workers, "offer", offer)
+    finder = SimpleNamespace(
+        work=list,
+        found=list,
+        look_at_idle=lambda: None,
+        captures=SimpleNamespace(look_at_all=lambda _: None),
+    )
+
     monkeypatch.setattr(cycle, "_run_due", run)
-    monkeypatch.setattr(cycle, "_offer_work", finds)
+    monkeypatch.setattr(cycle, "_find_work", lambda *_, **__: finder)
     monkeypatch.setattr(cycle, "_tidy_after_round", lambda *_: None)
     run_continuously(cast("Any", Gone(ending=True)), list, stop, min_interval_s=0.0)
     assert len(began) == 1
@@ -83,7 +92,7 @@ def test_a_round_that_meets_the_end_of_spark_ends_runs_quietly(
         stop.set()
         raise ConnectionRefusedError("the JVM is gone")
 
-    monkeypatch.setattr(cycle, "_offer_work", fails)
+    monkeypatch.setattr(cycle, "_find_work", fails)
     run_continuously(cast("Any", Gone(ending=True)), list, stop, min_interval_s=0.0)
     with pytest.raises(ConnectionRefusedError):
         run_continuously(

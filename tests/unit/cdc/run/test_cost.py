@@ -69,8 +69,19 @@ def test_one_run_that_waited_changes_little_and_a_slow_table_is_soon_known() -> 
 
 
 def test_a_first_run_that_waited_is_soon_forgotten() -> None:
-    found = estimate(after((1, 5, 120.0), *[(1, 5, 1.0)] * 12))
-    assert found.seconds(5) < 2.0
+    for prior in (PRIOR, Estimate(1.1, 0.0001)):  # of a first table, and of a table among others
+        known = None
+        for number, seconds in enumerate([120.0, *[1.0] * 14]):
+            at = NOW + timedelta(minutes=number)
+            known = learned(known, Observation(1, 5, seconds, at), prior)
+        assert estimate(known, prior).seconds(5) < 2.0
+
+
+def test_one_run_shows_that_a_lake_is_slow() -> None:
+    assert estimate(after((1, 5, 20.0))).seconds(5) > 12.0
+    others = Estimate(20.0, 0.0001)
+    known = learned(None, Observation(1, 5, 20.0, NOW), others)
+    assert estimate(known, others).seconds(5) == pytest.approx(20.0, rel=0.1)
 
 
 def test_no_cost_is_negative() -> None:

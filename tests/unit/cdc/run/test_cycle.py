@@ -50,23 +50,59 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     assert named == [record]
 
 
-@pytest.mark.parametrize("spaced", [True, False])
+@pytest.mark.timeout(60)
 def test_tables_with_events_do_not_wait_for_the_check_of_idle_tables(
-    monkeypatch: pytest.MonkeyPatch, spaced: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The check asks the sources, and one of them may not answer for a minute."""
-    done = list[Any]()
-    finder = SimpleNamespace(
-        captures=SimpleNamespace(look_at_all=lambda _: done.append("all captures")),
-        work=lambda: ["work"],
-        look_at_idle=lambda: done.append("idle tables"),
-    )
-    workers = SimpleNamespace(offer=lambda work, *, looked: done.append((*work, looked)))
+    answers, stop, found, done = threading.Event(), threading.Event(), list[str](), list[str]()
+
+    class Finder:
+        captures = SimpleNamespace(look_at_all=lambda _: done.append("all captures"))
+
+        def work(self) -> list[Any]:
+            found.append("round")
+            if len(found) == 3:
+                answers.set()
+            return []
+
+        def look_at_idle(self) -> None:
+            assert answers.wait(20.0), "three rounds were made meanwhile"
+
+        def found(self) -> list[Any]:
+            done.append("idle tables")
+            return []
+
+    def tidy(*_: object) -> None:
+        done.append("tidy")
+        stop.set()
+
+    monkeypatch.setattr(cycle, "WorkFinder", lambda *_, **__: Finder())
+    monkeypatch.setattr(cycle, "_runnable_tables", lambda *_: [])
+    monkeypatch.setattr(cycle, "_tidy_after_round", tidy)
+    monkeypatch.setattr(cycle, "_must_end", lambda _, asked: asked.is_set())
+    settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=1))
+    context = cast("Any", SimpleNamespace(config=settings, rounds=Rounds()))
+    cycle.run_continuously(context, list, stop, min_interval_s=0.01)
+    assert done == ["idle tables", "all captures", "tidy"]
+
+
+@pytest.mark.timeout(60)
+def test_an_unforeseen_error_of_the_check_of_idle_tables_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails() -> None:
+        raise ZeroDivisionError("a defect")
+
+    finder = SimpleNamespace(look_at_idle=fails, work=list)
     monkeypatch.setattr(cycle, "WorkFinder", lambda *_, **__: finder)
     monkeypatch.setattr(cycle, "_runnable_tables", lambda *_: [])
-    cycle._offer_work(cast("Any", None), cast("Any", workers), [], look_at_idle=True, spaced=spaced)
-    first = [("work", False)] if spaced else []
-    assert done == [*first, "idle tables", ("work", True), "all captures"]
+    monkeypatch.setattr(cycle, "_must_end", lambda *_: False)
+    monkeypatch.setattr(cycle, "_spark_is_gone", lambda _: False)
+    settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=1))
+    context = cast("Any", SimpleNamespace(config=settings, rounds=Rounds()))
+    with pytest.raises(ZeroDivisionError):
+        cycle.run_continuously(context, list, threading.Event(), min_interval_s=0.01)
 
 
 def test_a_shard_waits_while_the_state_store_is_away() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from uuid import UUID
 
@@ -127,3 +128,25 @@ def test_a_size_is_kept_for_the_generation_that_was_measured(
     second = copied_again(store)
     assert keep_size(command.context().spark, store, replace(measured, size=None)).size is None
     assert store.get(TABLE) == second
+
+
+@pytest.mark.parametrize(("image", "times"), [(1, 2), (2**30, 1)])
+def test_a_large_table_is_measured_once_an_hour(
+    command: Command, monkeypatch: pytest.MonkeyPatch, image: int, times: int
+) -> None:
+    """The measurement lists all files of the table."""
+    measured = list[object]()
+
+    def measure(*_: object) -> LakeSize:
+        measured.append(1)
+        return LakeSize(image, 2, 3, datetime.now(timezone.utc))
+
+    monkeypatch.setattr("cdc.run.commits.measure", measure)
+    context = command.context()
+    record = keep_size(context.spark, command.services.store, command.put(State.INCREMENTAL))
+    record = keep_size(context.spark, command.services.store, record)
+    assert len(measured) == times
+    assert record.size is not None
+    old = replace(record.size, measured_at=NOW - timedelta(days=1))
+    keep_size(context.spark, command.services.store, replace(record, size=old))
+    assert len(measured) == times + 1

@@ -9,8 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.capture.position_check import TopicFacts
+from cdc.config import TableSettings
 from cdc.errors import KafkaError
-from cdc.run.plan import due, is_whole, ranges, retry_at, runnable, tasks, watermark
+from cdc.run.plan import (
+    due,
+    is_whole,
+    ranges,
+    retry_at,
+    runnable,
+    tasks,
+    waits_for_later_run,
+    watermark,
+)
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from schemas.table import TableId
@@ -160,3 +170,16 @@ def test_what_is_dated_ahead_does_not_hide_that_a_table_is_late() -> None:
 def test_retries_back_off_to_an_hour() -> None:
     waits = [(retry_at(failures, NOW) - NOW).total_seconds() for failures in (1, 2, 3, 8, 99)]
     assert waits == [30, 60, 120, 3600, 3600]
+
+
+@pytest.mark.parametrize(
+    ("age_s", "waits"), [(899, True), (901, True), (4400, True), (4600, False)]
+)
+def test_the_allowed_lateness_does_not_make_a_table_late(age_s: int, waits: bool) -> None:
+    """Watermarks are earlier by the allowed lateness, so such a table committed in every round."""
+    settings = TableSettings(
+        freshness_target_s=900, allowed_lateness_s=3600, min_commit_interval="60s"
+    )
+    last = CommitSummary({0: 7}, None, NOW - timedelta(seconds=age_s), "1", NOW)
+    followed = replace(record(), last_commit=last)
+    assert waits_for_later_run(followed, settings, NOW + timedelta(seconds=1)) is waits

@@ -85,29 +85,32 @@ def test_what_was_noted_by_a_clock_that_was_set_back_is_forgotten(store: Store) 
 
 def test_a_quiet_table_with_a_new_event_is_not_late_in_a_new_process(store: Store) -> None:
     """Its last commit is hours old, and until a moment ago there was nothing to commit."""
-    asked = list[dict[str, datetime]]()
+    asked = list[tuple[str, float]]()
 
     class Kafka:
         def since(self, times: dict[str, datetime]) -> dict[str, dict[int, Since]]:
-            """The records of the last minute begin at offset 100; the backlog has older ones."""
-            asked.append(dict(times))
-            return {topic: {0: Since(100, 150)} for topic in times}
+            """Records came 15, 45 and 300 s ago; offset 100 is the first of them in each topic."""
+            asked.extend((topic, now - at.timestamp()) for topic, at in times.items())
+            came = {"quiet": 15.0, "soon": 45.0, "backlog": 300.0, "silent": 15.0}
+            return {
+                topic: {0: Since(150 if came[topic] > now - at.timestamp() else 100, 150)}
+                for topic, at in times.items()
+                if topic != "silent"
+            }
 
     predictions, now = Predictions(store), AT + 3 * 3600.0
-    quiet = replace(RECORD, table=TableId("shop", "public", "quiet"), topic="quiet")
-    backlog = replace(
-        RECORD,
-        table=TableId("shop", "public", "backlog"),
-        topic="backlog",
-        last_commit=replace(COMMIT, offsets={0: 50}),
-    )
-    tables = {one.table: (one, 60.0) for one in (quiet, backlog)}
+    records = {
+        name: replace(RECORD, table=TableId("shop", "public", name), topic=name)
+        for name in ("quiet", "soon", "backlog", "silent")
+    }
+    tables = {one.table: (one, 60.0) for one in records.values()}
     for _ in range(2):
         note_freshness(cast("Any", Kafka()), predictions, tables, now)
-    first = datetime.fromtimestamp(now - 60.0, timezone.utc)
-    assert [one for one in asked if one] == [{"quiet": first, "backlog": first}], "asked once"
-    assert predictions.fresh_at(quiet) == now - 60.0
-    assert predictions.fresh_at(backlog) == AT
+    ages = {name: now - predictions.fresh_at(one) for name, one in records.items()}
+    assert ages == {"quiet": 30.0, "soon": 60.0, "backlog": now - AT, "silent": now - AT}
+    first = [(name, 30.0) for name in records]
+    again = [("soon", 60.0), ("backlog", 60.0)]
+    assert asked == [*first, *again, ("silent", 30.0)], "once, but for the topic without an answer"
 
 
 def test_costs_are_learned_and_outlive_the_process(store: Store) -> None:

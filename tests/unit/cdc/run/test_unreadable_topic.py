@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +16,8 @@ from cdc.capture.position_check import TopicFacts
 from cdc.errors import KafkaError
 from cdc.run import RunContext, RunResult, cycle, run_tables, work_finder
 from cdc.run import run_table as run
-from cdc.store.table_state import State, TableRecord
+from cdc.run.work_finder import WorkFinder
+from cdc.store.table_state import CommitSummary, State, TableRecord
 from operate.context import Services
 from schemas.table import TableId
 from tests.unit.bootstrap.test_killed import TABLE, Command
@@ -78,3 +80,21 @@ def test_only_the_table_of_an_unreadable_topic_stops(
     assert failed.error is not None
     assert (failed.error.error, failed.error.message) == ("KafkaError", error.message)
     assert (failed.state, well.error) == (State.FAILED, None)
+
+
+@pytest.mark.parametrize("unread", [True, False])
+@pytest.mark.parametrize("looks", [True, False], ids=("look", "quick"))
+def test_a_look_finds_an_idle_table_whose_topic_lost_its_policy_or_its_rights(
+    command: Command, monkeypatch: pytest.MonkeyPatch, unread: bool, looks: bool
+) -> None:
+    """Compaction deletes records that a later run may need, and sends no event."""
+    moment = datetime.now(timezone.utc)
+    commit = CommitSummary({0: 5}, None, moment, "20260101000000000", moment)
+    idle = replace(command.put(State.INCREMENTAL), last_commit=commit)
+    facts = TopicFacts("T1", {0: 0}, {0: 5})
+    error = KafkaError("its settings are closed to this user", remedy="Grant it.")
+    with_policy = error if unread else replace(facts, policy="compact")
+    monkeypatch.setattr(work_finder, "topic_facts", lambda *_: {idle.topic: facts})
+    monkeypatch.setattr(work_finder, "with_settings", lambda *_: {idle.topic: with_policy})
+    finder = WorkFinder(command.context(), [idle], look_at_idle=looks, spaced=False)
+    assert [one.table for one in finder.work()] == ([idle.table] if looks else [])

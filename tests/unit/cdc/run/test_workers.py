@@ -118,7 +118,7 @@ def test_a_round_replaces_what_waits_but_not_what_only_a_look_finds() -> None:
         workers.begin_round()
         workers.offer([work("found", found=True), work("usual")])
         workers.begin_round()
-        workers.offer([work("next")], looked=False)
+        workers.offer([work("next")])
         for name in ("first", "found", "usual", "next"):
             runs.let_go(name)
         assert sorted(names(workers.finish())) == ["first", "found", "next"]
@@ -146,13 +146,51 @@ def test_a_look_at_idle_tables_replaces_what_the_last_look_found() -> None:
     with opened(runs, 1) as workers:
         workers.offer([work("first")])
         eventually(lambda: runs.began)
-        workers.begin_round()
-        workers.offer([work("found", found=True)])
-        workers.begin_round()
-        workers.offer([work("usual")], looked=True)
-        for name in ("first", "found", "usual"):
+        workers.begin_round(looks=True)
+        workers.offer([work("usual")])
+        workers.offer_found([work("found", found=True), work("changed", found=True)])
+        workers.begin_round(looks=True)
+        changed = work("changed")
+        changed = replace(changed, entry=replace(changed.entry, behind=3))
+        workers.offer([work("usual"), changed])
+        workers.offer_found([work("other", found=True)])
+        for name in ("first", "found", "changed", "usual", "other"):
             runs.let_go(name)
-        assert sorted(names(workers.finish())) == ["first", "usual"]
+        assert sorted(names(workers.finish())) == ["changed", "first", "other", "usual"]
+
+
+def test_a_look_that_takes_longer_than_a_round_leaves_out_what_ran_since_it_began() -> None:
+    runs = Runs()
+    for name in ("one", "two"):
+        runs.let_go(name)
+    with opened(runs, 1) as workers:
+        workers.begin_round(looks=True)
+        workers.offer([work("one")])
+        assert names(workers.finish()) == ["one"]
+        workers.begin_round()
+        workers.offer([])
+        records = [work(name).record for name in ("one", "two")]
+        assert [one.table.name for one in workers.untouched(records)] == ["two"]
+        workers.offer_found([work("one", found=True), work("two", found=True)])
+        assert names(workers.finish()) == ["two"]
+
+
+def test_a_shard_that_was_deferred_in_a_round_waits_on() -> None:
+    """A round that reads its facts before the deferral does not offer the shard again."""
+    tried = list[str]()
+
+    def run(one: Work, _worker: int) -> RunResult:
+        tried.append(one.table.name)
+        return RunResult(one.table, State.INCREMENTAL, deferred=True)
+
+    with opened(run, 1) as workers:
+        workers.begin_round()
+        shard = work("shard", lake="/lake")
+        workers.offer([shard])
+        eventually(lambda: tried)
+        workers.results()
+        workers.offer([shard])
+        assert workers.busy
 
 
 def test_what_a_look_finds_grows_old_while_it_waits() -> None:
@@ -172,11 +210,12 @@ def test_what_a_look_finds_grows_old_while_it_waits() -> None:
         workers.offer([work("first")])
         eventually(lambda: runs.began)
         workers.begin_round()
-        workers.offer([aged(work("found", found=True), 0.2)])
-        for with_events in (False, True):  # a look finds it again; then it gets an event, too
-            workers.begin_round()
-            found = aged(work("found", found=not with_events), 0.0)
-            workers.offer([aged(work("busy"), 0.1), found])
+        workers.offer_found([aged(work("found", found=True), 0.2)])
+        workers.begin_round(looks=True)
+        workers.offer([aged(work("busy"), 0.1)])
+        workers.offer_found([aged(work("found", found=True), 0.0)])
+        workers.begin_round()
+        workers.offer([aged(work("busy"), 0.1), aged(work("found"), 0.0)])
         runs.let_go("first")
         order = names(workers.finish())
     assert order == ["first", "found", "busy"]

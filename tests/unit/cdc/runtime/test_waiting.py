@@ -9,7 +9,7 @@ import pytest
 
 from cdc.errors import StoppedError
 from cdc.runtime.progress import Interruptible, NullProgress, Task, shown_as
-from cdc.runtime.waiting import Clock, wait_while
+from cdc.runtime.waiting import MOST_WAITS, Clock, Movement, wait_while, wait_while_moving
 
 
 class Stage(Clock):
@@ -157,3 +157,37 @@ def test_a_shown_task_ends_with_its_block() -> None:
     assert seen.ended == 2
     with shown_as("wait for c") as task:
         task.note("not shown")
+
+
+@pytest.mark.parametrize(
+    ("positions", "waits"),
+    [
+        (["0/1"], 1),
+        (["0/1", "0/2"], MOST_WAITS),
+    ],
+    ids=("stands still", "moves"),
+)
+def test_a_wait_goes_on_while_something_moves_and_has_a_bound(
+    positions: list[str], waits: int
+) -> None:
+    clock, moves, asked = Stage(), Movement(), list[int]()
+
+    def behind() -> str:
+        asked.append(1)
+        moves.note(positions[len(asked) % len(positions)])
+        return "behind"
+
+    left = wait_while_moving(behind, moves.ended, timeout_s=30.0, poll_s=10.0, clock=clock)
+    assert left == "behind"
+    assert clock.time - 100.0 == 30.0 * waits
+
+
+def test_a_wait_that_moves_ends_with_its_reason() -> None:
+    clock, moves = Stage(), Movement()
+
+    def behind() -> str:
+        moves.note(clock.time)
+        return "" if clock.time >= 500.0 else "behind"
+
+    assert not wait_while_moving(behind, moves.ended, timeout_s=30.0, poll_s=10.0, clock=clock)
+    assert clock.time == 500.0
