@@ -8,8 +8,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,16 @@ from cdc.run.overdue import note_freshness
 from cdc.run.predictions import Predictions
 from cdc.run.schedule import TURN_S, Entry, Rules, Schedule
 from operate.capture_load import CaptureLoad, capture_loads
-from operate.targets import PLANNED, Need, Shortfall, load_of, need_of, shortfalls
+from operate.targets import (
+    PLANNED,
+    Late,
+    Need,
+    Shortfall,
+    late_tables,
+    load_of,
+    need_of,
+    shortfalls,
+)
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -38,6 +47,7 @@ class Forecast:
         order: The tables that would run next, each with the seconds until its run starts.
         problems: Tables whose need cannot be predicted, each with the reason.
         captures: The predicted load of each capture.
+        late: The tables that are late now.
     """
 
     rules: Rules
@@ -45,6 +55,7 @@ class Forecast:
     order: tuple[tuple[TableId, float], ...] = ()
     problems: tuple[tuple[TableId, str], ...] = ()
     captures: tuple[CaptureLoad, ...] = ()
+    late: Mapping[TableId, Late] = field(default_factory=dict)
 
     @property
     def workers(self) -> int:
@@ -66,13 +77,13 @@ class Forecast:
 
     @cached_property
     def short(self) -> list[Shortfall]:
-        """The freshness targets that may be missed, by the prediction of ``plan``."""
-        return shortfalls(self.needs, self.rules, PLANNED)
+        """The freshness targets that are missed now, or may be missed by the prediction."""
+        return shortfalls(self.needs, self.rules, PLANNED, self.late)
 
     @property
     def kept(self) -> bool:
-        """Whether ``plan`` predicts that all freshness targets are kept."""
-        return not self.short
+        """Whether ``plan`` predicts that all freshness targets are kept, and can predict it."""
+        return not self.short and not self.problems
 
     def advice(self) -> list[str]:
         """Return the changes that ``plan`` advises; empty if all targets are kept."""
@@ -155,6 +166,7 @@ def forecast(
     if count:  # the metrics show no single table
         _note_freshness(services, predictions, records, ends, now)
     needs, entries, problems = list[Need](), list[Entry](), list[tuple[TableId, str]]()
+    suspects: dict[TableId, tuple[TableRecord, datetime]] = {}
     for record in records:
         try:
             need, entry = _predict_need(services, predictions, record, ends.get(record.topic), now)
@@ -164,6 +176,8 @@ def forecast(
         needs.append(need)
         if need.behind:
             entries.append(entry)
+        if need.behind and entry.deadline < now.timestamp():
+            suspects[record.table] = (record, now - timedelta(seconds=entry.target_s))
     rules = Rules(services.config.spark.parallel_tables, services.config.pool_shares)
     order = order_of(entries, rules, now.timestamp(), count)
     # A process can be older than a source's settings, and a source's settings can be gone.
@@ -174,7 +188,8 @@ def forecast(
         predictions.rate,
         services.config.connect.events_per_s,
     )
-    return Forecast(rules, tuple(needs), tuple(order), tuple(problems), captures)
+    late = late_tables(services.kafka, predictions, suspects, now) if count else {}
+    return Forecast(rules, tuple(needs), tuple(order), tuple(problems), captures, late)
 
 
 def _note_freshness(
@@ -219,7 +234,8 @@ def _predict_need(
     entry = predictions.entry(record, settings, topic, TURN_S)
     behind = entry.behind
     cost, rate = predictions.estimate(record.table), predictions.rate(record.table)
-    need = need_of(entry.table, entry.tier, entry.target_s, cost, rate)
+    each = predictions.events_per_commit(record.table)
+    need = need_of(entry.table, entry.tier, entry.target_s, cost, rate, each)
     if behind:
         slack, work = entry.starts_by - now.timestamp(), entry.seconds + entry.rest
         need = replace(need, behind=behind, slack_s=slack, seconds=work)

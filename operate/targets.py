@@ -58,6 +58,11 @@ class Limits:
     table: float
 
 
+_RARE = 4.0
+"""Number of freshness targets between two commits from which a table's events come in rare bursts.
+
+Tables that commit more often could do so because the workers are too slow.
+"""
 PLANNED = Limits(workers=0.7, table=0.8)
 """Above these loads, targets may be missed. The simulated fleets of the tests had a load of 0.7."""
 POSSIBLE = Limits(workers=1.0, table=1.0)
@@ -104,7 +109,14 @@ class Need:
         return {**asdict(self), "table": str(self.table), "load": self.load}
 
 
-def need_of(table: TableId, tier: str, target_s: float, cost: Estimate, rate: float) -> Need:
+def need_of(
+    table: TableId,
+    tier: str,
+    target_s: float,
+    cost: Estimate,
+    rate: float,
+    per_commit: float = 0.0,
+) -> Need:
     """Return how much of the workers a table needs to keep its freshness target, by prediction.
 
     The result's fields for the work that waits now are not set.
@@ -115,8 +127,12 @@ def need_of(table: TableId, tier: str, target_s: float, cost: Estimate, rate: fl
         target_s: The table's freshness target, in seconds.
         cost: The predicted cost of the table's runs.
         rate: Number of events that arrive per second.
+        per_commit: Mean number of events in a commit; 0 if it is not known. It shows whether the
+            events come in rare bursts, for example once a night.
     """
     commits_per_s = min(rate, 1.0 / (target_s * _PART_OF_TARGET))
+    if per_commit and (bursts_per_s := rate / per_commit) * target_s * _RARE < 1.0:
+        commits_per_s = min(commits_per_s, bursts_per_s)
     loads = (commits_per_s * cost.commit_s, rate * cost.event_s)
     return Need(table, tier, target_s, cost.commit_s, rate, *loads)
 
@@ -409,18 +425,41 @@ def shortfalls_now(
         except TributaryError:
             continue
         cost, rate = predictions.estimate(record.table), predictions.rate(record.table)
+        each = predictions.events_per_commit(record.table)
         tier = configured_tier(record.tier)
-        needs.append(need_of(record.table, tier, float(target), cost, rate))
+        needs.append(need_of(record.table, tier, float(target), cost, rate, each))
         if fresh_at(record) + target < now.timestamp():
             suspects[record.table] = (record, now - timedelta(seconds=target))
+    late = late_tables(kafka, predictions, suspects, now)
+    rules = Rules(config.spark.parallel_tables, config.pool_shares)
+    return shortfalls(needs, rules, POSSIBLE, late)
+
+
+def late_tables(
+    kafka: KafkaAdmin,
+    predictions: Predictions,
+    suspects: Mapping[TableId, tuple[TableRecord, datetime]],
+    now: datetime,
+) -> dict[TableId, Late]:
+    """Return the late tables among tables that may be late.
+
+    Args:
+        kafka: The cluster. It is not queried if there are no such tables.
+        predictions: The predicted costs of runs.
+        suspects: For each table, its record, and the time from before which a table that keeps its
+            target lacks no change.
+        now: The time, by the state store's clock.
+
+    Raises:
+        KafkaError: The cluster does not answer.
+    """
     late: dict[TableId, Late] = {}
     for table, lacking in overdue(kafka, suspects).items():
         at, changes = suspects[table][0].applied_at, lacking.changes
         quiet = math.inf if at is None else (now - at).total_seconds()
         work = predictions.estimate(table).seconds(changes)
         late[table] = Late(changes, work, quiet, lacking.held)
-    rules = Rules(config.spark.parallel_tables, config.pool_shares)
-    return shortfalls(needs, rules, POSSIBLE, late)
+    return late
 
 
 def of_tables(found: Iterable[Shortfall], tables: Collection[TableId]) -> list[Shortfall]:

@@ -177,15 +177,28 @@ def learned(known: TableCost | None, run: Observation, prior: Estimate = PRIOR) 
     )
 
 
-def arrival_rate(known: TableCost | None) -> float:
+def arrival_rate(known: TableCost | None, idle_s: float = 0.0) -> float:
     """Return how many of a table's events arrive per second, by its runs; 0 if not known.
 
     If a table was observed for less than five minutes, its events may be a burst. The returned rate
     is then lower: the number of observed events, divided by five minutes.
+
+    Args:
+        known: The sums over the table's runs.
+        idle_s: Seconds since the newest run began in which no event has arrived.
     """
     if known is None:
         return 0.0
-    return known.events_per_s * min(1.0, known.observed_s / _RATE_SURE_S)
+    observed_s = min(_RATE_MEMORY_S, known.observed_s + idle_s)
+    still = 1.0 - min(1.0, idle_s / observed_s) if idle_s > 0.0 else 1.0
+    return known.events_per_s * still * min(1.0, observed_s / _RATE_SURE_S)
+
+
+def events_per_commit(known: TableCost | None) -> float:
+    """Return the mean number of events in a commit of a table, by its runs; 0 if not known."""
+    if known is None or not known.commits_commits:
+        return 0.0
+    return known.commits_events / known.commits_commits
 
 
 def _learned_arrival_rate(known: TableCost | None, run: Observation) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from cdc.run.cost import (
     arrival_rate,
     cold_factor,
     estimate,
+    events_per_commit,
     learned,
     passed_offsets,
     prior_of,
@@ -82,7 +83,14 @@ class Predictions:
     def rate(self, table: TableId) -> float:
         """Return how many of a table's events arrive per second; 0 if this is not known."""
         with self._lock:
-            return arrival_rate(self._known().get(table))
+            known = self._known().get(table)
+            since = 0.0 if known is None else known.measured_at.timestamp()
+            return arrival_rate(known, max(0.0, self._whole_at.get(table, 0.0) - since))
+
+    def events_per_commit(self, table: TableId) -> float:
+        """Return the mean number of events in a commit of a table; 0 if this is not known."""
+        with self._lock:
+            return events_per_commit(self._known().get(table))
 
     def events_of_turn(self, table: TableId, turn_s: float) -> int | None:
         """Return how many events in one commit fit into a turn; None if runs have no turns.

@@ -44,6 +44,8 @@ def show_forecast(renderer: Renderer, found: Forecast) -> None:
             f"All targets can be kept: they need {found.load:.0%} of {found.workers} workers.",
             style="green",
         )
+    elif not found.short:
+        renderer.line("Whether all targets can be kept is not known.", style="bold red")
     else:
         renderer.line(
             f"Not all targets can be kept: they need {found.load:.0%} of {found.workers} workers.",

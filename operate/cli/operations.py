@@ -74,7 +74,7 @@ def plan(
     """Show which tables run next, and whether all freshness targets can be kept.
 
     The durations of runs and the rates of changes are predicted from earlier runs. Exit code 3: a
-    target cannot be kept.
+    target is missed or cannot be kept, or a table's topic or settings cannot be read.
     """
     from operate.cli.forecast import show_forecast
     from operate.context import services

@@ -8,17 +8,21 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 import yaml
 
 from cdc.config import parse
+from cdc.errors import KafkaError
+from cdc.kafka import Since
 from cdc.run.commits import run_entry
 from cdc.run.context import RunResult
 from cdc.run.cost import Estimate
 from cdc.run.predictions import Predictions
 from cdc.run.schedule import Entry, Rules
 from cdc.runtime.progress import NullProgress
+from cdc.store.attempt import Attempt
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from operate.capture_load import capture_loads
 from operate.cli.forecast import show_forecast
@@ -176,3 +180,28 @@ def test_a_capture_near_its_limit_is_named_with_the_tables_to_move(
     assert "connector first gets about 7,110 events a second, 71% of what one" in shown
     assert "most events: shop:public.a, shop:public.b, shop:public.d" in shown
     assert "connector second" not in shown
+
+
+def test_a_plan_with_late_tables_is_not_kept(services: Services) -> None:
+    """A backlog of ten hours, whose work the workers can do."""
+    now = datetime.now(timezone.utc)
+    old = now - timedelta(hours=10)
+    commit = CommitSummary({0: 100}, "0/9", old, "20260102000000000", old)
+    attempt = Attempt(UUID(int=1), old, "p", start_offsets={0: 0}, handoff_offsets={0: 1})
+    late = table_record(
+        TableId("shop", "public", "late"), State.INCREMENTAL, topic="late", attempt=attempt
+    )
+    services.store.put(replace(late, last_commit=commit))
+    kafka = SimpleNamespace(
+        ends_now=lambda topics, **_: {key: {0: 4000} for key in topics},
+        since=lambda times: {topic: {0: Since(3900, 4000)} for topic in times},
+    )
+    services.__dict__["kafka"] = cast("Any", kafka)
+    found = forecast(services, ())
+    assert [(one.cause, one.missed) for one in found.short] == [("runs", True)]
+    assert not found.kept
+    services.__dict__["kafka"] = SimpleNamespace(
+        ends_now=lambda topics, **_: dict.fromkeys(topics, KafkaError("away", remedy="Wait."))
+    )
+    unknown = forecast(services, ())
+    assert (unknown.short, unknown.kept) == ([], False)

@@ -33,6 +33,7 @@ from operate.targets import (
     Late,
     Need,
     Shortfall,
+    load_of,
     need_of,
     of_tables,
     short_lanes,
@@ -258,6 +259,17 @@ def test_only_tables_that_runs_follow_are_judged(tmp_path: Path) -> None:
         == []
     )
     assert len(kafka.asked) == 1, "no call for tables that are whole"
+
+
+def test_tables_that_are_loaded_once_a_night_do_not_fill_the_day() -> None:
+    """Three thousand of them at staggered hours: 5 % of eight workers, and not 104 %."""
+    night = 120_000 / 86_400
+    nightly = [need_of(table(str(n)), "", 900.0, COST, night / 1000, 120.0) for n in range(3000)]
+    assert load_of(nightly, 8) < 0.05
+    as_usual = [need_of(table(str(n)), "", 900.0, COST, night / 1000) for n in range(3000)]
+    assert load_of(as_usual, 8) > 1.0
+    late = need_of(table("late"), "", 900.0, COST, 1.0, 1800.0)
+    assert late.commits_load == need_of(table("late"), "", 900.0, COST, 1.0).commits_load
 
 
 def test_each_table_is_judged_by_its_own_target(tmp_path: Path) -> None:

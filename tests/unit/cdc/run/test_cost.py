@@ -14,6 +14,7 @@ from cdc.run.cost import (
     arrival_rate,
     cold_factor,
     estimate,
+    events_per_commit,
     learned,
     passed_offsets,
     prior_of,
@@ -121,6 +122,18 @@ def test_a_burst_is_no_rate_until_it_has_lasted() -> None:
     assert arrival_rate(None) == 0.0
     assert arrival_rate(after((1, 9, 1.0), (1, 60_000, 1.0))) == pytest.approx(200.0)
     assert arrival_rate(after(*[(1, 600, 1.0)] * 7)) == pytest.approx(10.0)
+
+
+def test_a_table_that_gets_no_more_events_needs_no_more_work() -> None:
+    known = after(*[(1, 6000, 1.0)] * 60)
+    rates = [arrival_rate(known, idle) for idle in (0.0, 450.0, 1800.0, 86400.0)]
+    assert rates == pytest.approx([100.0, 75.0, 0.0, 0.0])
+
+
+def test_the_events_of_a_commit_show_how_often_a_table_commits() -> None:
+    assert events_per_commit(None) == 0.0
+    assert events_per_commit(after(*[(1, 120_000, 9.0)] * 9)) == pytest.approx(120_000)
+    assert events_per_commit(after(*[(3, 300, 2.0)] * 9)) == pytest.approx(100)
 
 
 def test_offsets_between_two_positions() -> None:
