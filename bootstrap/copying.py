@@ -109,7 +109,7 @@ class Copying:
         while True:
             # An error of these steps is raised at once, since another view cannot mend its cause.
             self.source.wait_for_marker_on_replica(
-                marker, timeout_s=self.replica_s, progress=self.context.progress
+                marker, timeout_s=self.replica_s, progress=self.context.progress, go_on=True
             )
             self._require_fingerprint()
             self._leave_cut_short()

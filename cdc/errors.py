@@ -66,10 +66,13 @@ class RefusedError(CaptureError):
 
     @classmethod
     def of(cls, errors: Mapping[Any, TributaryError]) -> TributaryError:
-        """Return the only one of the errors, or the first one with the number of the others."""
+        """Return the only one of the errors, or the first one with the number of the others.
+
+        An only error names its table or topic as ``refused`` in its context.
+        """
         first = next(iter(errors.values()))
         if len(errors) == 1:
-            return first
+            return first.naming(refused=next(iter(errors)))
         message = f"{first.message}; {len(errors) - 1} more tables or topics are refused, too"
         found = cls(message, remedy=first.remedy, **first.context)
         found.errors = dict(errors)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc.errors import RefusedError
+from cdc.errors import RefusedError, UnreachableError
 from operate import tier_capture
 from schemas.errors import TributaryError
 
@@ -22,7 +22,8 @@ _log = logging.getLogger(__name__)
 def prepare_each(services: Services, group: tier_capture.Group) -> dict[TableId, TributaryError]:
     """Create or repair a capture for as many tables of a command as possible.
 
-    If an error names tables, or topics of tables, the capture is prepared for the other tables.
+    If an error is about some of the tables, or about their topics, the capture is prepared for the
+    other tables. An error of a server is about all tables, also if it names the first of them.
 
     Returns:
         The tables that the capture cannot take, each with the error.
@@ -51,8 +52,10 @@ def _tables_named_by(
     """Return the tables that an error of a capture is about, each with its own error."""
     if isinstance(error, RefusedError):
         errors = dict(error.errors)
+    elif isinstance(error, UnreachableError):
+        return {}
     else:
-        about = (error.context.get("table"), error.context.get("topic"))
+        about = (error.context.get("table"), error.context.get("refused"))
         errors = dict.fromkeys((*about, *error.context.get("tables", ())), error)
     return {
         table: errors[key]

@@ -36,7 +36,11 @@ def require_known_definitions(
     effective = services.connect.connector(capture.connector)
     if not capture.reports_definitions or effective is None:
         return
-    following = {one.table for one in services.store.tables() if one.state is State.INCREMENTAL}
+    following = {
+        one.table
+        for one in services.store.tables()
+        if one.state is State.INCREMENTAL and one.tier == capture.tier
+    }
     tables = [table for table in tables if table not in following]
     definitions = Definitions(services.kafka, services.schemas)
 

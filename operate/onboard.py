@@ -167,6 +167,7 @@ def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcom
     try:
         with tier_capture.hold_for_change(services, group.capture):
             before = look(services, group.capture)
+            captured_before = tier_capture.members(services, group.capture)
             with undone_if_interrupted(services, group, before):
                 try:
                     refused = prepare_each(services, group)
@@ -180,13 +181,29 @@ def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcom
                     captured, lambda table: register(services, table, known), action="register"
                 )
                 outcomes += [Outcome(one, "capture", error=why) for one, why in refused.items()]
-                for outcome in outcomes:
-                    if outcome.failed:
-                        withdraw(services, group, outcome.table)
+                outcomes = [
+                    one if one.table in captured_before else _withdrawn(services, group, one)
+                    for one in outcomes
+                ]
                 undo(services, group, before)
     except TributaryError as error:
         return [Outcome(table, "capture", error=error) for table in group.tables]
     return outcomes
+
+
+def _withdrawn(services: Services, group: tier_capture.Group, outcome: Outcome) -> Outcome:
+    """Remove a table whose onboarding failed from its capture; return the table's outcome.
+
+    If the table cannot be removed, the outcome's error says so, and the other tables go on.
+    """
+    if outcome.error is None:
+        return outcome
+    try:
+        withdraw(services, group, outcome.table)
+    except TributaryError as error:
+        left = f"It is still captured, since it could not be removed: {error.message}"
+        return replace(outcome, error=outcome.error.advising(left))
+    return outcome
 
 
 def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> None:

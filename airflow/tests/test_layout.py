@@ -87,6 +87,10 @@ def test_a_target_is_that_of_the_tier_unless_a_section_has_one() -> None:
             {"tables": {"public.a": {"tier": "bulk", "freshness_target_s": 9}, "*": None}},
             {"bulk": 9, "default": 900},
         ),
+        (
+            {"tables": {"*": {"tier": "bulk"}, "audit.*": {"freshness_target_s": 60}}},
+            {"bulk": 60},
+        ),
     ],
 )
 def test_a_tier_whose_tables_only_patterns_match_has_runs(
@@ -95,6 +99,12 @@ def test_a_tier_whose_tables_only_patterns_match_has_runs(
     """Without a run of their tier, such tables are copied once and never change again."""
     tiers = {"bulk": {"freshness_target_s": 7200}, "unused": {"freshness_target_s": 1}}
     assert layout_of({"sources": SHOP, "tiers": tiers, **sections}).targets == targets
+
+
+def test_a_pattern_that_is_onboarded_has_a_tier() -> None:
+    document = {"sources": SHOP, "tables": {"public.a": {"tier": "hot"}}}
+    assert layout_of(document, (), ["*"]).targets == {"hot": 900, "default": 900}
+    assert layout_of(document, (), ["public.b"]).targets == {"hot": 900}
 
 
 @pytest.mark.parametrize(

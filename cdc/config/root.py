@@ -264,12 +264,29 @@ class Config(Section):
                 found.append((("tables", text), problem))
             found += [
                 (("tables", text, *path), reason)
-                for path, reason in overlay_with_tier(
-                    self.defaults, [settings], self.tiers
-                ).conflicts()
+                for path, reason in overlay(self.defaults, [settings]).conflicts()
                 if path[0] in settings.model_fields_set
             ]
+        found += self._interval_conflicts()
         return found
+
+    def _interval_conflicts(self) -> Iterator[Conflict]:
+        """Yield the sections whose commits would always come too late.
+
+        Only sections that set both times, or one and the tier, are judged: other sections, which
+        match the same tables, can set the other time.
+        """
+        for place, settings in self._all_settings():
+            known = overlay_with_tier(self.defaults, [settings], self.tiers)
+            both = {"freshness_target_s", "tier"} & settings.model_fields_set
+            if not both or settings.min_commit_interval is None:
+                continue
+            if known.min_commit_interval_s >= known.freshness_target_s:
+                yield (
+                    (*place, "min_commit_interval"),
+                    f"must be shorter than freshness_target_s, which is {known.freshness_target_s}"
+                    " s: otherwise each commit comes too late",
+                )
 
     def _shard_conflicts(self) -> Iterator[Conflict]:
         if self.defaults.from_:

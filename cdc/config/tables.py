@@ -315,12 +315,6 @@ class TableSettings(Section):
             found.append((("columns", "as"), reason))
         if self.buckets is not None and self.index in ("bloom", "simple"):
             found.append((("buckets",), f"index {self.index} has no buckets; use index: bucket"))
-        if self.min_commit_interval_s >= self.freshness_target_s:
-            reason = (
-                f"must be shorter than freshness_target_s, which is {self.freshness_target_s} s:"
-                " otherwise each commit comes too late"
-            )
-            found.append((("min_commit_interval",), reason))
         found += check_conflicts(self.checks)
         return found
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from py4j.protocol import Py4JError
@@ -73,7 +74,8 @@ class Upkeep:
     def run(self) -> None:
         """Clean the lake table and archive its old commits. If a clustering is due, do it.
 
-        If a step fails, the later steps are done nevertheless, and then its error is raised.
+        If a step fails, the later steps are done nevertheless, and then its error is raised. Only
+        archiving is left out if late files could not be deleted.
 
         Raises:
             FencedError: This process no longer holds the table's lease.
@@ -84,8 +86,7 @@ class Upkeep:
         with _write_client(self._spark, self._path, self._options) as client:
             for step in (
                 client.clean,
-                self._delete_late_files,
-                client.archive,
+                partial(self._archive, client),
                 self._cluster,
             ):
                 self._check()
@@ -97,6 +98,12 @@ class Upkeep:
                     failures.append(error)
         if failures:
             raise failures[0]
+
+    def _archive(self, client: Any) -> None:
+        """Delete late files, and then archive: readers see late files of archived commits."""
+        self._delete_late_files()
+        self._check()
+        client.archive()
 
     def _delete_late_files(self) -> None:
         """Delete late files: files that are added to a commit after its completion or rollback.

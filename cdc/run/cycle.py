@@ -228,8 +228,9 @@ def run_continuously(
     # No table starts after a request to stop: 20 s later, the JVM is killed.
     ends = stop.is_set
     with (
-        Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers,
         _Background() as background,
+        # These end first, so that no table starts while a check of idle tables is in progress.
+        Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers,
     ):
         while not _must_end(context, stop):
             started = time.monotonic()

@@ -271,11 +271,19 @@ class SnapshotReader(KeyRanges, Protocol):
         """
 
     def wait_for_marker_on_replica(
-        self, marker: Marker, *, timeout_s: float, progress: Progress
+        self, marker: Marker, *, timeout_s: float, progress: Progress, go_on: bool = False
     ) -> None:
         """Wait for the marker on the source's replica; check that the replica follows the primary.
 
         If the source has no replica, return at once.
+
+        Args:
+            marker: The marker.
+            timeout_s: Bound of the wait, in seconds.
+            progress: Shows the wait.
+            go_on: Whether the wait begins again at its bound, up to `MOST_WAITS` times, while the
+                replica replays. Only PostgreSQL does this: the transactions that a replica of MySQL
+                or MariaDB has executed can be its own.
 
         Raises:
             ReplicaError: The wait reached its bound, or the replica does not follow the primary.

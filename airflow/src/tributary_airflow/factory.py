@@ -96,7 +96,8 @@ def tributary_dags(
         LayoutError: DAGs cannot be made of the file.
     """
     chosen = choices or Choices()
-    maker = _Maker(name, conn_id, schedules or Schedules(), chosen, read(config, chosen.tables))
+    layout = read(config, chosen.tables, chosen.onboard)
+    maker = _Maker(name, conn_id, schedules or Schedules(), chosen, layout)
     made = [maker.onboarding(), *map(maker.tier, maker.tiers), maker.checks(), maker.maintenance()]
     return {dag.dag_id: dag for dag in made}
 

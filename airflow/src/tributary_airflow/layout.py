@@ -89,12 +89,13 @@ class Layout:
     targets: Mapping[str, int]
 
 
-def read(path: str | Path, more: Iterable[str] = ()) -> Layout:
+def read(path: str | Path, more: Iterable[str] = (), onboard: Iterable[str] = ()) -> Layout:
     """Return the tables that tributary.yaml names one by one or ``more`` names, and all tiers.
 
     Args:
         path: The file.
         more: Names of tables that only patterns of the file match.
+        onboard: Names and patterns of the tables that are onboarded.
 
     Raises:
         LayoutError: The file cannot be read or has another form, or a name in ``more`` names no
@@ -109,16 +110,18 @@ def read(path: str | Path, more: Iterable[str] = ()) -> Layout:
         raise LayoutError(f"{path} is not valid YAML; `tributary check` says where") from None
     if not isinstance(document, Mapping):
         raise LayoutError(f"{path} is no map of sections, as `tributary init` writes it")
-    return layout_of(document, more)
+    return layout_of(document, more, onboard)
 
 
-def layout_of(document: Mapping[str, Any], more: Iterable[str] = ()) -> Layout:
+def layout_of(
+    document: Mapping[str, Any], more: Iterable[str] = (), onboard: Iterable[str] = ()
+) -> Layout:
     """Return the tables and tiers of a configuration, as `read` does."""
     sections = _map(document, "tables")
     sources = list(_map(document, "sources"))
     only = sources[0] if len(sources) == 1 else None
     found = {Table.parse(text, only) for text in more}
-    rules, wild = [], list[tuple[str, Mapping[str, Any]]]()
+    rules, wild = [], [Pattern.parse(text) for text in onboard if _WILD & {*text}]
     for place, (text, section) in enumerate(sections.items()):
         settings = section if isinstance(section, Mapping) else {}
         feeding = settings.get("from") or ()
@@ -128,13 +131,17 @@ def layout_of(document: Mapping[str, Any], more: Iterable[str] = ()) -> Layout:
             if (named := pattern.table(only)) is not None:
                 found.add(named)
             else:
-                wild.append((str(one), settings))
+                wild.append(pattern)
     base, tiers = _map(document, "defaults"), _map(document, "tiers")
     tables = tuple(_plan(table, base, tiers, rules) for table in sorted(found))
     if not tables and not wild:
-        wild.append(("*", {}))  # without sections, all tables have the defaults
+        wild.append(Pattern.parse("*"))  # without sections, all tables have the defaults
     placed = [(plan.tier, plan.target_s) for plan in tables]
-    placed += [_tier_and_target(f"pattern {one}", base, tiers, [own]) for one, own in wild]
+    for one in wild:
+        # A wider pattern matches the text of a narrower one.
+        inner = Table(one.source, one.schema, one.name)
+        sections_of = [own for _, _, own in _matching(inner, rules)]
+        placed.append(_tier_and_target(f"pattern {inner}", base, tiers, sections_of))
     targets: dict[str, int] = {}
     for tier, target in placed:
         targets[tier] = min(target, targets.get(tier, target))
@@ -148,15 +155,21 @@ def _plan(
     rules: list[tuple[Pattern, int, Mapping[str, Any]]],
 ) -> TablePlan:
     """Return a table's plan: matching sections win over the tier, and the tier over defaults."""
-    matching = [rule for rule in rules if rule[0].matches(table)]
-    matching.sort(key=lambda rule: (rule[0].specificity, rule[1]))
-    own = [settings for _, _, settings in matching]
+    own = [settings for _, _, settings in _matching(table, rules)]
     periods = _period(base)
     for settings in own:
         periods |= _period(settings)
     return TablePlan(
         table, *_tier_and_target(f"table {table}", base, tiers, own), periods.get("by")
     )
+
+
+def _matching(
+    table: Table, rules: list[tuple[Pattern, int, Mapping[str, Any]]]
+) -> list[tuple[Pattern, int, Mapping[str, Any]]]:
+    """Return the sections that match a table, the most specific last."""
+    matching = [rule for rule in rules if rule[0].matches(table)]
+    return sorted(matching, key=lambda rule: (rule[0].specificity, rule[1]))
 
 
 def _tier_and_target(

@@ -9,7 +9,7 @@ from cdc.errors import ReplicaError, SourceError
 from cdc.log.binlog_position import BinlogPosition
 from cdc.log.position import LogPosition
 from cdc.runtime.progress import Progress, shown_as
-from cdc.runtime.waiting import Movement, wait_while_moving
+from cdc.runtime.waiting import wait_while
 from cdc.sources.mysql import replica_faults
 from cdc.sources.mysql.checks import DIRECT, follows_another, replication_status
 from cdc.sources.mysql.connection import Connections, Session
@@ -71,8 +71,6 @@ def wait_for_position(
 ) -> LogPosition:
     """Wait until the MySQL or MariaDB replica has executed ``upto``; return the position reached.
 
-    The wait goes on while the replica executes, for at most `MOST_WAITS` times ``timeout_s``.
-
     Raises:
         ReplicaError: The wait reached its bound; the error has the lag and the replica's own error.
             Or the replica is the primary itself, does not replicate, leaves out changes, continues
@@ -82,7 +80,6 @@ def wait_for_position(
     """
     where = connections.where(on_replica=True)
     primary = _require_other_server(connections)
-    moves = Movement()
     with shown_as(f"wait for the {where}", progress) as task:
         executed = upto
 
@@ -100,11 +97,10 @@ def wait_for_position(
             if found.executed.reaches(upto):
                 executed = found.executed
                 return None
-            moves.note(found.executed)
             task.note(found.described)
             return _too_late(where, found, upto, timeout_s)
 
-        if late := wait_while_moving(behind, moves.ended, timeout_s=timeout_s, poll_s=_POLL_S):
+        if late := wait_while(behind, timeout_s=timeout_s, poll_s=_POLL_S):
             raise late
     if primary.has_gtids:
         _require_no_errant(connections)

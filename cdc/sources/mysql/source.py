@@ -191,7 +191,7 @@ class MysqlSource:
         return primary.write_marker(self._connections)
 
     def wait_for_marker_on_replica(
-        self, marker: Marker, *, timeout_s: float, progress: Progress
+        self, marker: Marker, *, timeout_s: float, progress: Progress, go_on: bool = False
     ) -> None:
         """Wait until the MySQL or MariaDB replica has executed the marker's transaction."""
         if self.has_replica:

@@ -147,11 +147,21 @@ def marker_visible(session: Session, marker: Marker) -> bool:
 
 
 def wait_for_marker(
-    connections: Connections, marker: Marker, *, timeout_s: float, progress: Progress
+    connections: Connections,
+    marker: Marker,
+    *,
+    timeout_s: float,
+    progress: Progress,
+    go_on: bool = False,
 ) -> None:
     """Wait until new transactions on the PostgreSQL replica see the primary's marker row.
 
-    The wait goes on while the replica replays, for at most `MOST_WAITS` times ``timeout_s``.
+    Args:
+        connections: Opens sessions.
+        marker: The marker.
+        timeout_s: Bound of the wait, in seconds.
+        progress: Shows the wait.
+        go_on: Whether the wait begins again at its bound while the replica replays.
 
     Raises:
         ReplicaError: The wait reached its bound, or the server is not a standby of the marker's
@@ -171,7 +181,8 @@ def wait_for_marker(
                 return error
             # a standby takes its timeline from what it has replayed, so the timelines are
             # compared once the marker is visible
-            if visible or not found.in_recovery:
+            stranger = _both_known_and_differ(marker.system_identifier, found.system_identifier)
+            if visible or stranger or not found.in_recovery:
                 check_standby(found, marker, where)
                 return None
             position = replica_position(connections)
@@ -179,7 +190,8 @@ def wait_for_marker(
             task.note(describe_lag(position))
             return _too_late(where, position, timeout_s)
 
-        if late := wait_while_moving(behind, replayed.ended, timeout_s=timeout_s, poll_s=_POLL_S):
+        moved = replayed.ended if go_on else lambda: False
+        if late := wait_while_moving(behind, moved, timeout_s=timeout_s, poll_s=_POLL_S):
             raise late
 
 

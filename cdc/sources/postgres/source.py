@@ -213,12 +213,12 @@ class PostgresSource:
             return primary.write_marker(session)
 
     def wait_for_marker_on_replica(
-        self, marker: Marker, *, timeout_s: float, progress: Progress
+        self, marker: Marker, *, timeout_s: float, progress: Progress, go_on: bool = False
     ) -> None:
         """Wait until the replica shows the marker and is a standby of the marker's primary."""
         if self.has_replica:
             replica.wait_for_marker(
-                self._connections, marker, timeout_s=timeout_s, progress=progress
+                self._connections, marker, timeout_s=timeout_s, progress=progress, go_on=go_on
             )
 
     @contextmanager

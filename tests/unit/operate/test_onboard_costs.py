@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,10 +21,12 @@ from cdc.errors import (
     MissingTableError,
     RefusedError,
     SourceError,
+    UnreachableError,
 )
 from cdc.runtime.progress import NullProgress
 from cdc.sources.source_facts import SourceColumn, SourceTable
 from cdc.store.table_state import State
+from operate import onboard as onboard_module
 from operate import tier_capture
 from operate.captured_tables import prepare_each
 from operate.context import Services
@@ -202,7 +205,10 @@ def test_one_table_that_cannot_be_captured_does_not_stop_the_others(
     of_topic = KafkaError(f"topic {topic} has 2 partitions", remedy="Delete it.", topic=topic)
     for errors in ({tables[2]: of_topic}, locked):
         tried = _prepared(services, monkeypatch, dict(errors))
-        assert prepare_each(services, group) == errors
+        refused = prepare_each(services, group)
+        assert {one: str(why) for one, why in refused.items()} == {
+            one: str(why) for one, why in errors.items()
+        }
         assert [len(one) for one in tried] == [100, 100 - len(errors)]
     services.close()
 
@@ -225,12 +231,74 @@ def test_an_error_of_the_whole_capture_stops_all_its_tables(
     services.close()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaError(
+            "too many changes of topics", remedy="Wait.", topic="shop_default.public.t_0000"
+        ),
+        UnreachableError("the source does not answer", remedy="Wait.", table=some(1)[0]),
+    ],
+)
+def test_an_error_of_a_server_is_about_all_tables_although_it_names_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: TributaryError
+) -> None:
+    """Else 500 new topics at an exhausted quota would be tried for two minutes each."""
+    services, tried = Counted(tmp_path, monkeypatch).services, list[object]()
+
+    def prepare(*_: object) -> None:
+        tried.append(1)
+        raise error
+
+    monkeypatch.setattr(tier_capture, "prepare", prepare)
+    tables = tuple(some(3))
+    capture = services.capture(tables[0])
+    assert capture.topic(tables[0]) == "shop_default.public.t_0000"
+    with pytest.raises(type(error)):
+        prepare_each(services, tier_capture.Group(capture, tables))
+    assert len(tried) == 1
+    services.close()
+
+
+def test_a_refused_table_leaves_the_capture_unless_it_was_in_it_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person made the publication by hand, and one table cannot be taken off it."""
+    services = Counted(tmp_path, monkeypatch).services
+    tables = tuple(some(4))
+    theirs, ours, stuck, well = tables
+    error = KafkaError("two partitions", remedy="Delete it.")
+    removed = list[TableId]()
+
+    def withdraw(_services: Services, _group: object, table: TableId) -> None:
+        if table == stuck:
+            raise SourceError("must be owner of publication", remedy="Ask.")
+        removed.append(table)
+
+    monkeypatch.setattr(onboard_module, "withdraw", withdraw)
+    monkeypatch.setattr(onboard_module, "look", lambda *_: None)
+    monkeypatch.setattr(onboard_module, "undo", lambda *_: "")
+    monkeypatch.setattr(tier_capture, "hold_for_change", lambda *_: nullcontext())
+    monkeypatch.setattr(tier_capture, "members", lambda *_: frozenset({theirs}))
+    refused = dict.fromkeys((theirs, ours, stuck), error)
+    monkeypatch.setattr(onboard_module, "prepare_each", lambda *_: refused)
+    group = tier_capture.Group(services.capture(well), tables)
+    outcomes = {one.table: one for one in onboard_module._capture_group(services, group)}
+    assert outcomes[well].action == "registered"
+    assert removed == [ours]
+    assert outcomes[stuck].error is not None
+    assert "could not be removed: must be owner" in outcomes[stuck].error.remedy
+    services.close()
+
+
 def test_several_refused_tables_are_one_error_that_names_the_first() -> None:
     first, second = some(2)
     errors = {
         one: SourceError(f"{one} is locked", remedy="Wait.", table=one) for one in (first, second)
     }
-    assert RefusedError.of({first: errors[first]}) is errors[first]
+    alone = RefusedError.of({first: errors[first]})
+    assert (type(alone), alone.message) == (SourceError, f"{first} is locked")
+    assert alone.context["refused"] == first
     both = RefusedError.of(errors)
     assert isinstance(both, RefusedError)
     assert both.message == f"{first} is locked; 1 more tables or topics are refused, too"

@@ -43,6 +43,20 @@ def test_a_cleaning_that_fails_keeps_no_other_step_from_its_work(done: list[str]
     assert done == ["clean", "late files", "archive", "cluster"]
 
 
+def test_nothing_is_archived_while_late_files_cannot_be_deleted(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers see the late files of a commit that was rolled back once it is archived."""
+
+    def fails(_: Upkeep) -> None:
+        raise LakeError("no right to list", remedy="Grant it.")
+
+    monkeypatch.setattr(Upkeep, "_delete_late_files", fails)
+    with pytest.raises(LakeError):
+        Upkeep(cast("Any", None), "/lake", {}, lambda: None, merging="judged").run()
+    assert done == ["clean", "cluster"]
+
+
 def test_an_upkeep_without_its_lease_ends_at_once(done: list[str]) -> None:
     def check() -> None:
         if done:
