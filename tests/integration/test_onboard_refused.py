@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import psycopg
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from cdc.store.table_state import State
 from operate.discover import at_source, discover
 from operate.dryrun import onboarding_steps
@@ -48,6 +51,40 @@ def test_a_table_whose_path_is_taken_leaves_the_publication_again(cold: Shop) ->
     publication = cold.services.capture(cold.table("first")).publication
     source = cold.services.source(cold.database.name)
     assert capture_of(source, publication).sent_tables.tables() == [cold.table("first")]
+
+
+def test_tables_that_cannot_be_captured_stop_no_other(cold: Shop) -> None:
+    """A migration keeps one table locked, and the topic of another one has two partitions."""
+    names = ("well", "locked", "split")
+    for name in names:
+        cold.create(name, 10)
+    capture = cold.services.capture(cold.table("well"))
+    admin = AdminClient(cold.config().kafka.librdkafka_config())
+    topic = NewTopic(capture.topic(cold.table("split")), num_partitions=2, replication_factor=1)
+    for done in admin.create_topics([topic]).values():
+        done.result(30)
+    with psycopg.connect(cold.database.dsn()) as migration:
+        migration.execute("LOCK TABLE locked IN SHARE UPDATE EXCLUSIVE MODE")
+        well, locked, split = cold.onboard(*names, with_bootstrap=False)
+        migration.rollback()
+    assert well.state is State.REGISTERED
+    assert "lock timeout" in str(locked.error)
+    assert "has 2 partitions, not 1" in str(split.error)
+    source = cold.services.source(cold.database.name)
+    sent = capture_of(source, capture.publication).sent_tables
+    assert sent.tables() == [cold.table("well")], "the refused ones are not captured"
+    succeeded(cold.onboard("locked", with_bootstrap=False))
+
+
+def test_tables_are_listed_while_one_of_them_is_rewritten(cold: Shop) -> None:
+    """VACUUM FULL keeps a table from being measured, for hours if it is large."""
+    for name in ("well", "locked"):
+        cold.create(name, 10)
+    with psycopg.connect(cold.database.dsn()) as rewriting:
+        rewriting.execute("LOCK TABLE locked IN ACCESS EXCLUSIVE MODE")
+        wanted = at_source(cold.services, ["public.*"])
+        rewriting.rollback()
+    assert {table.name for table in wanted.tables} == {"well", "locked"}
 
 
 def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:
