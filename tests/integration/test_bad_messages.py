@@ -359,6 +359,7 @@ def test_an_unchanged_value_is_not_taken_from_what_lacks_its_change(orders: Orde
     orders.assert_equal()
 
 
+@pytest.mark.breadth
 @settings(on_bad_message="quarantine")
 def test_a_replay_reads_events_from_before_a_column_was_added(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'one', 'b', 1)")
@@ -401,6 +402,7 @@ def replayed_behind_a_dropped_column(orders: Orders) -> list[tuple[Any, ...]]:
     return orders.lake("id", "body")
 
 
+@pytest.mark.breadth
 @settings(on_bad_message="quarantine")
 def test_a_replay_leaves_other_rows_as_they_are(orders: Orders) -> None:
     assert replayed_behind_a_dropped_column(orders) == [(1, "b1"), (2, "b2"), (3, None)]

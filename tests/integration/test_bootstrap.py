@@ -421,6 +421,7 @@ def test_a_table_that_is_not_captured_is_refused(shop: Bootstrapping) -> None:
     assert "onboard" in refused.value.remedy
 
 
+@pytest.mark.breadth
 def test_a_table_out_of_the_publication_during_the_copy_spoils_the_attempt(
     shop: Bootstrapping,
 ) -> None:
@@ -437,6 +438,7 @@ def test_a_table_out_of_the_publication_during_the_copy_spoils_the_attempt(
     shop.catch_up_and_compare("orders", *COLUMNS)
 
 
+@pytest.mark.breadth
 def test_a_topic_made_anew_during_the_copy_spoils_the_attempt(shop: Bootstrapping) -> None:
     fill(shop.database, "orders", 100)
     shop.add("orders")

@@ -60,6 +60,7 @@ def test_a_copy_begins_when_the_rate_allows_it(shop: Shop, monkeypatch: pytest.M
     assert (found.equal, found.rows_compared) == (True, 40_000)
 
 
+@pytest.mark.breadth
 def test_each_part_of_a_copy_has_a_view_of_its_own(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Bo
         yield opened
 
 
+@pytest.mark.breadth
 def test_a_key_that_a_transaction_replaced_is_the_key_of_events_after_the_copy(
     shop: Bootstrapping,
 ) -> None:

@@ -136,6 +136,7 @@ def part(shop: Shop, **scope: Any) -> Verification:
     return verify_table(shop.services, shop.services.run_context, table, Scope(**scope))
 
 
+@pytest.mark.breadth
 def test_a_part_of_a_table_is_compared_exactly(shop: Shop) -> None:
     planted(shop)
     kept = Verifications(shop.services.store)
