@@ -28,6 +28,7 @@ from operate.targets import (
     load_of,
     need_of,
     shortfalls,
+    with_bursts,
 )
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -176,7 +177,8 @@ def forecast(
         needs.append(need)
         if need.behind:
             entries.append(entry)
-        if need.behind and entry.deadline < now.timestamp():
+        # An open Kafka transaction can hide changes: then the table is late, and not behind.
+        if record.applied_offsets and entry.deadline < now.timestamp():
             suspects[record.table] = (record, now - timedelta(seconds=entry.target_s))
     rules = Rules(services.config.spark.parallel_tables, services.config.pool_shares)
     order = order_of(entries, rules, now.timestamp(), count)
@@ -188,25 +190,33 @@ def forecast(
         predictions.rate,
         services.config.connect.events_per_s,
     )
-    late = late_tables(services.kafka, predictions, suspects, now) if count else {}
+    late: dict[TableId, Late] = {}
+    if count:
+        late = late_tables(services.kafka, predictions, suspects, now)
+        needs = with_bursts(needs, late)
     return Forecast(rules, tuple(needs), tuple(order), tuple(problems), captures, late)
 
 
 def _note_freshness(
     services: Services,
     predictions: Predictions,
-    records: Iterable[TableRecord],
+    records: Sequence[TableRecord],
     ends: Mapping[str, Mapping[int, int] | TributaryError],
     now: datetime,
 ) -> None:
-    """Find out, for ``plan``, which tables with work are fresh although their last commits are old.
+    """Find out, for ``plan``, which tables are fresh although their last commits are old.
 
     Raises:
         KafkaError: The cluster does not answer.
     """
+    topics = [record.topic for record in records]
+    # The last stable offsets leave out the changes of open transactions.
+    everything = services.kafka.ends_now(topics, committed=False) if topics else {}
     targets: dict[TableId, tuple[TableRecord, float]] = {}
     for record in records:
         end = ends.get(record.topic)
+        if record.applied_offsets and everything.get(record.topic) == record.applied_offsets:
+            predictions.note_whole(record.table, now.timestamp())
         if not end or isinstance(end, TributaryError) or end == record.applied_offsets:
             continue
         with suppress(TributaryError):  # the need of the table reports it

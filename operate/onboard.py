@@ -16,7 +16,7 @@ from cdc.runtime.failpoints import crash
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State, TableRecord, transition
 from operate import tier_capture
-from operate.capture_undo import look, undo, undone_if_interrupted
+from operate.capture_undo import Found, look, undo, undone_if_interrupted
 from operate.captured_tables import prepare_each
 from operate.copy_order import largest_first
 from operate.generations import clean
@@ -172,7 +172,10 @@ def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcom
                 try:
                     refused = prepare_each(services, group)
                 except TributaryError as error:
-                    if left := undo(services, group, before):
+                    left = undo(services, group, before)
+                    if before is None:
+                        left = _withdraw_all(services, group, captured_before)
+                    if left:
                         raise error.advising(left) from error
                     raise
                 known = on_record(services)
@@ -181,11 +184,12 @@ def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcom
                     captured, lambda table: register(services, table, known), action="register"
                 )
                 outcomes += [Outcome(one, "capture", error=why) for one, why in refused.items()]
+                theirs = frozenset() if before is None else captured_before
                 outcomes = [
-                    one if one.table in captured_before else _withdrawn(services, group, one)
+                    one if one.table in theirs else _withdrawn(services, group, one)
                     for one in outcomes
                 ]
-                undo(services, group, before)
+                outcomes = _undone(services, group, before, outcomes)
     except TributaryError as error:
         return [Outcome(table, "capture", error=error) for table in group.tables]
     return outcomes
@@ -204,6 +208,48 @@ def _withdrawn(services: Services, group: tier_capture.Group, outcome: Outcome) 
         left = f"It is still captured, since it could not be removed: {error.message}"
         return replace(outcome, error=outcome.error.advising(left))
     return outcome
+
+
+def _withdraw_all(
+    services: Services, group: tier_capture.Group, before: Collection[TableId]
+) -> str:
+    """Remove the tables that a failed onboarding has added to a capture of other tables.
+
+    Args:
+        services: The services of the command.
+        group: The tables of the onboarding, with their capture.
+        before: The tables that the capture contained before.
+
+    Returns:
+        Text for the onboarding's error, if tables could not be removed; else an empty string.
+    """
+    try:
+        now = tier_capture.members(services, group.capture)
+        for table in group.tables:
+            if table in now and table not in before:
+                withdraw(services, group, table)
+    except TributaryError as error:
+        return f"Its tables are still captured, since they could not be removed: {error.message}"
+    return ""
+
+
+def _undone(
+    services: Services,
+    group: tier_capture.Group,
+    before: Found | None,
+    outcomes: list[Outcome],
+) -> list[Outcome]:
+    """Undo the capture if no table needs it; name what could not be removed in failed outcomes."""
+    try:
+        left = undo(services, group, before)
+    except TributaryError as error:
+        left = f"What this command created of the capture could not be removed: {error.message}"
+    if not left:
+        return outcomes
+    return [
+        one if one.error is None else replace(one, error=one.error.advising(left))
+        for one in outcomes
+    ]
 
 
 def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> None:

@@ -340,6 +340,9 @@ def _shown_shortfalls(
     shown = {table.record.table for table in found}
     try:
         config, predictions = services.config, Predictions(services.store)
+        for table in found:
+            if table.events_behind == 0:
+                predictions.note_whole(table.record.table, now.timestamp())
 
         def look() -> list[Shortfall]:
             return shortfalls_now(config, services.kafka, predictions, plan_records, fresh_at, now)

@@ -86,6 +86,8 @@ class Need:
         slack_s: Seconds for which the next run can wait and still keep the target; None if no event
             waits.
         seconds: Predicted duration of all work that waits now, in seconds.
+        rare_load: The value in place of ``commits_load`` if the table's events come in rare bursts,
+            for example once a night; None if they do not.
     """
 
     table: TableId
@@ -98,6 +100,7 @@ class Need:
     behind: int = 0
     slack_s: float | None = None
     seconds: float = 0.0
+    rare_load: float | None = None
 
     @property
     def load(self) -> float:
@@ -131,10 +134,23 @@ def need_of(
             events come in rare bursts, for example once a night.
     """
     commits_per_s = min(rate, 1.0 / (target_s * _PART_OF_TARGET))
-    if per_commit and (bursts_per_s := rate / per_commit) * target_s * _RARE < 1.0:
-        commits_per_s = min(commits_per_s, bursts_per_s)
     loads = (commits_per_s * cost.commit_s, rate * cost.event_s)
-    return Need(table, tier, target_s, cost.commit_s, rate, *loads)
+    need = Need(table, tier, target_s, cost.commit_s, rate, *loads)
+    if per_commit and (bursts_per_s := rate / per_commit) * target_s * _RARE < 1.0:
+        return replace(need, rare_load=min(commits_per_s, bursts_per_s) * cost.commit_s)
+    return need
+
+
+def with_bursts(needs: Iterable[Need], late: Collection[TableId]) -> list[Need]:
+    """Return the needs of tables, in which rare bursts count as such if no table is late.
+
+    While a table is late, tables may commit rarely because the workers are too slow.
+    """
+    if late:
+        return list(needs)
+    return [
+        one if one.rare_load is None else replace(one, commits_load=one.rare_load) for one in needs
+    ]
 
 
 @dataclass(frozen=True)
@@ -432,7 +448,7 @@ def shortfalls_now(
             suspects[record.table] = (record, now - timedelta(seconds=target))
     late = late_tables(kafka, predictions, suspects, now)
     rules = Rules(config.spark.parallel_tables, config.pool_shares)
-    return shortfalls(needs, rules, POSSIBLE, late)
+    return shortfalls(with_bursts(needs, late), rules, POSSIBLE, late)
 
 
 def late_tables(

@@ -104,7 +104,9 @@ def test_a_tier_whose_tables_only_patterns_match_has_runs(
 def test_a_pattern_that_is_onboarded_has_a_tier() -> None:
     document = {"sources": SHOP, "tables": {"public.a": {"tier": "hot"}}}
     assert layout_of(document, (), ["*"]).targets == {"hot": 900, "default": 900}
-    assert layout_of(document, (), ["public.b"]).targets == {"hot": 900}
+    assert layout_of(document, (), ["public.b"]).targets == {"hot": 900, "default": 900}
+    document["tables"] = {"shop:public.*": {"tier": "hot"}}
+    assert layout_of(document, (), ["public.*"]).targets == {"hot": 900}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import psycopg
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -9,6 +11,7 @@ from cdc.store.table_state import State
 from operate.discover import at_source, discover
 from operate.dryrun import onboarding_steps
 from operate.onboard import onboard
+from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.shop import Shop, succeeded
 from tests.integration.rigs.shop import cold as cold
 from tests.integration.rigs.sources import capture_of
@@ -63,7 +66,7 @@ def test_tables_that_cannot_be_captured_stop_no_other(cold: Shop) -> None:
     topic = NewTopic(capture.topic(cold.table("split")), num_partitions=2, replication_factor=1)
     for done in admin.create_topics([topic]).values():
         done.result(30)
-    with psycopg.connect(cold.database.dsn()) as migration:
+    with psycopg.connect(cast("Database", cold.database).dsn()) as migration:
         migration.execute("LOCK TABLE locked IN SHARE UPDATE EXCLUSIVE MODE")
         well, locked, split = cold.onboard(*names, with_bootstrap=False)
         migration.rollback()
@@ -80,7 +83,7 @@ def test_tables_are_listed_while_one_of_them_is_rewritten(cold: Shop) -> None:
     """VACUUM FULL keeps a table from being measured, for hours if it is large."""
     for name in ("well", "locked"):
         cold.create(name, 10)
-    with psycopg.connect(cold.database.dsn()) as rewriting:
+    with psycopg.connect(cast("Database", cold.database).dsn()) as rewriting:
         rewriting.execute("LOCK TABLE locked IN ACCESS EXCLUSIVE MODE")
         wanted = at_source(cold.services, ["public.*"])
         rewriting.rollback()

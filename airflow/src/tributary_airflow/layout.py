@@ -121,7 +121,7 @@ def layout_of(
     sources = list(_map(document, "sources"))
     only = sources[0] if len(sources) == 1 else None
     found = {Table.parse(text, only) for text in more}
-    rules, wild = [], [Pattern.parse(text) for text in onboard if _WILD & {*text}]
+    rules, wild = [], [Pattern.parse(text) for text in onboard]
     for place, (text, section) in enumerate(sections.items()):
         settings = section if isinstance(section, Mapping) else {}
         feeding = settings.get("from") or ()
@@ -139,7 +139,7 @@ def layout_of(
     placed = [(plan.tier, plan.target_s) for plan in tables]
     for one in wild:
         # A wider pattern matches the text of a narrower one.
-        inner = Table(one.source, one.schema, one.name)
+        inner = Table(only if only and one.source == "*" else one.source, one.schema, one.name)
         sections_of = [own for _, _, own in _matching(inner, rules)]
         placed.append(_tier_and_target(f"pattern {inner}", base, tiers, sections_of))
     targets: dict[str, int] = {}

@@ -28,6 +28,7 @@ from cdc.sources.source_facts import SourceColumn, SourceTable
 from cdc.store.table_state import State
 from operate import onboard as onboard_module
 from operate import tier_capture
+from operate.capture_undo import Found
 from operate.captured_tables import prepare_each
 from operate.context import Services
 from operate.onboard import _left_to_other_process, copy, onboard, refusals, register
@@ -276,8 +277,9 @@ def test_a_refused_table_leaves_the_capture_unless_it_was_in_it_before(
         removed.append(table)
 
     monkeypatch.setattr(onboard_module, "withdraw", withdraw)
-    monkeypatch.setattr(onboard_module, "look", lambda *_: None)
-    monkeypatch.setattr(onboard_module, "undo", lambda *_: "")
+    found = Found(connector=True, kept_log=True, tables=frozenset({theirs}))
+    monkeypatch.setattr(onboard_module, "look", lambda *_: found)
+    monkeypatch.setattr(onboard_module, "undo", lambda *_: "The slot is left.")
     monkeypatch.setattr(tier_capture, "hold_for_change", lambda *_: nullcontext())
     monkeypatch.setattr(tier_capture, "members", lambda *_: frozenset({theirs}))
     refused = dict.fromkeys((theirs, ours, stuck), error)
@@ -288,6 +290,28 @@ def test_a_refused_table_leaves_the_capture_unless_it_was_in_it_before(
     assert removed == [ours]
     assert outcomes[stuck].error is not None
     assert "could not be removed: must be owner" in outcomes[stuck].error.remedy
+    assert outcomes[stuck].error.remedy.endswith("The slot is left.")
+    services.close()
+
+
+def test_tables_of_an_onboarding_that_fails_leave_the_capture_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a record, nobody would know why the capture sends them."""
+    services = Counted(tmp_path, monkeypatch).services
+    known, new, later = tables = tuple(some(3))
+    members = [frozenset({known}), frozenset({known, new})]
+    removed = list[TableId]()
+    monkeypatch.setattr(onboard_module, "look", lambda *_: None)
+    monkeypatch.setattr(onboard_module, "withdraw", lambda _s, _g, table: removed.append(table))
+    monkeypatch.setattr(tier_capture, "hold_for_change", lambda *_: nullcontext())
+    monkeypatch.setattr(tier_capture, "members", lambda *_: members.pop(0))
+    down = ConnectError("Kafka Connect does not answer", remedy="Start it.")
+    monkeypatch.setattr(onboard_module, "prepare_each", lambda *_: (_ for _ in ()).throw(down))
+    group = tier_capture.Group(services.capture(later), tables)
+    outcomes = onboard_module._capture_group(services, group)
+    assert [str(one.error) for one in outcomes] == [down.message] * 3
+    assert removed == [new]
     services.close()
 
 
