@@ -225,13 +225,9 @@ def run_continuously(
             report(results)
 
     rules = Rules(context.config.spark.parallel_tables, context.config.pool_shares, turn_s=TURN_S)
-    # No table starts after a request to stop: 20 s later, the JVM is killed.
-    ends = stop.is_set
-    with (
-        _Background() as background,
-        # These end first, so that no table starts while a check of idle tables is in progress.
-        Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers,
-    ):
+    run = partial(_run_due, context)
+    # The workers end first. No table starts after a request to stop: 20 s later, the JVM is killed.
+    with _Background() as background, Workers(rules, run, stop.is_set) as workers:
         while not _must_end(context, stop):
             started = time.monotonic()
             if clock.look():
