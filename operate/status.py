@@ -453,14 +453,17 @@ def _table_status(
     watermark = None if commit is None else commit.watermark
     # Behind the end of a task that is not judged, events can be missing.
     whole = record.state is State.INCREMENTAL and not quarantined and unjudged is None
-    # Without Kafka transactions, a heartbeat can be in Kafka moments before earlier events are. It
-    # shows that the capture is alive, which is what the age of an idle table is about.
-    proven = beat_at if behind == 0 else None if lost else look.waiting.get(record.table)
-    if whole and proven is not None:
-        watermark = plan.watermark(watermark, {0: proven}, lateness, now=now)
-    fresh_at = record.applied_at if watermark is None and behind else watermark
+    seen = beat_at if behind == 0 else None if lost else look.waiting.get(record.table)
+    known = watermark
+    if whole and seen is not None:
+        known = plan.watermark(watermark, {0: seen}, lateness, now=now)
+    # Without Kafka transactions, a heartbeat can be in Kafka moments before earlier events are: it
+    # proves nothing, but it shows that an idle table is not late.
+    if behind != 0 or services.config.connect.exactly_once:
+        watermark = known
+    fresh_at = record.applied_at if known is None and behind else known
     # A watermark is earlier by the allowed lateness, also that of a table that lacks nothing.
-    allowed = 0 if watermark is None else lateness
+    allowed = 0 if known is None else lateness
     freshness = None if fresh_at is None else max(0.0, (now - fresh_at).total_seconds() - allowed)
     return TableStatus(
         *(record, behind, watermark, freshness, target, quarantined, tuple(notes), build),

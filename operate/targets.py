@@ -142,14 +142,17 @@ def need_of(
 
 
 def with_bursts(needs: Iterable[Need], late: Collection[TableId]) -> list[Need]:
-    """Return the needs of tables, in which rare bursts count as such if no table is late.
+    """Return the needs of tables, in which rare bursts count as such.
 
-    While a table is late, tables may commit rarely because the workers are too slow.
+    Tables can also commit rarely because the workers are too slow. Then they are late most of the
+    time. So if half of these tables are late, the needs are returned unchanged.
     """
-    if late:
-        return list(needs)
+    found = list(needs)
+    rare = [one for one in found if one.rare_load is not None]
+    if 2 * sum(one.table in late for one in rare) >= len(rare):
+        return found
     return [
-        one if one.rare_load is None else replace(one, commits_load=one.rare_load) for one in needs
+        one if one.rare_load is None else replace(one, commits_load=one.rare_load) for one in found
     ]
 
 

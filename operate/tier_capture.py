@@ -68,7 +68,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_KNOWN_POLL_S = 0.5
 _CAPTURED_S, _CAPTURED_POLL_S = 2.0, (0.02, 0.2)
 _LEASE_WAIT_S = 600.0
 """Bound of the wait for another process that holds the capture's lease, in seconds."""

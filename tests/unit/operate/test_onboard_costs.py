@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -261,6 +262,30 @@ def test_an_error_of_a_server_is_about_all_tables_although_it_names_the_first(
     services.close()
 
 
+def _capture_without_servers(
+    monkeypatch: pytest.MonkeyPatch,
+    prepare_each: Callable[..., dict[TableId, TributaryError]],
+    withdraw: Callable[[TableId], object],
+    *members: frozenset[TableId],
+    before: Found | None = None,
+) -> None:
+    """Replace what onboarding asks servers about a capture.
+
+    Args:
+        monkeypatch: Replaces it for the test.
+        prepare_each: Prepares the capture.
+        withdraw: Removes a table from the capture.
+        members: The tables in the capture, at each look.
+        before: What existed of a capture without tables on the plan.
+    """
+    looks = iter(members)
+    monkeypatch.setattr(onboard_module, "prepare_each", prepare_each)
+    monkeypatch.setattr(onboard_module, "withdraw", lambda _s, _g, table: withdraw(table))
+    monkeypatch.setattr(onboard_module, "look", lambda *_: before)
+    monkeypatch.setattr(tier_capture, "hold_for_change", lambda *_: nullcontext())
+    monkeypatch.setattr(tier_capture, "members", lambda *_: next(looks))
+
+
 def test_a_refused_table_leaves_the_capture_unless_it_was_in_it_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,19 +296,16 @@ def test_a_refused_table_leaves_the_capture_unless_it_was_in_it_before(
     error = KafkaError("two partitions", remedy="Delete it.")
     removed = list[TableId]()
 
-    def withdraw(_services: Services, _group: object, table: TableId) -> None:
+    def withdraw(table: TableId) -> None:
         if table == stuck:
             raise SourceError("must be owner of publication", remedy="Ask.")
         removed.append(table)
 
-    monkeypatch.setattr(onboard_module, "withdraw", withdraw)
-    found = Found(connector=True, kept_log=True, tables=frozenset({theirs}))
-    monkeypatch.setattr(onboard_module, "look", lambda *_: found)
-    monkeypatch.setattr(onboard_module, "undo", lambda *_: "The slot is left.")
-    monkeypatch.setattr(tier_capture, "hold_for_change", lambda *_: nullcontext())
-    monkeypatch.setattr(tier_capture, "members", lambda *_: frozenset({theirs}))
     refused = dict.fromkeys((theirs, ours, stuck), error)
-    monkeypatch.setattr(onboard_module, "prepare_each", lambda *_: refused)
+    members = frozenset({theirs})
+    found = Found(connector=True, kept_log=True, tables=members)
+    _capture_without_servers(monkeypatch, lambda *_: refused, withdraw, members, before=found)
+    monkeypatch.setattr(onboard_module, "undo", lambda *_: "The slot is left.")
     group = tier_capture.Group(services.capture(well), tables)
     outcomes = {one.table: one for one in onboard_module._capture_group(services, group)}
     assert outcomes[well].action == "registered"
@@ -300,14 +322,14 @@ def test_tables_of_an_onboarding_that_fails_leave_the_capture_of_others(
     """Without a record, nobody would know why the capture sends them."""
     services = Counted(tmp_path, monkeypatch).services
     known, new, later = tables = tuple(some(3))
-    members = [frozenset({known}), frozenset({known, new})]
     removed = list[TableId]()
-    monkeypatch.setattr(onboard_module, "look", lambda *_: None)
-    monkeypatch.setattr(onboard_module, "withdraw", lambda _s, _g, table: removed.append(table))
-    monkeypatch.setattr(tier_capture, "hold_for_change", lambda *_: nullcontext())
-    monkeypatch.setattr(tier_capture, "members", lambda *_: members.pop(0))
     down = ConnectError("Kafka Connect does not answer", remedy="Start it.")
-    monkeypatch.setattr(onboard_module, "prepare_each", lambda *_: (_ for _ in ()).throw(down))
+
+    def fails(*_: object) -> dict[TableId, TributaryError]:
+        raise down
+
+    looks = (frozenset({known}), frozenset({known, new}))
+    _capture_without_servers(monkeypatch, fails, removed.append, *looks)
     group = tier_capture.Group(services.capture(later), tables)
     outcomes = onboard_module._capture_group(services, group)
     assert [str(one.error) for one in outcomes] == [down.message] * 3

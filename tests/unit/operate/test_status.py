@@ -106,6 +106,7 @@ def test_an_idle_table_is_fresh_also_without_transactions(tmp_path: Path) -> Non
     look = module._SharedFacts(NOW, {record.topic: {0: 7}}, None, {}, {}, beats, {}, {})
     idle = module._table_status(opened, look, record, None)
     assert (idle.freshness_s, idle.late) == (0.0, False)
+    assert idle.watermark == NOW - HOUR, "no proof that the lake is complete until now"
     opened.close()
 
 
