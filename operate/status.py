@@ -457,12 +457,10 @@ def _table_status(
     known = watermark
     if whole and seen is not None:
         known = plan.watermark(watermark, {0: seen}, lateness, now=now)
-    # Without Kafka transactions, a heartbeat can be in Kafka moments before earlier events are: it
-    # proves nothing, but it shows that an idle table is not late.
+    # Without Kafka transactions, a heartbeat proves nothing, but an idle table is not late.
     if behind != 0 or services.config.connect.exactly_once:
         watermark = known
     fresh_at = record.applied_at if known is None and behind else known
-    # A watermark is earlier by the allowed lateness, also that of a table that lacks nothing.
     allowed = 0 if known is None else lateness
     freshness = None if fresh_at is None else max(0.0, (now - fresh_at).total_seconds() - allowed)
     return TableStatus(
