@@ -104,7 +104,12 @@ MEANINGS = (
         some_failed="a table or a capture is in one of them, or only a new process can go on",
         needs_bootstrap="one of them is `needs_bootstrap` or `half_copied`",
     ),
-    Meaning(("plan",), "all targets are kept", some_failed="a target cannot be kept for sure"),
+    Meaning(
+        ("plan",),
+        "all targets are kept",
+        some_failed="a target is missed or cannot be kept for sure, or a topic or settings cannot"
+        " be read",
+    ),
     Meaning(("check",), "no problem, or warnings only", "a check failed, or an error"),
     Meaning(
         ("verify",),
