@@ -23,6 +23,9 @@ export PIP_CACHE_DIR := $(TRIBUTARY_CACHE)/pip
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_LINK_MODE := copy
+# Compiled here, since an environment with PYTHONDONTWRITEBYTECODE, as many images have, would compile
+# all modules at each start of a command: that takes longer than everything else of a short command.
+export UV_COMPILE_BYTECODE := 1
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -120,5 +123,6 @@ $(VENV)/.ready: requirements.lock requirements-uv.lock pyproject.toml
 	  --requirement requirements-uv.lock; \
 	$(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements.lock; \
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e .; \
+	$(BIN)/python -m compileall -q bootstrap cdc operate schemas stack; \
 	$(BIN)/python -c 'from cdc.runtime.java import find_java; java = find_java(); print("Java", java.version, "in", java.home)'; \
 	touch $@

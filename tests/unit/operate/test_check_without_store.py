@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import stamina
 import yaml
 
 from cdc.config import parse
@@ -31,14 +30,12 @@ def test_the_servers_are_checked_without_a_state_store(
     document["lake"] = {"url": tmp_path.as_uri()}
     (tmp_path / "missing").write_text("a file where the folder must be")
     monkeypatch.setenv("ADMIN_PW", "secret")
-    stamina.set_active(False)
     monkeypatch.setattr(check_kafka, "cluster", no_kafka)
     services = Services(parse(yaml.safe_dump(document), base=tmp_path), NullProgress())
     try:
         found = {line.name: line.status for line in check(services)}
     finally:
         services.close()
-        stamina.set_active(True)
     servers = ("state store", "login admin", "Kafka", "Connect", "schema registry")
     assert {name: found[name] for name in servers} == dict.fromkeys(servers, "error")
     assert found["lake"] == "ok"

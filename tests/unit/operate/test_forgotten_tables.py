@@ -32,6 +32,7 @@ from operate.metrics.families import families
 from operate.render import Output, Renderer
 from operate.run import Runs
 from operate.status import Status, status
+from operate.transactions import Transactions
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.capture.test_judgement import SOUND
@@ -170,6 +171,7 @@ def test_runs_fail_while_the_store_has_lost_tables(
     )
     services.__dict__["run_context"] = context
     monkeypatch.setattr(services, "stream_evidence", lambda names: sends(names, [LOST]))
+    monkeypatch.setattr(Transactions, "look", lambda _: None)
     for name in ("silences", "expiring", "shortfalls_now", "over_limits", "unused_slots"):
         monkeypatch.setattr(run, name, lambda *_: [])
     connectors = [DEFAULT, FAST]

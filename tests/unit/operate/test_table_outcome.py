@@ -90,18 +90,20 @@ def test_a_few_tables_are_listed_one_by_one(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_signal_ends_the_waits_of_the_tables_in_work() -> None:
     """A copy can wait for its replica for hours, and the command waits for the copy."""
-    stopped, began = threading.Event(), threading.Barrier(2)
+    stopped, began, ended = threading.Event(), threading.Barrier(2), list[TableId]()
 
     def work(table: TableId) -> Outcome:
         began.wait(20.0)
         assert stopped.wait(20.0), "nobody has ended this wait"
+        ended.append(table)
         return Outcome(table, "ended")
 
     def interrupted(table: TableId) -> Outcome:
         began.wait(20.0)
         raise KeyboardInterrupt
 
-    works = {A: work, B: interrupted}
+    # The command waits for the outcomes in order: the signal comes while it waits for the first.
+    works = {A: interrupted, B: work}
     with pytest.raises(KeyboardInterrupt):
         for_each(
             [A, B],
@@ -110,3 +112,4 @@ def test_a_signal_ends_the_waits_of_the_tables_in_work() -> None:
             parallel=2,
             interrupt=stopped.set,
         )
+    assert ended == [B]

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-import stamina
 import yaml
 
 from cdc.capture.evidence import CaptureEvidence
 from cdc.config import parse
 from cdc.errors import KafkaError
+from cdc.kafka.topic_values import Since
 from cdc.runtime.progress import NullProgress
 from cdc.store.state_store import Store
 from operate.context import Services
@@ -49,7 +50,6 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servic
     Connect and the source refuse connections at once.
     """
     monkeypatch.setenv("ADMIN_PW", "canary-admin")
-    stamina.set_active(False)
     found = Services(parse(yaml.safe_dump(document(tmp_path))), NullProgress())
 
     def ends_now(topics: list[str], *, committed: bool) -> dict[str, dict[int, int]]:
@@ -57,16 +57,19 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servic
         asked.append(len(topics))
         return {topic: {0: 9} for topic in topics}
 
+    def since(times: Mapping[str, datetime]) -> dict[str, dict[int, Since]]:
+        return {topic: {0: Since(9, 9)} for topic in times}
+
     def no_look(*_: object) -> CaptureEvidence:
         raise KafkaError("the capture is not looked at", remedy="None")
 
     monkeypatch.setattr(found.kafka, "ping", lambda: ("c", 1))
     monkeypatch.setattr(found, "stream_evidence", no_look)
     monkeypatch.setattr(found.kafka, "ends_now", ends_now)
+    monkeypatch.setattr(found.kafka, "since", since)
     sa.event.listen(found.store._engine, "connect", never_waits_for_the_disk)
     yield found
     found.close()
-    stamina.set_active(True)
 
 
 def never_waits_for_the_disk(connection: Any, _record: object) -> None:
