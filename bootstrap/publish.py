@@ -13,8 +13,9 @@ from cdc.lake.late_files import delete_unnamed
 from cdc.lake.ownership import Ownership
 from cdc.lake.pointer import Published
 from cdc.lake.publish import read_pointer, write_pointer
+from cdc.lake.shard_timeline import ShardTimeline
 from cdc.lake.shard_write import ShardWrite
-from cdc.lake.shards import ShardTimeline, shared_path
+from cdc.lake.shards import shared_path
 from cdc.run import keep_name
 from cdc.run.published_generation import known_commit, require_no_shards
 from cdc.runtime.failpoints import crash

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cdc.capture.captured_tables import listed
 from operate.lost_capture import users_of
-from operate.tier_capture import members, remove_table
+from operate.tier_capture import members, remove_tables
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -87,11 +88,9 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
     if not before.kept_log and (kept := on_source.kept_log) is not None:
         steps.append((kept.title, kept.drop))
     if before.connector or before.kept_log or before.tables:
-        for table in group.tables:
-            if table not in before.tables:
-                steps.append(
-                    (f"table {table} in it", partial(remove_table, services, names, table))
-                )
+        if new := [table for table in group.tables if table not in before.tables]:
+            remove = partial(remove_tables, services, names, new)
+            steps.append((f"its new tables {listed(new)}", remove))
     elif (sent := on_source.sent_tables) is not None:
         steps.append((sent.title, sent.drop))
     left = [text for what, step in steps if (text := _undo_step(what, step)) is not None]
@@ -104,32 +103,29 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
 
 
 @contextmanager
-def undone_if_interrupted(services: Services, group: Group, before: Found | None) -> Iterator[None]:
+def undone_if_interrupted(names: CaptureNames, undo_all: Callable[[], str]) -> Iterator[None]:
     """Remove what ``onboard`` has created of a capture if a signal ends the ``with`` block.
 
-    No record names the capture yet, so nobody would watch its slot. After the removal, the signal's
-    exception is raised again. If the block raises a ``TributaryError`` instead, nothing is removed
-    here: the caller calls `undo`. Each step of the removal has a time limit, and a second signal
-    ends the step that is running.
+    No record names the capture or its new tables yet, so nobody would watch them. After the
+    removal, the signal's exception is raised again. If the block raises a ``TributaryError``
+    instead, nothing is removed here: the caller does it. Each step of the removal has a time limit,
+    and a second signal ends the step that is running.
 
     Args:
-        services: The services of the command.
-        group: The tables of the onboarding, with their capture.
-        before: What existed before the onboarding. If None, nothing is removed.
+        names: The capture.
+        undo_all: Removes what was created; returns a text that names what could not be removed.
     """
     try:
         yield
     except TributaryError:
         raise
     except BaseException:
-        _log.warning(
-            "what was created of %s is removed, if no table needs it", group.capture.resource
-        )
+        _log.warning("what was created of %s is removed, if no table needs it", names.resource)
         try:
-            if left := undo(services, group, before):
+            if left := undo_all():
                 _log.warning("%s", left)
         except TributaryError as error:
-            _log.warning("what was created of %s is left: %s", group.capture.resource, error)
+            _log.warning("what was created of %s is left: %s", names.resource, error)
         raise
 
 

@@ -168,14 +168,17 @@ def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcom
         with tier_capture.hold_for_change(services, group.capture):
             before = look(services, group.capture)
             captured_before = tier_capture.members(services, group.capture)
-            with undone_if_interrupted(services, group, before):
+
+            def undo_all() -> str:
+                if before is None:
+                    return _withdraw_new(services, group, captured_before)
+                return undo(services, group, before)
+
+            with undone_if_interrupted(group.capture, undo_all):
                 try:
                     refused = prepare_each(services, group)
                 except TributaryError as error:
-                    left = undo(services, group, before)
-                    if before is None:
-                        left = _withdraw_all(services, group, captured_before)
-                    if left:
+                    if left := undo_all():
                         raise error.advising(left) from error
                     raise
                 known = on_record(services)
@@ -185,32 +188,44 @@ def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcom
                 )
                 outcomes += [Outcome(one, "capture", error=why) for one, why in refused.items()]
                 theirs = frozenset() if before is None else captured_before
-                outcomes = [
-                    one if one.table in theirs else _withdrawn(services, group, one)
-                    for one in outcomes
-                ]
+                outcomes = _withdrawn(services, group, outcomes, theirs)
                 outcomes = _undone(services, group, before, outcomes)
     except TributaryError as error:
         return [Outcome(table, "capture", error=error) for table in group.tables]
     return outcomes
 
 
-def _withdrawn(services: Services, group: tier_capture.Group, outcome: Outcome) -> Outcome:
-    """Remove a table whose onboarding failed from its capture; return the table's outcome.
+def _withdrawn(
+    services: Services,
+    group: tier_capture.Group,
+    outcomes: list[Outcome],
+    theirs: Collection[TableId],
+) -> list[Outcome]:
+    """Remove the tables whose onboarding failed from their capture; return the tables' outcomes.
 
-    If the table cannot be removed, the outcome's error says so, and the other tables go on.
+    If the tables cannot be removed, the outcomes' errors say so, and the other tables go on.
+
+    Args:
+        services: The services of the command.
+        group: The tables of the onboarding, with their capture.
+        outcomes: The tables' outcomes.
+        theirs: The tables that another program has put into the capture; they stay in it.
     """
-    if outcome.error is None:
-        return outcome
+    failed = {one.table for one in outcomes if one.error is not None} - {*theirs}
     try:
-        withdraw(services, group, outcome.table)
+        withdraw(services, group, failed)
     except TributaryError as error:
         left = f"It is still captured, since it could not be removed: {error.message}"
-        return replace(outcome, error=outcome.error.advising(left))
-    return outcome
+        return [
+            replace(one, error=one.error.advising(left))
+            if one.error is not None and one.table in failed
+            else one
+            for one in outcomes
+        ]
+    return outcomes
 
 
-def _withdraw_all(
+def _withdraw_new(
     services: Services, group: tier_capture.Group, before: Collection[TableId]
 ) -> str:
     """Remove the tables that a failed onboarding has added to a capture of other tables.
@@ -221,13 +236,11 @@ def _withdraw_all(
         before: The tables that the capture contained before.
 
     Returns:
-        Text for the onboarding's error, if tables could not be removed; else an empty string.
+        Text for the onboarding's error, if the tables could not be removed; else an empty string.
     """
     try:
         now = tier_capture.members(services, group.capture)
-        for table in group.tables:
-            if table in now and table not in before:
-                withdraw(services, group, table)
+        withdraw(services, group, {*group.tables} & {*now} - {*before})
     except TributaryError as error:
         return f"Its tables are still captured, since they could not be removed: {error.message}"
     return ""
@@ -252,11 +265,17 @@ def _undone(
     ]
 
 
-def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> None:
-    """Remove a table from its capture after its onboarding failed, unless it is on the plan."""
-    record = services.store.get(table)
-    if record is None or record.state is State.RETIRED:
-        tier_capture.remove_table(services, group.capture, table)
+def withdraw(services: Services, group: tier_capture.Group, tables: Collection[TableId]) -> None:
+    """Remove tables from their capture after their onboarding failed, in one step.
+
+    Tables that are on the plan stay in the capture.
+    """
+    if not tables:
+        return
+    records = services.store.tables()
+    on_plan = {record.table for record in records if record.state is not State.RETIRED}
+    if gone := [table for table in group.tables if table in tables and table not in on_plan]:
+        tier_capture.remove_tables(services, group.capture, gone)
 
 
 def _add_left_behind(

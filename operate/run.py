@@ -14,14 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, TypeAlias
 
 from cdc.capture.log_limits import Level
-from cdc.run import (
-    announce_periods,
-    expiring,
-    note_beats,
-    run_continuously,
-    run_tables,
-    silences,
-)
+from cdc.run import announce_periods, expiring, note_beats, run_continuously, run_tables, silences
 from cdc.runtime.jvm_guard import end_soon
 from cdc.runtime.spark import cancel_jobs, has_ended
 from cdc.runtime.task_watch import held_cores
@@ -46,7 +39,7 @@ from operate.signals import handle_ends, leave_terminal
 from operate.table_outcome import abandoned
 from operate.targets import shortfalls_now
 from operate.transactions import Transactions
-from operate.unused_slots import unused_slots
+from operate.unused_slots import UnusedSlotWarnings
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -67,7 +60,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _INTERRUPT_S = 60.0
 _CANCEL_S = 1.0
-_SLOTS_EVERY_S = 3600.0
 _FOLLOWED = frozenset({State.INCREMENTAL, State.RETIRED})
 
 
@@ -120,7 +112,7 @@ class Runs:
         self._made = services.published_settings
         self._failed: set[TableId] = set()
         self._unattended = Unattended(services, records)
-        self._slots_next = 0.0
+        self._slots = UnusedSlotWarnings(services)
         self._transactions = Transactions(services)
         self.silences: list[Silence] = []
         """The captures that sent no changes, as of the last check."""
@@ -186,44 +178,69 @@ class Runs:
         tables' complete hours and days.
 
         Args:
-            stop: An event. The method sets it if the state store lacks records of tables, so that
-                continuous runs end.
+            stop: An event that ends continuous runs. If it is set, the method returns after the
+                step in progress. The method sets it if the state store lacks records of tables.
         """
-        services, context = self._services, self._services.run_context
         self.failed_checks = []
         records: list[TableRecord] | None = None
         with self._checking("tables"):
             records = self._records()
         if records is None:
             return
-        with self._checking("lost tables"):
-            self.empty_store = None if records else empty_store(services, Answers(services))
-        with self._checking("forgotten tables"):
-            self.forgotten = forgotten_tables(services, Answers(services), records)
-        with self._checking("tables that checks pause"):
-            pause_due(services, records)
-        with self._checking("captures"):
-            self.silences = silences(context, records)
-        with self._checking("expiring topics"):
-            self.expiring = expiring(context, records)
-        with self._checking("freshness targets"):
-            known = context.predictions
-            now = services.store.now()
-            self.targets = shortfalls_now(
-                context.config, context.kafka, known, records, known.fresh_at, now
-            )
-        with self._checking("logs that captures hold back"):
-            self._look_at_logs()
-        if records and (wrong := self._transactions.look()) is not None:
-            self._note(FailedCheck("transactions", wrong.message, wrong.remedy, possible=True))
-        with self._checking("complete periods"):
-            if self._transactions.supported:
-                announce_periods(context, records, {one.capture for one in self.silences})
-        self._look_at_unused_slots()
-        keep_looks(services)
-        self._forget_history()
+        steps: dict[str, Callable[[list[TableRecord]], object]] = {
+            "lost tables": self._look_at_store,
+            "forgotten tables": self._look_at_forgotten,
+            "tables that checks pause": partial(pause_due, self._services),
+            "captures": self._look_at_captures,
+            "expiring topics": self._look_at_topics,
+            "freshness targets": self._look_at_targets,
+            "logs that captures hold back": self._look_at_logs,
+            "transactions": self._look_at_transactions,
+            "complete periods": self._announce_periods,
+            "unused slots": lambda _: self._slots.look(),
+            "connectors' tasks": lambda _: keep_looks(self._services),
+            "old entries of the histories": self._forget_history,
+        }
+        for what, step in steps.items():
+            if stop is not None and stop.is_set():
+                return  # each step can wait for servers that do not answer
+            with self._checking(what):
+                step(records)
         if stop is not None and self.lost_tables:
             stop.set()
+
+    def _look_at_store(self, records: list[TableRecord]) -> None:
+        services = self._services
+        self.empty_store = None if records else empty_store(services, Answers(services))
+
+    def _look_at_forgotten(self, records: list[TableRecord]) -> None:
+        self.forgotten = forgotten_tables(self._services, Answers(self._services), records)
+
+    def _look_at_captures(self, records: list[TableRecord]) -> None:
+        self.silences = silences(self._services.run_context, records)
+
+    def _look_at_topics(self, records: list[TableRecord]) -> None:
+        self.expiring = expiring(self._services.run_context, records)
+
+    def _look_at_targets(self, _records: list[TableRecord]) -> None:
+        """Find missed and impossible freshness targets.
+
+        The records are read again, since the steps before can have taken minutes.
+        """
+        context, now = self._services.run_context, self._services.store.now()
+        known = context.predictions
+        self.targets = shortfalls_now(
+            context.config, context.kafka, known, self._records(), known.fresh_at, now
+        )
+
+    def _look_at_transactions(self, records: list[TableRecord]) -> None:
+        if records and (wrong := self._transactions.look()) is not None:
+            self._note(FailedCheck("transactions", wrong.message, wrong.remedy, possible=True))
+
+    def _announce_periods(self, records: list[TableRecord]) -> None:
+        if self._transactions.supported:
+            silent = {one.capture for one in self.silences}
+            announce_periods(self._services.run_context, records, silent)
 
     @contextmanager
     def _checking(self, what: str) -> Iterator[None]:
@@ -339,7 +356,7 @@ class Runs:
         if failed:
             self._services.secret_files.look()
 
-    def _look_at_logs(self) -> None:
+    def _look_at_logs(self, _records: list[TableRecord]) -> None:
         """Find captures that hold back too much log; give up captures above the highest limit."""
         found = over_limits(self._services, self._records())
         self.over_limits = []
@@ -354,19 +371,7 @@ class Runs:
             else:
                 self.given_up.append(lost)
 
-    def _look_at_unused_slots(self) -> None:
-        """Warn, once an hour at most, of slots that commands have left and that no table needs."""
-        if time.monotonic() < self._slots_next:
-            return
-        self._slots_next = time.monotonic() + _SLOTS_EVERY_S
-        for source in self._services.config.sources:
-            try:
-                for slot in unused_slots(self._services, source):
-                    _log.warning("%s. %s", slot.message, slot.remedy)
-            except TributaryError as error:
-                _log.info("source %s was not searched for unused slots: %s", source, error)
-
-    def _forget_history(self) -> None:
+    def _forget_history(self, _records: list[TableRecord]) -> None:
         """Delete some of the histories' entries that are older than ``state.keep_history``."""
         try:
             keep_s = self._services.config.state.keep_history_s
@@ -491,9 +496,5 @@ def _shortfalls_without_figures(targets: list[Shortfall]) -> set[tuple[TableId, 
 
 
 def _exceeded_limit(over: OverLimit) -> tuple[CaptureNames, Level]:
-    """Return a capture and the limit of held-back log that the capture exceeds.
-
-    ``run`` reports every change of the result. The result has no sizes, since sizes change all the
-    time.
-    """
+    """Return a capture and the limit that its held-back log exceeds; ``run`` reports changes."""
     return over.capture, over.level

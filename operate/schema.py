@@ -161,7 +161,7 @@ def _compare_now(
         statements after this commit, or None if the source's catalog shows every change (as in
         PostgreSQL); and the TRUNCATEs after this commit.
     """
-    from cdc.lake.shards import timeline_of
+    from cdc.lake.shard_timeline import timeline_of
     from cdc.run.published_generation import require_folder
     from cdc.run.stopping import RUN_STATES
 

@@ -79,7 +79,8 @@ def _shared_status(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
     known = [mark for mark in marks if mark is not None]
     whole = bool(known) and len(known) == len(marks)
     ages = [table.freshness_s for _, table in there if table.freshness_s is not None]
-    freshness = max(ages, default=None) if whole else None
+    # Without Kafka transactions, a shard without changes has no watermark, but an age.
+    freshness = max(ages, default=None) if len(ages) == len(there) else None
     target = min(table.target_s for _, table in parts)
     return SharedStatus(
         name=first.of,
@@ -93,7 +94,7 @@ def _shared_status(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
         },
         watermark=min(known) if whole else None,
         freshness_s=freshness,
-        late=freshness is not None and freshness > target,
+        late=any(age > target for age in ages),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -15,7 +14,6 @@ from cdc.capture.captured_tables import captures_of
 from cdc.capture.judgement import of_stream
 from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
 from cdc.run import plan
-from cdc.run.predictions import Predictions
 from cdc.store.checks import Checks
 from cdc.store.commit_counts import commit_counts
 from cdc.store.lease import held_leases
@@ -34,9 +32,9 @@ from operate.forgotten_tables import also_captured
 from operate.periods import table_periods
 from operate.readers import readers_within
 from operate.shards import SharedStatus, shared_tables
+from operate.shown_targets import shown_shortfalls
 from operate.table_notes import edit_notes, generation_notes, queried_notes
 from operate.table_outcome import abandoned, unfinished
-from operate.targets import of_tables, shortfalls_now
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -303,7 +301,8 @@ def status(
         brief=brief,
     )
     found = _table_statuses(services, look, records, with_runs=bool(wanted))
-    targets = () if trouble else _shown_shortfalls(services, answers, plan_records, found, now)
+    behind = {table.record.table: (table.events_behind, table.late) for table in found}
+    targets = () if trouble else shown_shortfalls(answers, plan_records, behind, now)
     empty = None if plan_records else empty_store(services, answers)
     known = readers_within(services, answers, records)
     return Status(tuple(found), captures, shared_tables(found), tuple(targets), empty, known)
@@ -319,38 +318,6 @@ def _table_statuses(
         runs = [services.store.last_runs(record.table, _SHOWN_RUNS) for record in records]
         found = [replace(one, runs=tuple(last)) for one, last in zip(found, runs, strict=True)]
     return found
-
-
-def _shown_shortfalls(
-    services: Services,
-    answers: Answers,
-    plan_records: Sequence[TableRecord],
-    found: Sequence[TableStatus],
-    now: datetime,
-) -> list[Shortfall]:
-    """Return the freshness targets of the shown tables that are missed or cannot be kept.
-
-    The load of the workers includes all tables on the plan, also tables that are not shown.
-    """
-    late = {table.record.table for table in found if table.late and table.events_behind}
-
-    def fresh_at(record: TableRecord) -> float:
-        return -math.inf if record.table in late else math.inf
-
-    shown = {table.record.table for table in found}
-    try:
-        config, predictions = services.config, Predictions(services.store)
-        for table in found:
-            if table.events_behind == 0:
-                predictions.note_whole(table.record.table, now.timestamp())
-
-        def look() -> list[Shortfall]:
-            return shortfalls_now(config, services.kafka, predictions, plan_records, fresh_at, now)
-
-        return of_tables(answers.within("freshness targets", look), shown)
-    except TributaryError as error:
-        _log.warning("freshness targets could not be checked: %s", error)
-        return []
 
 
 def _next_generation_json(build: TableRecord) -> dict[str, Any]:
@@ -448,7 +415,7 @@ def _table_status(
         )
     behind, done = None, record.applied_offsets
     if done is not None and isinstance(end, Mapping):
-        behind = sum(max(0, offset - done.get(one, 0)) for one, offset in end.items())
+        behind = _events_behind(record, done, end, notes)
     quarantined = 0 if record.attempt is None else look.lacking.get(str(record.attempt.id), 0)
     watermark = None if commit is None else commit.watermark
     # Behind the end of a task that is not judged, events can be missing.
@@ -473,6 +440,25 @@ def _table_status(
         checks=checks,
         periods=look.periods.get(record.table),
     )
+
+
+def _events_behind(
+    record: TableRecord, done: Mapping[int, int], ends: Mapping[int, int], notes: list[str]
+) -> int | None:
+    """Return how many offsets the lake is behind its topic; None if the topic was cut off.
+
+    A topic that ends before the lake's offsets was deleted and created again, or has lost records.
+    Nothing shows then how many changes the lake lacks. A note says so.
+    """
+    for partition, end in ends.items():
+        if end < done.get(partition, 0):
+            notes.append(
+                f"partition {partition} of topic {record.topic} ends at offset {end}, but the lake"
+                f" has its records up to offset {done[partition]}: the topic was deleted or cut"
+                " off; the table's next run says what to do"
+            )
+            return None
+    return sum(end - done.get(partition, 0) for partition, end in ends.items())
 
 
 def _current_verification(record: TableRecord, newest: VerifyRecord | None) -> VerifyRecord | None:

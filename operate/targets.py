@@ -145,14 +145,18 @@ def with_bursts(needs: Iterable[Need], late: Collection[TableId]) -> list[Need]:
     """Return the needs of tables, in which rare bursts count as such.
 
     Tables can also commit rarely because the workers are too slow. Then they are late most of the
-    time. So if half of these tables are late, the needs are returned unchanged.
+    time. So the need of a late table stays as it is. If half of these tables are late, all needs
+    are returned unchanged. Tables without events do not count.
     """
     found = list(needs)
-    rare = [one for one in found if one.rare_load is not None]
+    rare = [one for one in found if one.rare_load is not None and one.events_per_s > 0]
     if 2 * sum(one.table in late for one in rare) >= len(rare):
         return found
     return [
-        one if one.rare_load is None else replace(one, commits_load=one.rare_load) for one in found
+        one
+        if one.rare_load is None or one.table in late
+        else replace(one, commits_load=one.rare_load)
+        for one in found
     ]
 
 

@@ -6,6 +6,8 @@ checks of captures know only the captures of tables on the plan.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,12 +16,16 @@ from cdc.capture.captured_tables import captures_of
 from cdc.capture.onboarded_names import names_of
 from cdc.store.lease import held_leases
 from operate.empty_store import configured_captures
+from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.config import Config
     from cdc.debezium import CaptureNames
     from cdc.store.table_state import TableRecord
     from operate.context import Services
+
+_log = logging.getLogger(__name__)
+_EVERY_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -104,3 +110,27 @@ def _slot_exists(services: Services, names: CaptureNames) -> bool:
     """Whether the slot of a capture that no table needs exists on its source."""
     kept = services.source(names.source).capture(names).kept_log
     return kept is not None and kept.exists()
+
+
+class UnusedSlotWarnings:
+    """Warns of slots that commands have left and that no table needs, once an hour at most.
+
+    Args:
+        services: The services of the command.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._next = 0.0
+
+    def look(self) -> None:
+        """Log a warning for each such slot, unless the last look is less than an hour ago."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _EVERY_S
+        for source in self._services.config.sources:
+            try:
+                for slot in unused_slots(self._services, source):
+                    _log.warning("%s. %s", slot.message, slot.remedy)
+            except TributaryError as error:
+                _log.info("source %s was not searched for unused slots: %s", source, error)

@@ -34,6 +34,7 @@ from cdc.lake.publish import (
     read_pointer,
 )
 from cdc.lake.restored_files import WholeCommits
+from cdc.lake.shard_timeline import ShardTimeline
 from cdc.lake.shard_write import (
     ShardWrite,
     carried,
@@ -48,7 +49,7 @@ from cdc.lake.shard_write import (
     types_before,
     types_of,
 )
-from cdc.lake.timeline import Committed, Timeline
+from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable, layout_of, live_rows, read_table
 from cdc.rows.columns import OFFSET, OP, is_reserved
 from schemas.table import Shard, TableSchema
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.lake.guard import Guard
     from cdc.lake.ownership import Ownership
-    from cdc.store.attempt import Attempt
     from cdc.store.lease import Lease, Leases
 
 _log = logging.getLogger(__name__)
@@ -72,37 +72,6 @@ _LAST_OFFSET = 2**63 - 1
 """The offset of a delete that must sort after every other event of its row."""
 
 
-class ShardTimeline(Timeline):
-    """The commits of one shard in a shared table.
-
-    One commit of the shard can be listed several times, since each later commit of another shard
-    repeats this shard's record.
-
-    Args:
-        spark: The session whose JVM and file systems are used.
-        path: Base path of the Hudi table.
-        shard: Name of the shard.
-    """
-
-    def __init__(self, spark: SparkSession, path: str, shard: str) -> None:
-        self._shard = shard
-        super().__init__(spark, path)
-
-    def _newest_first(self) -> Iterator[Committed]:
-        """Yield the shared table's commits since the shard joined the table, the newest first.
-
-        Each yielded commit has the shard's record, and the instant of the commit that first had
-        this record.
-        """
-        for committed in super()._newest_first():
-            mine = committed.record.shards.get(self._shard)
-            if mine is None:
-                return  # before this commit, the shard's rows were not in the table
-            self._whole(committed)
-            instant = mine.instant or committed.instant
-            yield Committed(instant, committed.action, mine.record, committed.index)
-
-
 def shared_path(spark: SparkSession, shard: Shard, owner: Ownership) -> str:
     """Return the base path of a shard's shared Hudi table.
 
@@ -113,13 +82,6 @@ def shared_path(spark: SparkSession, shard: Shard, owner: Ownership) -> str:
     if there is not None and not owner.is_other(there.attempt):
         return there.path
     return attempt_path(shard.base_path, owner.installation.shared_table(shard.base_path))
-
-
-def timeline_of(spark: SparkSession, attempt: Attempt) -> Timeline:
-    """Return the timeline of an attempt's Hudi table; for a shard, only of the shard's commits."""
-    if attempt.shard is None:
-        return Timeline(spark, attempt.path)
-    return ShardTimeline(spark, attempt.path, attempt.shard)
 
 
 class SharedTable:
@@ -303,7 +265,7 @@ class SharedTable:
             def guard(now: Timeline) -> None:
                 only_ours(now)
                 for one in wanted:
-                    one.guard(ShardTimeline(spark, self.path, one.shard.name))
+                    one.guard(ShardTimeline.within(now, one.shard.name))
 
             if any(types[name] != kind for name, kind in before.items()):
                 # A column has one type in all files, so all rows are rewritten. Rows to write that

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from cdc.errors import PausedByPolicyError, UnseenError
 from cdc.lake.commit import CommitRecord
+from cdc.lake.key_lookup import is_large, rows_with_keys
 from cdc.rows.columns import MISSING, MOVED, OFFSET, OP, STALE, TRANSACTION
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import RecordProblem, fill, fold
@@ -113,6 +114,7 @@ class BatchWriter:
         self._schema = lake.layout.schema
         self._settings = settings
         self._topic = record.topic
+        self._is_large = is_large(record.size)
         capture = context.capture(record)
         self._from_binlog = capture.reports_definitions
         self._late_rows = LateRows(context.store, settings, self._schema)
@@ -428,14 +430,10 @@ class BatchWriter:
 
     def _from_lake(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
         """Fill missing values of the batch's rows from the lake; return the batch's rows."""
-        key = [quoted(name) for name in self._schema.key]
-        wanted = rows.filter(F.col(MISSING).isNotNull()).select(*key)
-        # The lake can be large and the keys are few: the join drops other rows where they are read.
-        known = (
-            self._lake.read()
-            .select(*key, *(quoted(name) for name in missing))
-            .join(F.broadcast(wanted), list(self._schema.key), "leftsemi")
-        )
+        key = self._schema.key
+        wanted = rows.filter(F.col(MISSING).isNotNull()).select(*map(quoted, key))
+        lake = self._lake.read()
+        known = rows_with_keys(lake, wanted, key, missing, files_first=self._is_large)
         return fill(rows, known, self._schema, missing, moved=False, absent_is_deleted=False)
 
     def _from_source(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
+import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -156,7 +158,9 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
         _log.info("the name of table %s was not checked: %s", record.table, held)
 
 
-def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
+def name_idle(
+    context: RunContext, records: Iterable[TableRecord], *, limit_s: float = math.inf
+) -> None:
     """Update the outdated names of tables without new changes in the catalog of names.
 
     A publication or a run succeeds even if the metastore does not answer, so a name can be
@@ -168,10 +172,14 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
     Args:
         context: The runs' context.
         records: The tables.
+        limit_s: Seconds after which no further name is updated.
     """
     followed = [record for record in records if record.state is State.INCREMENTAL]
     random.shuffle(followed)
+    deadline = time.monotonic() + limit_s
     for record in followed:
+        if time.monotonic() >= deadline:
+            return
         try:
             if not _is_name_noted(context.config, record):
                 # All tables of the run wait meanwhile. The next look comes soon.

@@ -17,7 +17,8 @@ from cdc.config.secret_files import SecretFiles
 from cdc.debezium import Definitions
 from cdc.errors import ConfigError, ConnectError, StateError, onboard_again
 from cdc.lake.restored_files import WholeCommits
-from cdc.lake.shards import TURN_S, ShardTable, SharedTable, timeline_of
+from cdc.lake.shard_timeline import timeline_of
+from cdc.lake.shards import TURN_S, ShardTable, SharedTable
 from cdc.lake.write import FollowedTable, LakeTable
 from cdc.run.comparison import SettingsDigests, settings_digests
 from cdc.run.predictions import Predictions

@@ -44,6 +44,8 @@ _COLD = 4.0
 """Factor by which a process's first run is slower, since Java has compiled nothing yet."""
 _RATE_MEMORY_S = 1800.0
 """Seconds after which the weight of a measured arrival rate has fallen to about a third (1/e)."""
+_FADES_AFTER_COMMITS = 4.0
+"""Mean time between two commits in whose multiple the rate of a table without new events fades."""
 _RATE_SURE_S = 300.0
 """Seconds of observation after which an arrival rate counts in full.
 
@@ -190,7 +192,11 @@ def arrival_rate(known: TableCost | None, idle_s: float = 0.0) -> float:
     if known is None:
         return 0.0
     observed_s = min(_RATE_MEMORY_S, known.observed_s + idle_s)
-    still = 1.0 - min(1.0, idle_s / observed_s) if idle_s > 0.0 else 1.0
+    still = 1.0
+    if idle_s > 0.0:
+        # A table that is loaded once an hour has the same rate in the whole hour.
+        between_s = events_per_commit(known) / known.events_per_s if known.events_per_s else 0.0
+        still -= min(1.0, idle_s / max(observed_s, _FADES_AFTER_COMMITS * between_s))
     return known.events_per_s * still * min(1.0, observed_s / _RATE_SURE_S)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from cdc.errors import KafkaError
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _IDLE_LOOK_S = 60.0
 """Seconds between checks of the tables without new offsets."""
+_END_S = 20.0
+"""Longest wait, in seconds, for a check of captures or idle tables when continuous runs end."""
+_TIDY_S = 20.0
+"""Limit of each step of the tidying in continuous runs, since other checks wait meanwhile."""
 _REPORT_S = 0.2
 """Seconds between reports of tables that have run."""
 
@@ -117,18 +123,30 @@ def _runnable_tables(context: RunContext, records: Iterable[TableRecord]) -> lis
 
 
 def _tidy_after_round(
-    context: RunContext, records: Iterable[TableRecord], ran: Collection[TableId] = ()
+    context: RunContext,
+    records: Iterable[TableRecord],
+    ran: Collection[TableId] = (),
+    *,
+    limit_s: float = math.inf,
 ) -> None:
     """Remove former generations of tables, and update names in the catalog of names.
 
     Only the names of tables that did not run are updated. Each of the two steps takes the lease of
     the table that the step changes.
+
+    Args:
+        context: The runs' context.
+        records: The tables.
+        ran: The tables that have run in this round.
+        limit_s: Seconds after which each of the steps leaves the rest to the next round. An edited
+            setting can change the names of thousands of tables.
     """
     wanted = _runnable_tables(context, records)
-    remove_former(context, wanted)
+    remove_former(context, wanted, limit_s=limit_s)
     idle = (record for record in wanted if record.table not in ran)
     # A changed partition_by is that of a copy to come, not of the published table.
-    name_idle(context, [record for record in idle if not has_edited_settings(context, record)])
+    unedited = [record for record in idle if not has_edited_settings(context, record)]
+    name_idle(context, unedited, limit_s=limit_s)
 
 
 def _run_due(context: RunContext, work: Work, worker: int) -> RunResult:
@@ -204,7 +222,7 @@ def run_continuously(
     waits for another table's run if a worker is free. If Kafka or the state store is unreachable, a
     round finds nothing, and the next round tries again. About once a minute, another thread checks
     the idle tables and their captures, since it can wait for servers that do not answer. When the
-    loop ends, it waits for the runs and the check in progress.
+    loop ends, it waits for the runs in progress, and for up to 20 s for the check in progress.
 
     The loop also ends if only a new process can continue: Spark has ended, its tasks hang and keep
     their cores (`cdc.runtime.task_watch.held_cores`), or a file with secrets has changed.
@@ -249,19 +267,30 @@ def run_continuously(
 
 
 class _Background:
-    """Jobs that take place about once a minute, one after the other, in a thread of their own."""
+    """Jobs that take place about once a minute, one after the other, in a thread of their own.
+
+    A job can wait for a server that does not answer. So the process ends without a job that takes
+    too long: every job can be cut off at any moment, as by a crash.
+    """
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="background")
         self._jobs: dict[str, tuple[float, Future[object]]] = {}
+        self._begun: SimpleQueue[tuple[Future[object], Callable[[], object]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="background", daemon=True)
 
     def __enter__(self) -> _Background:
-        """Return this object."""
+        """Start the thread, and return this object."""
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Drop the jobs that have not begun, and wait for the job in progress."""
-        self._thread.shutdown(cancel_futures=True)
+        """Drop the jobs that have not begun, and wait for the job in progress, up to a bound."""
+        for _began, done in self._jobs.values():
+            done.cancel()
+        self._begun.put(None)
+        self._thread.join(_END_S)
+        if self._thread.is_alive():
+            _log.warning("a check of captures or idle tables has not ended, and is cut off")
 
     def is_due(self, job: str) -> bool:
         """Whether a job can begin now: it has ended, and began at least a minute ago.
@@ -279,7 +308,19 @@ class _Background:
 
     def begin(self, job: str, work: Callable[[], object]) -> None:
         """Begin a job, once the other jobs that have begun are done."""
-        self._jobs[job] = (time.monotonic(), self._thread.submit(work))
+        done: Future[object] = Future()
+        self._jobs[job] = (time.monotonic(), done)
+        self._begun.put((done, work))
+
+    def _work(self) -> None:
+        """Do the jobs in the order in which they began, until the ``with`` block ends."""
+        while (job := self._begun.get()) is not None:
+            done, work = job
+            if done.set_running_or_notify_cancel():
+                try:
+                    done.set_result(work())
+                except BaseException as error:  # noqa: BLE001 - the loop of rounds raises it
+                    done.set_exception(error)
 
 
 def _try_round(
@@ -319,7 +360,7 @@ def _look_at_idle(
         finder.look_at_idle()
         workers.offer_found(finder.found())
         finder.captures.look_at_all(records)
-        _tidy_after_round(context, workers.untouched(records))
+        _tidy_after_round(context, workers.untouched(records), limit_s=_TIDY_S)
 
 
 @contextmanager

@@ -7,6 +7,9 @@ retention time ends after the table's last copy.
 from __future__ import annotations
 
 import logging
+import math
+import random
+import time
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -28,8 +31,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """After runs, remove former generations that readers no longer need.
+def remove_former(
+    context: RunContext, records: Iterable[TableRecord], *, limit_s: float = math.inf
+) -> None:
+    """After runs, remove former generations that readers no longer need, in a random order.
 
     A failure is logged and not raised. A table's folder in the lake is read only if the pointer
     names more former generations than the settings retain, and the retention time of a former
@@ -38,8 +43,14 @@ def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
     Args:
         context: The runs' context. ``context.served`` has the pointers that this process has read.
         records: The tables.
+        limit_s: Seconds after which no further table's generations are removed.
     """
-    for record in records:
+    deadline = time.monotonic() + limit_s
+    shuffled = [*records]
+    random.shuffle(shuffled)
+    for record in shuffled:
+        if time.monotonic() >= deadline:
+            return
         pointer = context.served.with_former.get(record.table)
         if pointer is None:
             continue

@@ -52,14 +52,18 @@ class WorkFinder:
         self._turn_s = TURN_S if spaced else math.inf
         self._now = datetime.now(timezone.utc)
         self._topics: dict[str, TopicFacts | KafkaError] = {}
+        self._found: set[TableId] = set()
         if wanted:
             self._topics = topic_facts(context, [record.topic for record in wanted])
-            if look_at_idle:  # a topic that somebody compacts is work, too
-                self._topics = with_settings(context, self._topics)
         behind = plan.due(wanted, self._topics)
+        if wanted and look_at_idle:  # a topic that somebody compacts is work, too
+            self._topics = with_settings(context, self._topics)
+            by_events = {one.table for one in behind}
+            behind = plan.due(wanted, self._topics)
+            # Other rounds do not see this work, so it must not be dropped by them.
+            self._found = {one.table for one in behind} - by_events
         self._settings = {one.table: _settings_if_valid(context, one) for one in behind}
         self._working = {one.table for one in behind if not (spaced and self._waits(one))}
-        self._found: set[TableId] = set()
         if wanted:
             self._note_freshness()
         if self._working and not look_at_idle:

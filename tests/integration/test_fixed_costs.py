@@ -92,3 +92,4 @@ def test_what_a_commit_and_an_idle_table_cost(orders: Orders) -> None:
             rounds.append(asked)
         assert rounds[0] == rounds[1], "another idle table adds no call"
         assert rounds[0]["kafka"] > 0
+        assert rounds[0]["jobs"] == 0, "idle tables need no job of Spark"

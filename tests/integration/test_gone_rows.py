@@ -6,8 +6,12 @@ value from the source.
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
+from cdc.lake import key_lookup
+from cdc.run import batch
 from tests.integration.rigs.running import Orders, settings
 from tests.integration.rigs.running import orders as orders
 from tests.integration.rigs.running import shared as shared
@@ -34,7 +38,13 @@ def test_rows_that_an_ignored_truncate_took_before_the_run_stay_in_the_lake(orde
 
 
 @settings(on_truncate="ignore")
-def test_an_unclear_value_of_one_row_costs_no_other_row_its_large_value(orders: Orders) -> None:
+def test_an_unclear_value_of_one_row_costs_no_other_row_its_large_value(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table counts as large, so the files of the rows are found first."""
+    monkeypatch.setattr(key_lookup, "_LARGE_BYTES", 0)
+    read = Mock(wraps=key_lookup.rows_with_keys)
+    monkeypatch.setattr(batch, "rows_with_keys", read)
     inserts = [
         f"INSERT INTO T (id, body, price, status) VALUES ({id}, repeat('x', 9000), 1, 'paid')"
         for id in (1, 2, 3)
@@ -50,6 +60,7 @@ def test_an_unclear_value_of_one_row_costs_no_other_row_its_large_value(orders: 
     )
     assert orders.run().error is None
     found = orders.lake("id", "body", "price", "status")
+    assert [call.kwargs["files_first"] for call in read.call_args_list] == [True]
     large = "x" * 9000
     assert found == [(1, large, 2, "paid"), (2, large, 2, None), (3, large, 1, None)]
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from cdc.config import TableSettings
 from cdc.errors import FencedError, LakeError, StateError
-from cdc.lake import shards
+from cdc.lake import shards, timeline
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.shard_write import ShardWrite
@@ -201,7 +202,7 @@ def test_a_shard_that_does_not_fit_is_refused_and_changes_nothing(
 
 
 def test_many_go_into_one_commit_and_one_that_is_refused_stops_alone(
-    spark: SparkSession, shared: SharedTable
+    spark: SparkSession, shared: SharedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"s{n}" for n in range(6)]
     tables = [part(spark, shared, name) for name in names]
@@ -229,7 +230,13 @@ def test_many_go_into_one_commit_and_one_that_is_refused_stops_alone(
         [(1, "a" if n == 3 else f"b{n}")] for n in range(6)
     ]
     assert [at(table)[0][0] for table in tables] == [1 if n == 3 else 6 for n in range(6)]
-    # Without the one that is refused, the joint commit holds.
+    # Without the one that is refused, the joint commit holds. It opens the table no more often than
+    # the commit of one shard.
+    opened = Mock(wraps=timeline._open_meta_client)
+    monkeypatch.setattr(timeline, "_open_meta_client", opened)
+    changed(spark, tables[0], 8, ("u", 7, (1, "c")))
+    of_one = opened.call_count
+    opened.reset_mock()
     waiting_tables = [table for n, table in enumerate(tables) if n != 3]
     shared._turn.acquire()
     with ThreadPoolExecutor(6) as pool:
@@ -240,7 +247,8 @@ def test_many_go_into_one_commit_and_one_that_is_refused_stops_alone(
             pass
         shared._turn.release()
     assert len({job.result() for job in jobs}) == 1
-    assert len(Timeline(spark, shared.path).commits()) == before + 5 + 1
+    assert opened.call_count == of_one
+    assert len(Timeline(spark, shared.path).commits()) == before + 5 + 1 + 1
 
 
 @pytest.mark.parametrize("lost", [StateError, FencedError], ids=["store away", "lease lost"])

@@ -33,6 +33,7 @@ from operate.render import Output, Renderer
 from operate.run import Runs
 from operate.status import Status, status
 from operate.transactions import Transactions
+from operate.unused_slots import UnusedSlotWarnings
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.capture.test_judgement import SOUND
@@ -172,7 +173,8 @@ def test_runs_fail_while_the_store_has_lost_tables(
     services.__dict__["run_context"] = context
     monkeypatch.setattr(services, "stream_evidence", lambda names: sends(names, [LOST]))
     monkeypatch.setattr(Transactions, "look", lambda _: None)
-    for name in ("silences", "expiring", "shortfalls_now", "over_limits", "unused_slots"):
+    monkeypatch.setattr(UnusedSlotWarnings, "look", lambda _: None)
+    for name in ("silences", "expiring", "shortfalls_now", "over_limits"):
         monkeypatch.setattr(run, name, lambda *_: [])
     connectors = [DEFAULT, FAST]
     monkeypatch.setattr(run, "Answers", lambda found: Told(found, connectors))

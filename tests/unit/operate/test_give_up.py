@@ -254,12 +254,12 @@ def test_nothing_is_done_while_another_process_changes_the_capture(
     lease = Lease(services.store, services.capture(ORDERS).resource, "another process")
     lease.acquire()
     runs = Runs(services, services.store.tables)
-    runs._look_at_logs()
+    runs._look_at_logs([])
     assert server.asked == []
     assert [one.level for one in runs.over_limits] == [Level.GIVE_UP]
     assert runs.exit_code() is ExitCode.SOME_FAILED
     lease.release()
-    runs._look_at_logs()
+    runs._look_at_logs([])
     assert server.asked == ["stop", "drop"]
 
 
@@ -300,7 +300,7 @@ def test_whatever_a_killed_process_left_no_table_goes_on(
         check_losses(Losses(services.store).seen(names.resource), names, record)
     monkeypatch.setattr(module, "crash", lambda _: None)
     runs = Runs(services, services.store.tables)
-    runs._look_at_logs()
+    runs._look_at_logs([])
     assert server.held is None, "the next run drops the slot if it is still there"
     if point != "after_drop":
         assert services.store.newest(record).state is State.NEEDS_BOOTSTRAP
@@ -320,10 +320,10 @@ def test_a_slot_that_cannot_be_dropped_is_tried_again(services: Services, server
     put(services)
     server.in_use = True
     runs = Runs(services, services.store.tables)
-    runs._look_at_logs()
+    runs._look_at_logs([])
     assert (runs.given_up, len(runs.over_limits)) == ([], 1)
     server.in_use = False
-    runs._look_at_logs()
+    runs._look_at_logs([])
     assert (len(runs.given_up), runs.over_limits) == (1, [])
 
 
@@ -337,7 +337,7 @@ def test_the_exit_code_of_a_run_shows_an_alarm(
     put(services)
     server.held = held
     runs = Runs(services, services.store.tables)
-    runs._look_at_logs()
+    runs._look_at_logs([])
     assert runs.exit_code() == code
     alarms = runs.conditions().get(Condition.OVER_LIMIT)
     assert alarms == (["shop/default"] if held == 2.5 else None)

@@ -137,7 +137,7 @@ def test_a_command_forgets_what_is_older_than_the_setting(services: Services) ->
     aged = sa.update(run_rows).values(noted_at=run_rows.c.noted_at - 2 * 86400)
     with store.transaction() as connection:
         connection.execute(aged.where(run_rows.c.table_name == "parts"))
-    Runs(services, store.tables)._forget_history()
+    Runs(services, store.tables)._forget_history([])
     assert [event.table for event in history(services, LONG_AGO)] == [ORDERS]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from cdc.errors import (
 )
 from cdc.runtime.progress import NullProgress
 from cdc.sources.source_facts import SourceColumn, SourceTable
-from cdc.store.table_state import State
+from cdc.store.table_state import State, transition
 from operate import onboard as onboard_module
 from operate import tier_capture
 from operate.capture_undo import Found
@@ -38,6 +38,7 @@ from operate.table_outcome import Outcome
 from schemas.errors import TributaryError
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType
+from tests.records import NOW, table_record
 from tests.unit.cdc.configuration import minimal
 
 SOURCE_LOOKS = ("table", "largest_row", "key_obstacle")
@@ -265,7 +266,7 @@ def test_an_error_of_a_server_is_about_all_tables_although_it_names_the_first(
 def _capture_without_servers(
     monkeypatch: pytest.MonkeyPatch,
     prepare_each: Callable[..., dict[TableId, TributaryError]],
-    withdraw: Callable[[TableId], object],
+    withdraw: Callable[[Collection[TableId]], object],
     *members: frozenset[TableId],
     before: Found | None = None,
 ) -> None:
@@ -274,34 +275,35 @@ def _capture_without_servers(
     Args:
         monkeypatch: Replaces it for the test.
         prepare_each: Prepares the capture.
-        withdraw: Removes a table from the capture.
+        withdraw: Removes tables from the capture.
         members: The tables in the capture, at each look.
         before: What existed of a capture without tables on the plan.
     """
     looks = iter(members)
     monkeypatch.setattr(onboard_module, "prepare_each", prepare_each)
-    monkeypatch.setattr(onboard_module, "withdraw", lambda _s, _g, table: withdraw(table))
+    monkeypatch.setattr(onboard_module, "withdraw", lambda _s, _g, tables: withdraw(tables))
     monkeypatch.setattr(onboard_module, "look", lambda *_: before)
     monkeypatch.setattr(tier_capture, "hold_for_change", lambda *_: nullcontext())
     monkeypatch.setattr(tier_capture, "members", lambda *_: next(looks))
 
 
-def test_a_refused_table_leaves_the_capture_unless_it_was_in_it_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("stuck", [False, True])
+def test_refused_tables_leave_the_capture_in_one_step_unless_they_were_in_it_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stuck: bool
 ) -> None:
-    """A person made the publication by hand, and one table cannot be taken off it."""
+    """A person made the publication by hand."""
     services = Counted(tmp_path, monkeypatch).services
     tables = tuple(some(4))
-    theirs, ours, stuck, well = tables
+    theirs, ours, other, well = tables
     error = KafkaError("two partitions", remedy="Delete it.")
-    removed = list[TableId]()
+    removed = list[Collection[TableId]]()
 
-    def withdraw(table: TableId) -> None:
-        if table == stuck:
+    def withdraw(tables: Collection[TableId]) -> None:
+        removed.append(tables)
+        if stuck:
             raise SourceError("must be owner of publication", remedy="Ask.")
-        removed.append(table)
 
-    refused = dict.fromkeys((theirs, ours, stuck), error)
+    refused = dict.fromkeys((theirs, ours, other), error)
     members = frozenset({theirs})
     found = Found(connector=True, kept_log=True, tables=members)
     _capture_without_servers(monkeypatch, lambda *_: refused, withdraw, members, before=found)
@@ -309,31 +311,53 @@ def test_a_refused_table_leaves_the_capture_unless_it_was_in_it_before(
     group = tier_capture.Group(services.capture(well), tables)
     outcomes = {one.table: one for one in onboard_module._capture_group(services, group)}
     assert outcomes[well].action == "registered"
-    assert removed == [ours]
-    assert outcomes[stuck].error is not None
-    assert "could not be removed: must be owner" in outcomes[stuck].error.remedy
-    assert outcomes[stuck].error.remedy.endswith("The slot is left.")
+    assert removed == [{ours, other}]
+    for table, is_ours in ((theirs, False), (ours, True), (other, True)):
+        why = outcomes[table].error
+        assert why is not None
+        assert ("could not be removed: must be owner" in why.remedy) == (stuck and is_ours)
+        assert why.remedy.endswith("The slot is left.")
     services.close()
 
 
+@pytest.mark.parametrize("ends_by", [ConnectError("it does not answer", remedy="Start it."), None])
 def test_tables_of_an_onboarding_that_fails_leave_the_capture_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_by: ConnectError | None
 ) -> None:
-    """Without a record, nobody would know why the capture sends them."""
+    """Without a record, nobody would know why the capture sends them; Ctrl-C can end it, too."""
     services = Counted(tmp_path, monkeypatch).services
     known, new, later = tables = tuple(some(3))
-    removed = list[TableId]()
-    down = ConnectError("Kafka Connect does not answer", remedy="Start it.")
+    removed = list[Collection[TableId]]()
 
     def fails(*_: object) -> dict[TableId, TributaryError]:
-        raise down
+        raise ends_by or KeyboardInterrupt
 
     looks = (frozenset({known}), frozenset({known, new}))
     _capture_without_servers(monkeypatch, fails, removed.append, *looks)
     group = tier_capture.Group(services.capture(later), tables)
-    outcomes = onboard_module._capture_group(services, group)
-    assert [str(one.error) for one in outcomes] == [down.message] * 3
-    assert removed == [new]
+    if ends_by is None:
+        with pytest.raises(KeyboardInterrupt):
+            onboard_module._capture_group(services, group)
+    else:
+        outcomes = onboard_module._capture_group(services, group)
+        assert [str(one.error) for one in outcomes] == [ends_by.message] * 3
+    assert removed == [{new}]
+    services.close()
+
+
+def test_tables_on_the_plan_are_not_withdrawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = Counted(tmp_path, monkeypatch).services
+    on_plan, left, failed = tables = tuple(some(3))
+    services.store.put(table_record(on_plan))
+    services.store.put(transition(table_record(left), State.RETIRED, at=NOW))
+    removed = list[Sequence[TableId]]()
+    monkeypatch.setattr(tier_capture, "remove_tables", lambda *given: removed.append(given[2]))
+    group = tier_capture.Group(services.capture(failed), tables)
+    onboard_module.withdraw(services, group, tables)
+    onboard_module.withdraw(services, group, ())
+    assert removed == [[left, failed]]
     services.close()
 
 

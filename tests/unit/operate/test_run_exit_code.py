@@ -360,8 +360,8 @@ def test_a_run_that_finds_no_work_looks_at_its_captures_nevertheless(
     monkeypatch.setattr(run, "run_tables", away)
     for name in ("silences", "expiring", "shortfalls_now"):
         monkeypatch.setattr(run, name, away)
-    monkeypatch.setattr(Runs, "_look_at_logs", lambda _: looked.append("logs"))
-    monkeypatch.setattr(Runs, "_forget_history", lambda _: None)
+    monkeypatch.setattr(Runs, "_look_at_logs", lambda *_: looked.append("logs"))
+    monkeypatch.setattr(Runs, "_forget_history", lambda *_: None)
     put(services, state=State.INCREMENTAL)
     records = services.store.tables()
     runs = Runs(services, no_store if store_away else lambda: records)
@@ -370,3 +370,45 @@ def test_a_run_that_finds_no_work_looks_at_its_captures_nevertheless(
     if not store_away:
         assert looked == ["logs"]
         assert "captures" in [one.what for one in runs.failed_checks]
+
+
+def test_a_look_ends_at_the_step_in_which_the_signal_arrives(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step can wait for servers, and systemd kills a process that does not end in time."""
+    stop, looked = threading.Event(), list[str]()
+
+    def slow(*_: object) -> list[Any]:
+        looked.append("captures")
+        stop.set()
+        return []
+
+    services.__dict__["run_context"] = SimpleNamespace(forgotten={})
+    monkeypatch.setattr(run, "forgotten_tables", lambda *_: [])
+    monkeypatch.setattr(run, "silences", slow)
+    monkeypatch.setattr(run, "expiring", lambda *_: looked.append("topics"))
+    put(services, state=State.INCREMENTAL)
+    Runs(services, services.store.tables).watch(stop)
+    assert looked == ["captures"]
+
+
+def test_targets_are_judged_by_the_records_of_that_moment(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps before can take minutes, in which a table commits."""
+    judged = list[object]()
+    context = SimpleNamespace(
+        config=services.config,
+        kafka=None,
+        predictions=SimpleNamespace(fresh_at=None),
+        forgotten={},
+    )
+    services.__dict__["run_context"] = context
+    for name in ("forgotten_tables", "silences", "expiring", "over_limits"):
+        monkeypatch.setattr(run, name, lambda *_: [])
+    monkeypatch.setattr(run, "shortfalls_now", lambda *given: judged.append(given[3]) or [])
+    put(services, state=State.INCREMENTAL)
+    record = services.store.tables()
+    looks = iter([record, [], [], []])
+    Runs(services, lambda: next(looks)).watch()
+    assert judged == [[]]

@@ -61,3 +61,12 @@ def test_a_shard_whose_watermark_is_not_known_leaves_the_whole_without_one() -> 
     assert found.held_back == {"us": "catching_up", "as": "failed"}
     (found,) = shared_tables([status("eu", State.REGISTERED, None)])
     assert (found.shards, found.joining, found.watermark) == (0, ("eu",), None)
+
+
+def test_a_late_shard_is_not_hidden_by_one_without_a_watermark() -> None:
+    """Without Kafka transactions, a shard that never had an event has an age and no watermark."""
+    idle = replace(status("eu", State.INCREMENTAL, 5), watermark=None)
+    (found,) = shared_tables([idle, status("us", State.INCREMENTAL, 1000)])
+    assert (found.watermark, found.freshness_s, found.late) == (None, 1000, True)
+    (found,) = shared_tables([idle, status("us", State.INCREMENTAL, 10)])
+    assert (found.watermark, found.freshness_s, found.late) == (None, 10, False)

@@ -110,6 +110,24 @@ def test_an_idle_table_is_fresh_also_without_transactions(tmp_path: Path) -> Non
     opened.close()
 
 
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_a_topic_that_was_deleted_makes_no_table_fresh(
+    tmp_path: Path, *, exactly_once: bool
+) -> None:
+    """Somebody deleted the topic, the connector created it again, and no run has looked yet."""
+    document = minimal()
+    document["connect"] = {**document.get("connect", {}), "exactly_once": exactly_once}
+    opened = Services(parse(yaml.safe_dump(document), base=tmp_path), NullProgress())
+    commit = CommitSummary({0: 7}, "0/9", NOW - HOUR, "20260102110000000", NOW - HOUR)
+    record = table_record(state=State.INCREMENTAL, last_commit=commit)
+    beats = {(record.table.source, record.tier): NOW}
+    look = module._SharedFacts(NOW, {record.topic: {0: 3}}, None, {}, {}, beats, {}, {})
+    cut = module._table_status(opened, look, record, None)
+    assert (cut.events_behind, cut.freshness_s, cut.late) == (None, 3600.0, True)
+    assert any(f"topic {record.topic} ends at offset 3" in note for note in cut.notes)
+    opened.close()
+
+
 def test_a_table_without_a_watermark_that_lacks_nothing_is_not_late(services: Services) -> None:
     idle = shown(services, NOW - HOUR, end=7)
     assert (idle.freshness_s, idle.late) == (None, False)

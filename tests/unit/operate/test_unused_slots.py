@@ -21,8 +21,7 @@ from operate import tier_capture
 from operate.context import Services
 from operate.onboard import onboard, register
 from operate.readiness_check import Examined
-from operate.run import Runs
-from operate.unused_slots import unused_captures, unused_slots
+from operate.unused_slots import UnusedSlotWarnings, unused_captures, unused_slots
 from schemas.table import TableId
 from tests.records import NOW
 from tests.unit.cdc.configuration import minimal
@@ -142,15 +141,15 @@ def test_a_slot_that_no_table_needs_is_named(
     (line,) = check_module._slots(services, "shop")
     assert (line.name, line.status) == (found.title, "warning")
 
-    runs = Runs(services, services.store.tables)
+    warnings = UnusedSlotWarnings(services)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            runs._look_at_unused_slots()
+            warnings.look()
         assert caplog.text.count(found.message) == 1
         now = time.monotonic()
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(time, "monotonic", lambda: now + 3601)
-            runs._look_at_unused_slots()
+            warnings.look()
     assert caplog.text.count(found.message) == 2, "a process that runs for days finds later ones"
 
     with Leases(services.store, owner="another").hold(names.resource):
@@ -163,7 +162,7 @@ def test_a_slot_that_no_table_needs_is_named(
 
     place.answers = False
     assert check_module._slots(services, "shop") == []
-    Runs(services, services.store.tables)._look_at_unused_slots()
+    UnusedSlotWarnings(services).look()
 
 
 def test_a_slot_of_former_names_is_searched_for_too(services: Services, tmp_path: Path) -> None:

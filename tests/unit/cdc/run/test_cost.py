@@ -24,11 +24,11 @@ from cdc.store.table_cost import TABLE_COSTS, TableCost
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 
-def after(*runs: tuple[int, int, float], cold: float = 1.0) -> TableCost:
-    """The learned cost after runs, one per minute; a run is (commits, events, seconds)."""
+def after(*runs: tuple[int, int, float], cold: float = 1.0, every_s: float = 60.0) -> TableCost:
+    """The learned cost after runs, one per ``every_s``; a run is (commits, events, seconds)."""
     known = None
     for number, (commits, events, seconds) in enumerate(runs):
-        at = NOW + timedelta(minutes=number)
+        at = NOW + timedelta(seconds=every_s * number)
         known = learned(known, Observation(commits, events, seconds, at, cold))
     assert known is not None
     return known
@@ -128,6 +128,12 @@ def test_a_table_that_gets_no_more_events_needs_no_more_work() -> None:
     known = after(*[(1, 6000, 1.0)] * 60)
     rates = [arrival_rate(known, idle) for idle in (0.0, 450.0, 1800.0, 86400.0)]
     assert rates == pytest.approx([100.0, 75.0, 0.0, 0.0])
+
+
+def test_a_table_that_is_loaded_once_an_hour_has_its_rate_for_the_whole_hour() -> None:
+    known = after(*[(1, 6000, 1.0)] * 60, every_s=3600.0)
+    rates = [arrival_rate(known, idle) for idle in (0.0, 1800.0, 3599.0, 4 * 3600.0)]
+    assert rates == pytest.approx([6000 / 3600 * part for part in (1.0, 0.875, 0.75, 0.0)], 0.01)
 
 
 def test_the_events_of_a_commit_show_how_often_a_table_commits() -> None:

@@ -39,8 +39,8 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     captures = SimpleNamespace(look_at_all=lambda _: None)
     finder = SimpleNamespace(captures=captures, work=list, look_at_idle=lambda: None)
     monkeypatch.setattr(cycle, "WorkFinder", lambda *_, **__: finder)
-    monkeypatch.setattr(cycle, "remove_former", lambda *_: None)
-    monkeypatch.setattr(cycle, "name_idle", lambda _, idle: named.extend(idle))
+    monkeypatch.setattr(cycle, "remove_former", lambda *_, **__: None)
+    monkeypatch.setattr(cycle, "name_idle", lambda _, idle, **__: named.extend(idle))
     settings = SimpleNamespace(lake=None, pool_shares={})
     settings.spark = SimpleNamespace(parallel_tables=1)
     context = SimpleNamespace(config=settings, published_settings=PublishedSettings())
@@ -73,8 +73,8 @@ def test_tables_with_events_do_not_wait_for_the_check_of_idle_tables(
             done.append("idle tables")
             return []
 
-    def tidy(*_: object) -> None:
-        done.append("tidy")
+    def tidy(*_: object, limit_s: float) -> None:
+        done.append(f"tidy for {limit_s:.0f} s")
         stop.set()
 
     monkeypatch.setattr(cycle, "WorkFinder", lambda *_, **__: Finder())
@@ -84,7 +84,7 @@ def test_tables_with_events_do_not_wait_for_the_check_of_idle_tables(
     settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=1))
     context = cast("Any", SimpleNamespace(config=settings, rounds=Rounds()))
     cycle.run_continuously(context, list, stop, min_interval_s=0.01)
-    assert done == ["idle tables", "all captures", "tidy"]
+    assert done == ["idle tables", "all captures", "tidy for 20 s"]
 
 
 @pytest.mark.timeout(60)
@@ -156,3 +156,25 @@ def test_fair_pools_are_as_many_as_the_workers(monkeypatch: pytest.MonkeyPatch) 
         cycle._run_and_name(cast("Any", context), cast("Any", work), number % 3)
     assert len(pools) == 100
     assert len(set(pools)) == 3
+
+
+def test_a_check_that_waits_for_a_server_delays_the_end_by_a_bound_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Requests to a Kafka that is down take a minute each."""
+    monkeypatch.setattr(cycle, "_END_S", 0.2)
+    answers, began, done = threading.Event(), threading.Event(), list[str]()
+
+    def waits() -> None:
+        began.set()
+        answers.wait(60.0)
+
+    with cycle._Background() as background:
+        background.begin("watch", waits)
+        background.begin("look", lambda: done.append("look"))
+        assert began.wait(20.0)
+        assert not background.is_due("watch")
+    assert "is cut off" in caplog.text
+    answers.set()
+    background._thread.join(20.0)
+    assert done == [], "a job that has not begun is dropped"
