@@ -53,7 +53,7 @@ class Answers:
         first_events: The times of changes that wait in topics, as earlier calls have read them.
 
     Attributes:
-        known_ends: The newest result of `ends`; None before `ends` is called.
+        known_ends: All results of `ends`, the newest of each topic; None before `ends` is called.
     """
 
     def __init__(self, services: Services, first_events: FirstEvents | None = None) -> None:
@@ -116,7 +116,7 @@ class Answers:
             found = self.within(
                 "the ends of topics", lambda: kafka.ends_now(wanted, committed=False)
             )
-        self.known_ends = found
+            self.known_ends = {**(self.known_ends or {}), **found}
         return found
 
     def within(self, what: str, work: Callable[[], T], *, at_most_s: float | None = None) -> T:

@@ -8,13 +8,15 @@ same name.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc.capture.captured_tables import listed
+from cdc.errors import RefusedError
+from cdc.store.table_state import State
 from operate.lost_capture import users_of
 from operate.tier_capture import members, remove_tables
 from schemas.errors import TributaryError
@@ -23,6 +25,7 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
     from operate.context import Services
+    from operate.table_outcome import Outcome
     from operate.tier_capture import Group
 
 _log = logging.getLogger(__name__)
@@ -127,6 +130,76 @@ def undone_if_interrupted(names: CaptureNames, undo_all: Callable[[], str]) -> I
         except TributaryError as error:
             _log.warning("what was created of %s is left: %s", names.resource, error)
         raise
+
+
+def withdrawn(
+    services: Services,
+    group: Group,
+    outcomes: list[Outcome],
+    theirs: Collection[TableId],
+) -> list[Outcome]:
+    """Remove the tables whose onboarding failed from their capture; return the tables' outcomes.
+
+    If the tables cannot be removed, the outcomes' errors say so, and the other tables go on.
+
+    Args:
+        services: The services of the command.
+        group: The tables of the onboarding, with their capture.
+        outcomes: The tables' outcomes.
+        theirs: The tables that another program has put into the capture; they stay in it.
+    """
+    failed = {one.table for one in outcomes if one.error is not None} - {*theirs}
+    try:
+        withdraw(services, group, failed)
+    except TributaryError as error:
+        stuck = _refused_tables(error) or failed
+        left = f"It is still captured, since it could not be removed: {error.message}"
+        return [
+            replace(one, error=one.error.advising(left))
+            if one.error is not None and one.table in stuck
+            else one
+            for one in outcomes
+        ]
+    return outcomes
+
+
+def _refused_tables(error: TributaryError) -> set[object]:
+    """Return the tables that an error names as refused; empty if it names none."""
+    if isinstance(error, RefusedError):
+        return {*error.errors}
+    return {error.context["refused"]} if "refused" in error.context else set()
+
+
+def withdraw_new(services: Services, group: Group, before: Collection[TableId]) -> str:
+    """Remove the tables that a failed onboarding has added to a capture of other tables.
+
+    Args:
+        services: The services of the command.
+        group: The tables of the onboarding, with their capture.
+        before: The tables that the capture contained before.
+
+    Returns:
+        Text for the onboarding's error, if the tables could not be removed; else an empty string.
+    """
+    try:
+        now = members(services, group.capture)
+        withdraw(services, group, {*group.tables} & {*now} - {*before})
+    except TributaryError as error:
+        return f"Its tables are still captured, since they could not be removed: {error.message}"
+    return ""
+
+
+def withdraw(services: Services, group: Group, tables: Collection[TableId]) -> None:
+    """Remove tables from their capture after their onboarding failed, in one step.
+
+    Tables that are on the plan stay in the capture.
+    """
+    if not tables:
+        return
+    records = services.store.tables()
+    on_plan = {record.table for record in records if record.state is not State.RETIRED}
+    if gone := [table for table in group.tables if table in tables and table not in on_plan]:
+        remove_tables(services, group.capture, gone)
 
 
 def _undo_step(what: str, step: Callable[[], object]) -> str | None:

@@ -16,7 +16,14 @@ from cdc.runtime.failpoints import crash
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State, TableRecord, transition
 from operate import tier_capture
-from operate.capture_undo import Found, look, undo, undone_if_interrupted
+from operate.capture_undo import (
+    Found,
+    look,
+    undo,
+    undone_if_interrupted,
+    withdraw_new,
+    withdrawn,
+)
 from operate.captured_tables import prepare_each
 from operate.copy_order import largest_first
 from operate.generations import clean
@@ -170,9 +177,8 @@ def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcom
             captured_before = tier_capture.members(services, group.capture)
 
             def undo_all() -> str:
-                if before is None:
-                    return _withdraw_new(services, group, captured_before)
-                return undo(services, group, before)
+                theirs = captured_before if before is None else before.tables
+                return undo(services, group, before) or withdraw_new(services, group, theirs)
 
             with undone_if_interrupted(group.capture, undo_all):
                 try:
@@ -188,62 +194,11 @@ def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcom
                 )
                 outcomes += [Outcome(one, "capture", error=why) for one, why in refused.items()]
                 theirs = frozenset() if before is None else captured_before
-                outcomes = _withdrawn(services, group, outcomes, theirs)
+                outcomes = withdrawn(services, group, outcomes, theirs)
                 outcomes = _undone(services, group, before, outcomes)
     except TributaryError as error:
         return [Outcome(table, "capture", error=error) for table in group.tables]
     return outcomes
-
-
-def _withdrawn(
-    services: Services,
-    group: tier_capture.Group,
-    outcomes: list[Outcome],
-    theirs: Collection[TableId],
-) -> list[Outcome]:
-    """Remove the tables whose onboarding failed from their capture; return the tables' outcomes.
-
-    If the tables cannot be removed, the outcomes' errors say so, and the other tables go on.
-
-    Args:
-        services: The services of the command.
-        group: The tables of the onboarding, with their capture.
-        outcomes: The tables' outcomes.
-        theirs: The tables that another program has put into the capture; they stay in it.
-    """
-    failed = {one.table for one in outcomes if one.error is not None} - {*theirs}
-    try:
-        withdraw(services, group, failed)
-    except TributaryError as error:
-        left = f"It is still captured, since it could not be removed: {error.message}"
-        return [
-            replace(one, error=one.error.advising(left))
-            if one.error is not None and one.table in failed
-            else one
-            for one in outcomes
-        ]
-    return outcomes
-
-
-def _withdraw_new(
-    services: Services, group: tier_capture.Group, before: Collection[TableId]
-) -> str:
-    """Remove the tables that a failed onboarding has added to a capture of other tables.
-
-    Args:
-        services: The services of the command.
-        group: The tables of the onboarding, with their capture.
-        before: The tables that the capture contained before.
-
-    Returns:
-        Text for the onboarding's error, if the tables could not be removed; else an empty string.
-    """
-    try:
-        now = tier_capture.members(services, group.capture)
-        withdraw(services, group, {*group.tables} & {*now} - {*before})
-    except TributaryError as error:
-        return f"Its tables are still captured, since they could not be removed: {error.message}"
-    return ""
 
 
 def _undone(
@@ -263,19 +218,6 @@ def _undone(
         one if one.error is None else replace(one, error=one.error.advising(left))
         for one in outcomes
     ]
-
-
-def withdraw(services: Services, group: tier_capture.Group, tables: Collection[TableId]) -> None:
-    """Remove tables from their capture after their onboarding failed, in one step.
-
-    Tables that are on the plan stay in the capture.
-    """
-    if not tables:
-        return
-    records = services.store.tables()
-    on_plan = {record.table for record in records if record.state is not State.RETIRED}
-    if gone := [table for table in group.tables if table in tables and table not in on_plan]:
-        tier_capture.remove_tables(services, group.capture, gone)
 
 
 def _add_left_behind(

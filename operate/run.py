@@ -96,8 +96,7 @@ class Runs:
         services: The services of the command.
         records: Returns the current records of the chosen tables. Each run calls this function. So
             a run also follows tables that were onboarded since the previous run.
-        fail_on: The conditions that ``--fail-on`` names. These conditions decide the exit code.
-            None without that option.
+        fail_on: The conditions of ``--fail-on``, which decide the exit code; None without it.
     """
 
     def __init__(
@@ -128,6 +127,7 @@ class Runs:
         """The freshness targets that are missed or cannot be kept, as of the last check."""
         self.empty_store: EmptyStore | None = None
         """What the last check found about a state store without tables; None if it has tables."""
+        self._failing: list[FailedCheck] = []
         self.failed_checks: list[FailedCheck] = []
         """The checks of captures, topics and targets that were not possible the last time."""
 
@@ -163,7 +163,7 @@ class Runs:
         self.watch()
         return results
 
-    def watch(self, stop: threading.Event | None = None) -> None:
+    def watch(self, stop: threading.Event | None = None) -> bool:
         """Find silent captures, expiring topics, and missed or impossible freshness targets.
 
         A silent capture sends no changes. An expiring topic could drop changes that no run has
@@ -179,14 +179,13 @@ class Runs:
 
         Args:
             stop: An event that ends continuous runs. If it is set, the method returns after the
-                step in progress. The method sets it if the state store lacks records of tables.
+                step in progress, and leaves `failed_checks` as it is. The method sets it if
+                the state store lacks records of tables.
         """
-        self.failed_checks = []
+        self._failing = []
         records: list[TableRecord] | None = None
         with self._checking("tables"):
             records = self._records()
-        if records is None:
-            return
         steps: dict[str, Callable[[list[TableRecord]], object]] = {
             "lost tables": self._look_at_store,
             "forgotten tables": self._look_at_forgotten,
@@ -201,13 +200,15 @@ class Runs:
             "connectors' tasks": lambda _: keep_looks(self._services),
             "old entries of the histories": self._forget_history,
         }
-        for what, step in steps.items():
+        for what, step in steps.items() if records is not None else ():
             if stop is not None and stop.is_set():
-                return  # each step can wait for servers that do not answer
+                return False  # each step can wait for servers that do not answer
             with self._checking(what):
                 step(records)
+        self.failed_checks = self._failing
         if stop is not None and self.lost_tables:
             stop.set()
+        return True
 
     def _look_at_store(self, records: list[TableRecord]) -> None:
         services = self._services
@@ -223,10 +224,7 @@ class Runs:
         self.expiring = expiring(self._services.run_context, records)
 
     def _look_at_targets(self, _records: list[TableRecord]) -> None:
-        """Find missed and impossible freshness targets.
-
-        The records are read again, since the steps before can have taken minutes.
-        """
+        """Judge targets by records that are read again: the other steps can take minutes."""
         context, now = self._services.run_context, self._services.store.now()
         known = context.predictions
         self.targets = shortfalls_now(
@@ -251,7 +249,7 @@ class Runs:
             self._note(FailedCheck(what, error.message, error.remedy))
 
     def _note(self, failed: FailedCheck) -> None:
-        self.failed_checks.append(failed)
+        self._failing.append(failed)
         _log.warning("%s", failed.message)
 
     def resync(self) -> list[Outcome]:
@@ -323,7 +321,8 @@ class Runs:
         known_forgotten = self.forgotten
         known_limits, given_up = {*map(_exceeded_limit, self.over_limits)}, len(self.given_up)
         known_failed = {*self.failed_checks}
-        self.watch(stop)
+        if not self.watch(stop):
+            return
         self._look_at_secrets(failed=bool(self.unchecked or self.failed_checks))
         if new := [topics for topics in self.expiring if topics not in known_expiring]:
             report_found("expiring", new)
@@ -352,14 +351,13 @@ class Runs:
         return reported
 
     def _look_at_secrets(self, *, failed: bool) -> None:
-        """Check for changed secrets after a failure; continuous runs end if a secret changed."""
-        if failed:
+        if failed:  # continuous runs end if a secret changed
             self._services.secret_files.look()
 
     def _look_at_logs(self, _records: list[TableRecord]) -> None:
         """Find captures that hold back too much log; give up captures above the highest limit."""
         found = over_limits(self._services, self._records())
-        self.over_limits = []
+        left: list[OverLimit] = []
         for over in found:
             try:
                 lost = give_up(self._services, over) if over.level is Level.GIVE_UP else None
@@ -367,9 +365,10 @@ class Runs:
                 _log.warning("the capture of %s could not be given up: %s", over.title, error)
                 lost = None
             if lost is None:
-                self.over_limits.append(over)
+                left.append(over)
             else:
                 self.given_up.append(lost)
+        self.over_limits = left
 
     def _forget_history(self, _records: list[TableRecord]) -> None:
         """Delete some of the histories' entries that are older than ``state.keep_history``."""
@@ -489,8 +488,7 @@ class Runs:
 def _shortfalls_without_figures(targets: list[Shortfall]) -> set[tuple[TableId, str, bool]]:
     """Return each table of a freshness shortfall, with the cause and whether its target is missed.
 
-    ``run`` reports the shortfalls again when this result changes. The result has no figures, since
-    the figures change all the time.
+    ``run`` reports the shortfalls again when this result changes.
     """
     return {(table, one.cause, one.missed) for one in targets for table in one.tables}
 

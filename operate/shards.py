@@ -32,9 +32,10 @@ class SharedStatus:
             shard's state.
         watermark: Event time up to which all published shards are complete; None if a published
             shard has no watermark.
-        freshness_s: Seconds since the watermark, less ``allowed_lateness_s``; None if there is no
-            watermark.
-        late: Whether ``freshness_s`` is above the smallest freshness target of the shards.
+        freshness_s: The greatest ``freshness_s`` of the published shards; None if that of one of
+            them is not known.
+        late: Whether a published shard's ``freshness_s`` is above the smallest freshness target of
+            the shards.
     """
 
     name: str

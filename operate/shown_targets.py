@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cdc.run.predictions import Predictions
+from cdc.store.table_state import State
 from operate.answers import end_offsets
 from operate.targets import of_tables, shortfalls_now
 from schemas.errors import TributaryError
@@ -40,8 +41,15 @@ def shown_shortfalls(
         now: The time, by the state store's clock.
     """
     services = answers.services
-    others = [record for record in plan_records if record.table not in shown]
-    ends = end_offsets(answers, others)[0] if others else {}
+    others = [
+        record
+        for record in plan_records
+        if record.table not in shown and record.state is State.INCREMENTAL
+    ]
+    ends, trouble = end_offsets(answers, others) if others else ({}, None)
+    if trouble is not None:
+        _log.warning("freshness targets could not be checked: %s", trouble)
+        return []
     late = {table for table, (behind, is_late) in shown.items() if is_late and behind}
     whole = {table for table, (behind, _) in shown.items() if behind == 0}
     whole |= {record.table for record in others if _has_all_of(record, ends.get(record.topic))}

@@ -65,7 +65,8 @@ class TableStatus:
         record: The table's record in the state store.
         events_behind: Number of offsets between `TableRecord.applied_offsets` and the end of the
             topic, including offsets of open Kafka transactions. At most this many events wait.
-            None if no copy has ended, or if Kafka did not answer.
+            None if no copy has ended, if Kafka did not answer, or if the topic ends before the
+            lake's offsets, since it was deleted or cut off.
         watermark: Event time up to which the table is complete; None if this time is not known.
             This time can be later than the last commit's watermark. If the lake has all events of
             the topic and Connect writes in Kafka transactions, the newest heartbeat counts, too. If
@@ -450,13 +451,14 @@ def _events_behind(
     A topic that ends before the lake's offsets was deleted and created again, or has lost records.
     Nothing shows then how many changes the lake lacks. A note says so.
     """
-    for partition, end in ends.items():
-        if end < done.get(partition, 0):
-            notes.append(
-                f"partition {partition} of topic {record.topic} ends at offset {end}, but the lake"
-                f" has its records up to offset {done[partition]}: the topic was deleted or cut"
-                " off; the table's next run says what to do"
-            )
+    for partition, offset in done.items():
+        if (end := ends.get(partition, 0)) < offset:
+            if record.state in (State.INCREMENTAL, State.FAILED):
+                notes.append(
+                    f"partition {partition} of topic {record.topic} ends at offset {end}, but the"
+                    f" lake has its records up to offset {offset}: the topic was deleted or cut"
+                    " off; the table's next run says what to do"
+                )
             return None
     return sum(end - done.get(partition, 0) for partition, end in ends.items())
 

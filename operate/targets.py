@@ -141,20 +141,21 @@ def need_of(
     return need
 
 
-def with_bursts(needs: Iterable[Need], late: Collection[TableId]) -> list[Need]:
+def with_bursts(needs: Iterable[Need], late: Mapping[TableId, Late]) -> list[Need]:
     """Return the needs of tables, in which rare bursts count as such.
 
     Tables can also commit rarely because the workers are too slow. Then they are late most of the
     time. So the need of a late table stays as it is. If half of these tables are late, all needs
-    are returned unchanged. Tables without events do not count.
+    are returned unchanged. Tables without events do not count, nor do tables that an open Kafka
+    transaction makes late.
     """
-    found = list(needs)
+    found, slow = list(needs), {table for table, one in late.items() if not one.held}
     rare = [one for one in found if one.rare_load is not None and one.events_per_s > 0]
-    if 2 * sum(one.table in late for one in rare) >= len(rare):
+    if 2 * sum(one.table in slow for one in rare) >= len(rare):
         return found
     return [
         one
-        if one.rare_load is None or one.table in late
+        if one.rare_load is None or one.table in slow
         else replace(one, commits_load=one.rare_load)
         for one in found
     ]

@@ -46,6 +46,7 @@ _RATE_MEMORY_S = 1800.0
 """Seconds after which the weight of a measured arrival rate has fallen to about a third (1/e)."""
 _FADES_AFTER_COMMITS = 4.0
 """Mean time between two commits in whose multiple the rate of a table without new events fades."""
+_FADES_AT_MOST_S = 2 * 86400.0
 _RATE_SURE_S = 300.0
 """Seconds of observation after which an arrival rate counts in full.
 
@@ -196,7 +197,8 @@ def arrival_rate(known: TableCost | None, idle_s: float = 0.0) -> float:
     if idle_s > 0.0:
         # A table that is loaded once an hour has the same rate in the whole hour.
         between_s = events_per_commit(known) / known.events_per_s if known.events_per_s else 0.0
-        still -= min(1.0, idle_s / max(observed_s, _FADES_AFTER_COMMITS * between_s))
+        fades_s = min(_FADES_AT_MOST_S, _FADES_AFTER_COMMITS * between_s)
+        still -= min(1.0, idle_s / max(observed_s, fades_s))
     return known.events_per_s * still * min(1.0, observed_s / _RATE_SURE_S)
 
 

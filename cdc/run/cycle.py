@@ -263,6 +263,7 @@ def run_continuously(
                 if passed >= (workers.interval(min_interval_s, took) if done else min_interval_s):
                     break
                 stop.wait(min(_REPORT_S, max(0.01, min_interval_s)))
+        background.end()
     told()
 
 
@@ -277,6 +278,7 @@ class _Background:
         self._jobs: dict[str, tuple[float, Future[object]]] = {}
         self._begun: SimpleQueue[tuple[Future[object], Callable[[], object]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="background", daemon=True)
+        self._ends_at = math.inf
 
     def __enter__(self) -> _Background:
         """Start the thread, and return this object."""
@@ -284,13 +286,20 @@ class _Background:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Drop the jobs that have not begun, and wait for the job in progress, up to a bound."""
+        """Wait for the job in progress, for up to 20 seconds from `end` on."""
+        self.end()
+        self._thread.join(max(0.0, self._ends_at - time.monotonic()))
+        if self._thread.is_alive():
+            _log.warning("a check of captures or idle tables has not ended, and is cut off")
+
+    def end(self) -> None:
+        """Drop the jobs that have not begun. From now on, the job in progress has a bound."""
+        if self._ends_at < math.inf:
+            return
+        self._ends_at = time.monotonic() + _END_S
         for _began, done in self._jobs.values():
             done.cancel()
         self._begun.put(None)
-        self._thread.join(_END_S)
-        if self._thread.is_alive():
-            _log.warning("a check of captures or idle tables has not ended, and is cut off")
 
     def is_due(self, job: str) -> bool:
         """Whether a job can begin now: it has ended, and began at least a minute ago.

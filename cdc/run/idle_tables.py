@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from cdc.errors import (
 from cdc.run.comparison import settings_digest
 from cdc.run.context import Unchecked
 from cdc.run.ddl_events import statements_since
+from cdc.runtime.daemon_threads import map_in_daemon_threads
 from schemas.errors import TributaryError
 from schemas.fingerprint import READ_AT
 
@@ -52,8 +52,7 @@ def idle_tables_that_changed(
     found: set[TableId] = set()
     look = partial(_look_at_capture, context, captures)
     # A server that does not answer delays the looks at its own tables only.
-    with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="look") as pool:
-        looks = list(pool.map(look, groups.values()))
+    looks = map_in_daemon_threads(look, groups.values(), at_once=_LOOKS_AT_ONCE, name="look")
     for ((source, tier), records), (changed, failures) in zip(groups.items(), looks, strict=True):
         found |= changed
         found |= {record.table for record in records if has_edited_settings(context, record)}

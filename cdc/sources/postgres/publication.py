@@ -221,13 +221,9 @@ def add_table(session: Session, publication: str, table: TableId) -> None:
     _alter_publication(session, publication, "ADD", [(table.schema, table.name)])
 
 
-def remove_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-    """Remove the given tables that the publication contains; return the removed tables."""
-    before = members(session, publication)
-    present = [table for table in tables if (table.schema, table.name) in before]
-    for table in present:
-        _alter_publication(session, publication, "DROP", [(table.schema, table.name)])
-    return present
+def remove_table(session: Session, publication: str, table: TableId) -> None:
+    """Remove a table from the publication."""
+    _alter_publication(session, publication, "DROP", [(table.schema, table.name)])
 
 
 def removing(publication: str, table: TableId) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from cdc.sources.postgres.connection import Session
-from cdc.sources.postgres.publication import remove_tables, removing
+from cdc.sources.postgres.publication import remove_table, removing
 from cdc.sources.sent_table import SentTable
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
@@ -87,4 +87,6 @@ def remove_renamed(
     """
     found = _read_members(session, publication, source)
     renamed = [one.table for one in found if one.oid in oids and one.table not in keep]
-    return remove_tables(session, publication, renamed)
+    for table in renamed:
+        remove_table(session, publication, table)
+    return renamed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from cdc.debezium import CaptureNames
 from cdc.errors import CaptureError, RefusedError, SourceError, UnreachableError
@@ -19,7 +19,7 @@ from cdc.sources.postgres import (
     slot_continuity,
     slot_readers,
 )
-from cdc.sources.postgres.connection import Connections
+from cdc.sources.postgres.connection import Connections, Session
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.sent_table import SentTable
 from cdc.sources.servers import Role
@@ -52,23 +52,40 @@ class PublishedTables:
         """
         with self._connections.open("admin") as session:
             missing = publication.missing_tables(session, self._name, tables)
+        self._change_each(missing, publication.add_table)
+        return missing
+
+    def remove(self, tables: Sequence[TableId]) -> list[TableId]:
+        """Remove the given tables that the publication contains; return the removed tables.
+
+        If a table cannot be removed, for example since a session locks the table, the others are
+        removed before the error is raised.
+        """
+        with self._connections.open("admin") as session:
+            before = publication.members(session, self._name)
+        present = [table for table in tables if (table.schema, table.name) in before]
+        self._change_each(present, publication.remove_table)
+        return present
+
+    def _change_each(
+        self, tables: Sequence[TableId], change: Callable[[Session, str, TableId], object]
+    ) -> None:
+        """Change the publication for each table, in a session of its own.
+
+        Raises:
+            RefusedError: Several tables cannot be changed. For one table, the error is its own.
+        """
         refused: dict[TableId, TributaryError] = {}
-        for table in missing:
+        for table in tables:
             try:
                 with self._connections.open("admin") as session:
-                    publication.add_table(session, self._name, table)
+                    change(session, self._name, table)
             except UnreachableError:
                 raise
             except SourceError as error:
                 refused[table] = error.naming(table=table)
         if refused:
             raise RefusedError.of(refused)
-        return missing
-
-    def remove(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove the given tables that the publication contains; return the removed tables."""
-        with self._connections.open("admin") as session:
-            return publication.remove_tables(session, self._name, tables)
 
     def remove_renamed(
         self, known: Collection[Fingerprint], keep: Collection[TableId]

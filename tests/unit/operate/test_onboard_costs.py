@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -27,9 +27,9 @@ from cdc.errors import (
 from cdc.runtime.progress import NullProgress
 from cdc.sources.source_facts import SourceColumn, SourceTable
 from cdc.store.table_state import State, transition
+from operate import capture_undo, tier_capture
 from operate import onboard as onboard_module
-from operate import tier_capture
-from operate.capture_undo import Found
+from operate.capture_undo import Found, withdraw, withdrawn
 from operate.captured_tables import prepare_each
 from operate.context import Services
 from operate.onboard import _left_to_other_process, copy, onboard, refusals, register
@@ -281,9 +281,10 @@ def _capture_without_servers(
     """
     looks = iter(members)
     monkeypatch.setattr(onboard_module, "prepare_each", prepare_each)
-    monkeypatch.setattr(onboard_module, "withdraw", lambda _s, _g, tables: withdraw(tables))
+    monkeypatch.setattr(capture_undo, "withdraw", lambda _s, _g, tables: withdraw(tables))
     monkeypatch.setattr(onboard_module, "look", lambda *_: before)
     monkeypatch.setattr(tier_capture, "hold_for_change", lambda *_: nullcontext())
+    monkeypatch.setattr(capture_undo, "members", lambda *_: next(looks))
     monkeypatch.setattr(tier_capture, "members", lambda *_: next(looks))
 
 
@@ -298,7 +299,7 @@ def test_refused_tables_leave_the_capture_in_one_step_unless_they_were_in_it_bef
     error = KafkaError("two partitions", remedy="Delete it.")
     removed = list[Collection[TableId]]()
 
-    def withdraw(tables: Collection[TableId]) -> None:
+    def remove(tables: Collection[TableId]) -> None:
         removed.append(tables)
         if stuck:
             raise SourceError("must be owner of publication", remedy="Ask.")
@@ -306,7 +307,7 @@ def test_refused_tables_leave_the_capture_in_one_step_unless_they_were_in_it_bef
     refused = dict.fromkeys((theirs, ours, other), error)
     members = frozenset({theirs})
     found = Found(connector=True, kept_log=True, tables=members)
-    _capture_without_servers(monkeypatch, lambda *_: refused, withdraw, members, before=found)
+    _capture_without_servers(monkeypatch, lambda *_: refused, remove, members, before=found)
     monkeypatch.setattr(onboard_module, "undo", lambda *_: "The slot is left.")
     group = tier_capture.Group(services.capture(well), tables)
     outcomes = {one.table: one for one in onboard_module._capture_group(services, group)}
@@ -345,6 +346,48 @@ def test_tables_of_an_onboarding_that_fails_leave_the_capture_of_others(
     services.close()
 
 
+def test_a_signal_amid_the_registration_leaves_only_registered_tables_captured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = Counted(tmp_path, monkeypatch).services
+    first, second = tables = tuple(some(2))
+    removed = list[Sequence[TableId]]()
+
+    def register(_services: Services, table: TableId, _known: object) -> Outcome:
+        if table == second:
+            raise KeyboardInterrupt
+        services.store.put(table_record(table))
+        return Outcome(table, "registered")
+
+    found = Found(connector=False, kept_log=False, tables=frozenset())
+    looks = (frozenset[TableId](), frozenset(tables))
+    _capture_without_servers(monkeypatch, lambda *_: {}, lambda _: None, *looks, before=found)
+    monkeypatch.setattr(capture_undo, "withdraw", withdraw)
+    monkeypatch.setattr(capture_undo, "remove_tables", lambda *given: removed.append(given[2]))
+    monkeypatch.setattr(onboard_module, "undo", lambda *_: "")
+    monkeypatch.setattr(onboard_module, "register", register)
+    group = tier_capture.Group(services.capture(first), tables)
+    with pytest.raises(KeyboardInterrupt):
+        onboard_module._capture_group(services, group)
+    assert removed == [[second]]
+    services.close()
+
+
+def test_only_the_tables_that_could_not_be_removed_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    _first, second = tables = tuple(some(2))
+    stuck = SourceError("it is locked", remedy="Wait.")
+
+    def refuse(*_: object) -> None:
+        raise RefusedError.of({second: stuck})
+
+    monkeypatch.setattr(capture_undo, "withdraw", refuse)
+    failed = [Outcome(one, "capture", error=KafkaError("no", remedy="Try.")) for one in tables]
+    found = withdrawn(cast("Any", None), cast("Any", None), failed, ())
+    remedies = [one.error.remedy for one in found if one.error is not None]
+    assert remedies[0] == "Try."
+    assert "could not be removed: it is locked" in remedies[1]
+
+
 def test_tables_on_the_plan_are_not_withdrawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,10 +396,10 @@ def test_tables_on_the_plan_are_not_withdrawn(
     services.store.put(table_record(on_plan))
     services.store.put(transition(table_record(left), State.RETIRED, at=NOW))
     removed = list[Sequence[TableId]]()
-    monkeypatch.setattr(tier_capture, "remove_tables", lambda *given: removed.append(given[2]))
+    monkeypatch.setattr(capture_undo, "remove_tables", lambda *given: removed.append(given[2]))
     group = tier_capture.Group(services.capture(failed), tables)
-    onboard_module.withdraw(services, group, tables)
-    onboard_module.withdraw(services, group, ())
+    withdraw(services, group, tables)
+    withdraw(services, group, ())
     assert removed == [[left, failed]]
     services.close()
 

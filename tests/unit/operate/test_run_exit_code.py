@@ -29,7 +29,7 @@ from operate.exit_codes import ExitCode
 from operate.lifecycle import resume
 from operate.onboard import register
 from operate.render import Output, Renderer
-from operate.run import Runs
+from operate.run import FailedCheck, Runs
 from operate.status import Status, TableStatus
 from operate.targets import Shortfall
 from schemas.table import TableId
@@ -388,8 +388,12 @@ def test_a_look_ends_at_the_step_in_which_the_signal_arrives(
     monkeypatch.setattr(run, "silences", slow)
     monkeypatch.setattr(run, "expiring", lambda *_: looked.append("topics"))
     put(services, state=State.INCREMENTAL)
-    Runs(services, services.store.tables).watch(stop)
+    runs = Runs(services, services.store.tables)
+    known = FailedCheck("expiring topics", "a topic has no leader", "Elect one.")
+    runs.failed_checks = [known]
+    assert not runs.watch(stop)
     assert looked == ["captures"]
+    assert runs.failed_checks == [known], "nobody knows that the check is possible again"
 
 
 def test_targets_are_judged_by_the_records_of_that_moment(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from cdc.config import parse
+from cdc.errors import KafkaError
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from operate import shown_targets
@@ -67,13 +69,43 @@ def test_tables_that_are_not_shown_are_judged_by_their_own_facts(
     monkeypatch.setattr(shown_targets, "shortfalls_now", look)
     late, idle, unknown = at("late", 5), at("idle", 7), at("unknown", 7)
     behind, done = at("behind", 6), at("done", 7)
+    retired = replace(at("retired", 7), state=State.RETIRED)
     answers = Ends(services)
     shown = {late.table: (2, True), idle.table: (0, False), unknown.table: (None, False)}
-    shown_shortfalls(answers, [late, idle, unknown, behind, done], shown, NOW)
+    shown_shortfalls(answers, [late, idle, unknown, behind, done, retired], shown, NOW)
     assert answers.asked == ["behind", "done"], "the others are known"
     watermark = (NOW - HOUR).timestamp()
     assert fresh == {
         "late": -math.inf, "idle": math.inf, "unknown": math.inf,
-        "behind": watermark, "done": math.inf,
+        "behind": watermark, "done": math.inf, "retired": watermark,
     }  # fmt: skip
     assert whole == {"idle", "done"}
+
+
+def test_the_known_ends_are_those_of_all_requests(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scrape's forecast uses them; without them, no table would have a backlog."""
+    ends: dict[str, dict[int, int]] = {"shown": {0: 9}, "other": {0: 5}}
+    monkeypatch.setattr(
+        services.kafka, "ends_now", lambda topics, **_: {topic: ends[topic] for topic in topics}
+    )
+    answers = Answers(services)
+    assert answers.ends(["shown"]) == {"shown": {0: 9}}
+    assert answers.ends([]) == {}
+    assert answers.known_ends == {"shown": {0: 9}}
+    assert answers.ends(["other"]) == {"other": {0: 5}}
+    assert answers.known_ends == ends
+
+
+def test_without_an_answer_of_kafka_no_target_is_judged(
+    services: Services, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(_self: object, _topics: object) -> Any:
+        raise KafkaError("Kafka does not answer", remedy="Start it.")
+
+    monkeypatch.setattr(Answers, "ends", away)
+    monkeypatch.setattr(shown_targets, "shortfalls_now", lambda *_: ["judged"])
+    shown = {at("idle", 7).table: (0, False)}
+    assert shown_shortfalls(Answers(services), [at("other", 1)], shown, NOW) == []
+    assert "Kafka does not answer" in caplog.text

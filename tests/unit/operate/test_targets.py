@@ -266,13 +266,16 @@ def test_tables_that_are_loaded_once_a_night_do_not_fill_the_day() -> None:
     """Three thousand of them at staggered hours: 5 % of eight workers, and not 104 %."""
     night = 120_000 / 86_400
     nightly = [need_of(table(str(n)), "", 900.0, COST, night / 1000, 120.0) for n in range(3000)]
-    assert load_of(with_bursts(nightly, ()), 8) < 0.05
-    assert load_of(with_bursts(nightly, {table("0")}), 8) < 0.05, "one of them is stuck"
-    late = {one.table for one in nightly[::2]}
+    assert load_of(with_bursts(nightly, {}), 8) < 0.05
+    slow = Late(1, 1.0, 1.0)
+    assert load_of(with_bursts(nightly, {table("0"): slow}), 8) < 0.05, "one of them is stuck"
+    late = {one.table: slow for one in nightly[::2]}
+    held = dict.fromkeys(late, replace(slow, held=(Held("t", 0, 1),)))
+    assert load_of(with_bursts(nightly, held), 8) < 0.05, "a Kafka transaction is open"
     assert load_of(with_bursts(nightly, late), 8) > 1.0, "an overload can look like it"
     others = [need_of(table(f"idle {n}"), "", 900.0, COST, 0.0, 120.0) for n in range(6000)]
     assert load_of(with_bursts([*others, *nightly], late), 8) > 1.0, "idle tables prove nothing"
-    (stuck, *_), whole = with_bursts(nightly, {table("0")}), nightly[0]
+    (stuck, *_), whole = with_bursts(nightly, {table("0"): slow}), nightly[0]
     assert stuck == whole, "a late table can be one that waits for a worker"
     as_usual = [need_of(table(str(n)), "", 900.0, COST, night / 1000) for n in range(3000)]
     assert load_of(as_usual, 8) > 1.0

@@ -136,6 +136,12 @@ def test_a_table_that_is_loaded_once_an_hour_has_its_rate_for_the_whole_hour() -
     assert rates == pytest.approx([6000 / 3600 * part for part in (1.0, 0.875, 0.75, 0.0)], 0.01)
 
 
+def test_a_table_that_was_loaded_once_a_month_needs_nothing_after_two_days() -> None:
+    known = after(*[(1, 6000, 1.0)] * 60, every_s=30 * 86400.0)
+    assert arrival_rate(known, 86400.0) > 0
+    assert arrival_rate(known, 2 * 86400.0) == 0
+
+
 def test_the_events_of_a_commit_show_how_often_a_table_commits() -> None:
     assert events_per_commit(None) == 0.0
     assert events_per_commit(after(*[(1, 120_000, 9.0)] * 9)) == pytest.approx(120_000)
