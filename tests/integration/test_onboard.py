@@ -327,7 +327,7 @@ def test_what_a_failed_onboarding_could_not_remove_is_told(
     assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
 
 
-@pytest.mark.parametrize("how", ["stop", "pause"])
+@pytest.mark.parametrize("how", ["stop", pytest.param("pause", marks=pytest.mark.breadth)])
 def test_a_connector_that_was_left_standing_is_resumed(cold: Shop, how: str) -> None:
     """A process that is killed while it changes settings can leave a stopped connector."""
     cold.create("orders", 10)

@@ -401,25 +401,6 @@ def test_another_owner_of_the_publication_is_told_from_other_settings(
         assert fact.startswith("its publication was altered")
 
 
-@pytest.mark.breadth
-def test_a_locked_table_keeps_no_other_in_the_publication(
-    database: Database, source: PostgresSource
-) -> None:
-    """VACUUM takes this lock, too."""
-    database.execute("CREATE TABLE a (id int PRIMARY KEY)", "CREATE TABLE b (id int PRIMARY KEY)")
-    a, b = table_id(database, "a"), table_id(database, "b")
-    sent = capture_of(source, PUBLICATION).sent_tables
-    assert sent.add([a, b]) == [a, b]
-    with database.connect() as other:
-        other.execute("BEGIN")
-        other.execute("LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE")
-        with pytest.raises(SourceError) as refused:
-            sent.remove([a, b])
-        assert refused.value.context["refused"] == a
-        assert sent.tables() == [a]
-    assert sent.remove([a, b]) == [a]
-
-
 def test_publication_is_built_once_and_audited(database: Database, source: PostgresSource) -> None:
     database.execute("CREATE TABLE a (id int PRIMARY KEY, v text)", "CREATE TABLE b (x int)")
     a, b = table_id(database, "a"), table_id(database, "b")

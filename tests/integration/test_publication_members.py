@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from cdc.errors import SourceError
 from stack.roles import ADMIN
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.sources import capture_of, open_source, table_id
@@ -45,3 +48,24 @@ def test_a_table_is_found_in_the_publication_whatever_its_name_is(
     assert sent.added().keys() == {a, b}, "a partition is published as its root"
     assert sent.remove_renamed(known, keep={a, b}) == [old]
     assert sent.tables() == [a, b]
+
+
+@pytest.mark.breadth
+def test_a_locked_table_keeps_no_other_in_the_publication(
+    database: Database,
+) -> None:
+    """VACUUM takes this lock, too."""
+    database.execute("CREATE TABLE a (id int PRIMARY KEY)", "CREATE TABLE b (id int PRIMARY KEY)")
+    a, b = table_id(database, "a"), table_id(database, "b")
+    capture = capture_of(open_source(database), PUBLICATION)
+    capture.prepare()
+    sent = capture.sent_tables
+    assert sent.add([a, b]) == [a, b]
+    with database.connect() as other:
+        other.execute("BEGIN")
+        other.execute("LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE")
+        with pytest.raises(SourceError) as refused:
+            sent.remove([a, b])
+        assert refused.value.context["refused"] == a
+        assert sent.tables() == [a]
+    assert sent.remove([a, b]) == [a]

@@ -184,7 +184,7 @@ def test_a_column_that_came_and_went_is_held_against_its_own_name_only(orders: O
     assert "was added and dropped meanwhile" in str(stopped.error)
 
 
-@pytest.mark.parametrize("default", ["", "DEFAULT 5"])
+@pytest.mark.parametrize("default", [pytest.param("", marks=pytest.mark.breadth), "DEFAULT 5"])
 def test_a_new_column_that_had_another_name_at_first_needs_a_copy(
     orders: Orders, default: str
 ) -> None:
@@ -381,7 +381,7 @@ def test_another_key_by_the_settings_needs_a_copy(shared: Replication) -> None:
     assert shared.lake("rekeyed", "id", "n") == [(1, 1)]
 
 
-@pytest.mark.parametrize("idle", [False, True])
+@pytest.mark.parametrize("idle", [pytest.param(False, marks=pytest.mark.breadth), True])
 def test_other_partition_columns_by_the_settings_need_a_copy(
     shared: Replication, idle: bool
 ) -> None:

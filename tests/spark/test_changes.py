@@ -349,7 +349,7 @@ def _apply(lake: dict[int, Mapping[str, Any]], op: str, after: Mapping[str, Any]
     lake[after["id"]] = {k: known[k] if v == PLACEHOLDER else v for k, v in after.items()}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.breadth) for n in (1, 2))])
 def test_folding_equals_applying_one_event_at_a_time(spark: SparkSession, seed: int) -> None:
     chance = random.Random(seed)
     topic = Topic()

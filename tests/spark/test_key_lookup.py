@@ -13,7 +13,7 @@ from cdc.lake import key_lookup
 from cdc.lake.key_lookup import is_large, rows_with_keys
 from cdc.runtime.local_frame import local_frame
 from cdc.store.table_state import LakeSize
-from tests.spark.lake import SEVERAL_COMMITS, insert, lake, schema
+from tests.spark.lake import SEVERAL_COMMITS, accept, lake, record, rows, schema
 
 FILES, ROWS = 24, 50
 KEY = ("region", "id")
@@ -26,12 +26,9 @@ def notes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Data
     table = lake(spark, tmp_path_factory.mktemp("lake") / "notes", NOTES)
     for file in range(FILES):
         numbers = range(file * ROWS, (file + 1) * ROWS)
-        insert(
-            spark,
-            table,
-            *(("eu", number, f"note {number}") for number in numbers),
-            size=SEVERAL_COMMITS,
-        )
+        events = [("r", -1, ("eu", number, f"note {number}")) for number in numbers]
+        one_file = rows(spark, table, events).coalesce(1)
+        table.bulk_insert(one_file, record("chunk", chunk_ids=(file,)), accept, SEVERAL_COMMITS)
     return table.read()
 
 

@@ -38,8 +38,11 @@ from tests.spark.lake import (
 UTC = dt.timezone.utc
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=UTC)
 ZONES = (
-    *("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"),
-    *("America/Havana", "Pacific/Apia", "Europe/Dublin"),
+    *("UTC", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia"),
+    *(
+        pytest.param(one, marks=pytest.mark.breadth)
+        for one in ("America/New_York", "Asia/Kolkata", "America/Havana", "Europe/Dublin")
+    ),
 )
 CHANGES = (
     "2026-03-29T01:00",
@@ -165,7 +168,7 @@ def folder(hour: str | None, day: str | None, value: int | None) -> tuple[Any, .
     return hour, day, bucket, path
 
 
-@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("soft", [pytest.param(False, marks=pytest.mark.breadth), True])
 def test_rows_move_with_their_expressions_and_are_found_without_the_column(
     spark: SparkSession, tmp_path: Path, soft: bool
 ) -> None:
@@ -214,7 +217,11 @@ def test_rows_move_with_their_expressions_and_are_found_without_the_column(
     assert soft or placed(table) == []
 
 
-@pytest.mark.parametrize("size", [ONE_COMMIT, SEVERAL_COMMITS], ids=["bucket", "bloom"])
+@pytest.mark.parametrize(
+    "size",
+    [ONE_COMMIT, pytest.param(SEVERAL_COMMITS, marks=pytest.mark.breadth)],
+    ids=["bucket", "bloom"],
+)
 def test_keys_whose_partition_never_changes_need_no_other_partitions(
     spark: SparkSession, tmp_path: Path, size: SnapshotSize
 ) -> None:

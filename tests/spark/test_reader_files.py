@@ -118,10 +118,9 @@ LIVES: dict[str, tuple[Any, dict[str, Any], Callable[[SparkSession, LakeTable], 
     "life",
     [
         "clustered",
-        "given up",
         *(
             pytest.param(one, marks=pytest.mark.breadth)
-            for one in ("cleaned", "moved", "truncated")
+            for one in ("given up", "cleaned", "moved", "truncated")
         ),
     ],
 )
