@@ -173,6 +173,8 @@ def _refused_tables(error: TributaryError) -> set[object]:
 def withdraw_new(services: Services, group: Group, before: Collection[TableId]) -> str:
     """Remove the tables that a failed onboarding has added to a capture of other tables.
 
+    PostgreSQL alone is asked for its publication's tables, since Kafka Connect can be the failure.
+
     Args:
         services: The services of the command.
         group: The tables of the onboarding, with their capture.
@@ -182,8 +184,7 @@ def withdraw_new(services: Services, group: Group, before: Collection[TableId]) 
         Text for the onboarding's error, if the tables could not be removed; else an empty string.
     """
     try:
-        now = members(services, group.capture)
-        withdraw(services, group, {*group.tables} & {*now} - {*before})
+        withdraw(services, group, {*group.tables} - {*before})
     except TributaryError as error:
         return f"Its tables are still captured, since they could not be removed: {error.message}"
     return ""

@@ -321,7 +321,10 @@ class Runs:
         known_forgotten = self.forgotten
         known_limits, given_up = {*map(_exceeded_limit, self.over_limits)}, len(self.given_up)
         known_failed = {*self.failed_checks}
-        if not self.watch(stop):
+        is_complete = self.watch(stop)
+        if lost := self.given_up[given_up:]:
+            report_found("given_up", lost)
+        if not is_complete:
             return
         self._look_at_secrets(failed=bool(self.unchecked or self.failed_checks))
         if new := [topics for topics in self.expiring if topics not in known_expiring]:
@@ -332,8 +335,6 @@ class Runs:
             report_found("forgotten", self.forgotten)
         if {*map(_exceeded_limit, self.over_limits)} != known_limits:
             report_found("over_limit", self.over_limits)
-        if lost := self.given_up[given_up:]:
-            report_found("given_up", lost)
         if _shortfalls_without_figures(self.targets) != known_targets:
             report_targets(self.targets)
         if {*self.failed_checks} != known_failed:

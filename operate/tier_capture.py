@@ -299,7 +299,8 @@ def remove_tables(
     """
     sent = services.source(capture.source).capture(capture).sent_tables
     if sent is not None:
-        keep = users_of(services, capture) - {*tables}
+        # Tables with their names of the plan are removed one by one: a locked one keeps no other.
+        keep = users_of(services, capture) | {*tables}
         renamed = sent.remove_renamed(_recorded_fingerprints(services, {*tables}), keep)
         return [*renamed, *sent.remove(tables)]
     effective = services.connect.connector(capture.connector)

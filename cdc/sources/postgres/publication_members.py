@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from cdc.sources.postgres.connection import Session
-from cdc.sources.postgres.publication import remove_table, removing
+from cdc.sources.postgres.publication import removing
 from cdc.sources.sent_table import SentTable
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
@@ -68,25 +68,22 @@ def added(session: Session, publication: str, source: str) -> dict[TableId, Sent
     }
 
 
-def remove_renamed(
+def renamed(
     session: Session,
     publication: str,
     source: str,
     oids: Collection[int],
     keep: Collection[TableId],
 ) -> list[TableId]:
-    """Remove tables from a publication by their object ids; return the removed tables.
+    """Return the tables of a publication with these object ids, under their current names.
 
     Args:
         session: A session of the publication's owner.
         publication: The publication.
         source: The source's name.
-        oids: Object ids of the tables to remove, as Tributary has recorded them.
-        keep: Current names of tables that stay even if ``oids`` contains their object ids. For
+        oids: Object ids of the wanted tables, as Tributary has recorded them.
+        keep: Current names of tables to leave out even if ``oids`` contains their object ids. For
             example, two tables can have swapped names.
     """
     found = _read_members(session, publication, source)
-    renamed = [one.table for one in found if one.oid in oids and one.table not in keep]
-    for table in renamed:
-        remove_table(session, publication, table)
-    return renamed
+    return [one.table for one in found if one.oid in oids and one.table not in keep]

@@ -97,7 +97,9 @@ class PublishedTables:
         oids = {int(one.facts["oid"]) for one in known if "oid" in one.facts}
         source = self._connections.source
         with self._connections.open("admin") as session:
-            return publication_members.remove_renamed(session, self._name, source, oids, keep)
+            renamed = publication_members.renamed(session, self._name, source, oids, keep)
+        self._change_each(renamed, publication.remove_table)
+        return renamed
 
     def added(self) -> dict[TableId, SentTable]:
         """Return a mapping from the added tables to `SentTable`, with the removing statement."""

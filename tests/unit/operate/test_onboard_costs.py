@@ -267,7 +267,8 @@ def _capture_without_servers(
     monkeypatch: pytest.MonkeyPatch,
     prepare_each: Callable[..., dict[TableId, TributaryError]],
     withdraw: Callable[[Collection[TableId]], object],
-    *members: frozenset[TableId],
+    members: Collection[TableId],
+    *,
     before: Found | None = None,
 ) -> None:
     """Replace what onboarding asks servers about a capture.
@@ -276,16 +277,14 @@ def _capture_without_servers(
         monkeypatch: Replaces it for the test.
         prepare_each: Prepares the capture.
         withdraw: Removes tables from the capture.
-        members: The tables in the capture, at each look.
+        members: The tables in the capture.
         before: What existed of a capture without tables on the plan.
     """
-    looks = iter(members)
     monkeypatch.setattr(onboard_module, "prepare_each", prepare_each)
     monkeypatch.setattr(capture_undo, "withdraw", lambda _s, _g, tables: withdraw(tables))
     monkeypatch.setattr(onboard_module, "look", lambda *_: before)
     monkeypatch.setattr(tier_capture, "hold_for_change", lambda *_: nullcontext())
-    monkeypatch.setattr(capture_undo, "members", lambda *_: next(looks))
-    monkeypatch.setattr(tier_capture, "members", lambda *_: next(looks))
+    monkeypatch.setattr(tier_capture, "members", lambda *_: members)
 
 
 @pytest.mark.parametrize("stuck", [False, True])
@@ -333,8 +332,7 @@ def test_tables_of_an_onboarding_that_fails_leave_the_capture_of_others(
     def fails(*_: object) -> dict[TableId, TributaryError]:
         raise ends_by or KeyboardInterrupt
 
-    looks = (frozenset({known}), frozenset({known, new}))
-    _capture_without_servers(monkeypatch, fails, removed.append, *looks)
+    _capture_without_servers(monkeypatch, fails, removed.append, {known})
     group = tier_capture.Group(services.capture(later), tables)
     if ends_by is None:
         with pytest.raises(KeyboardInterrupt):
@@ -342,7 +340,7 @@ def test_tables_of_an_onboarding_that_fails_leave_the_capture_of_others(
     else:
         outcomes = onboard_module._capture_group(services, group)
         assert [str(one.error) for one in outcomes] == [ends_by.message] * 3
-    assert removed == [{new}]
+    assert removed == [{new, later}]
     services.close()
 
 
@@ -360,8 +358,7 @@ def test_a_signal_amid_the_registration_leaves_only_registered_tables_captured(
         return Outcome(table, "registered")
 
     found = Found(connector=False, kept_log=False, tables=frozenset())
-    looks = (frozenset[TableId](), frozenset(tables))
-    _capture_without_servers(monkeypatch, lambda *_: {}, lambda _: None, *looks, before=found)
+    _capture_without_servers(monkeypatch, lambda *_: {}, lambda _: None, (), before=found)
     monkeypatch.setattr(capture_undo, "withdraw", withdraw)
     monkeypatch.setattr(capture_undo, "remove_tables", lambda *given: removed.append(given[2]))
     monkeypatch.setattr(onboard_module, "undo", lambda *_: "")

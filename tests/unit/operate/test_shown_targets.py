@@ -20,6 +20,7 @@ from operate import shown_targets
 from operate.answers import Answers
 from operate.context import Services
 from operate.shown_targets import shown_shortfalls
+from operate.targets import Shortfall
 from schemas.table import TableId
 from tests.records import NOW, table_record
 from tests.unit.cdc.configuration import minimal
@@ -98,14 +99,16 @@ def test_the_known_ends_are_those_of_all_requests(
     assert answers.known_ends == ends
 
 
-def test_without_an_answer_of_kafka_no_target_is_judged(
+def test_topics_of_others_that_cannot_be_read_hide_no_missed_target(
     services: Services, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def away(_self: object, _topics: object) -> Any:
-        raise KafkaError("Kafka does not answer", remedy="Start it.")
+        raise KafkaError("their topics cannot be read", remedy="Grant it.")
 
+    late = at("late", 5)
+    missed = Shortfall("runs", True, (late.table,), "no commit", ("wait",))
     monkeypatch.setattr(Answers, "ends", away)
-    monkeypatch.setattr(shown_targets, "shortfalls_now", lambda *_: ["judged"])
-    shown = {at("idle", 7).table: (0, False)}
-    assert shown_shortfalls(Answers(services), [at("other", 1)], shown, NOW) == []
-    assert "Kafka does not answer" in caplog.text
+    monkeypatch.setattr(shown_targets, "shortfalls_now", lambda *_: [missed])
+    shown = {late.table: (2, True)}
+    assert shown_shortfalls(Answers(services), [late, at("other", 1)], shown, NOW) == [missed]
+    assert "their topics cannot be read" in caplog.text
