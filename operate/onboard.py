@@ -28,7 +28,7 @@ from operate.captured_tables import prepare_each
 from operate.copy_order import largest_first
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
-from operate.lost_capture import is_copying
+from operate.lost_capture import is_copying, users_of
 from operate.other_installations import refuse_other_lakes, take_over_folders
 from operate.readiness_check import Examined, examine, examine_all, on_record
 from operate.render import seconds
@@ -177,8 +177,10 @@ def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcom
             captured_before = tier_capture.members(services, group.capture)
 
             def undo_all() -> str:
+                if before is not None and not users_of(services, group.capture):
+                    return undo(services, group, before)
                 theirs = captured_before if before is None else before.tables
-                return undo(services, group, before) or withdraw_new(services, group, theirs)
+                return withdraw_new(services, group, theirs)
 
             with undone_if_interrupted(group.capture, undo_all):
                 try:
