@@ -112,7 +112,7 @@ def test_no_thread_of_a_transport_stays_after_a_failure(services: Services, tmp_
     for _ in range(3):
         assert CliRunner().invoke(app, ["lineage"]).exit_code == ExitCode.ERROR
     wait_while(lambda: threading.active_count() > before, timeout_s=20.0, poll_s=0.1)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 def test_a_file_that_is_not_yaml_is_corrected(services: Services, tmp_path: Path) -> None:
