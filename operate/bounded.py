@@ -9,6 +9,7 @@ from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from cdc.errors import StateError
+from cdc.runtime.daemon_threads import fulfil
 from schemas.errors import TributaryError
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class BoundedCalls:
             begun: Future[T] = Future()
             self._running[key] = begun
         name = f"bounded: {key}"
-        threading.Thread(target=_execute_call, args=(begun, work), name=name, daemon=True).start()
+        threading.Thread(target=fulfil, args=(begun, work), name=name, daemon=True).start()
         return begun, True
 
 
@@ -95,11 +96,3 @@ def answer(call: Future[T], what: str, until: float) -> T | TributaryError:
         return result(call, what, until)
     except TributaryError as error:
         return error
-
-
-def _execute_call(begun: Future[T], work: Callable[[], T]) -> None:
-    """Execute a call of `BoundedCalls` in its thread, and keep its result or error."""
-    try:
-        begun.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
-        begun.set_exception(error)

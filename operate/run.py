@@ -197,7 +197,7 @@ class Runs:
             "transactions": self._look_at_transactions,
             "complete periods": self._announce_periods,
             "unused slots": lambda _: self._slots.look(),
-            "connectors' tasks": lambda _: keep_looks(self._services),
+            "registered readers": lambda _: keep_looks(self._services),
             "old entries of the histories": self._forget_history,
         }
         for what, step in steps.items() if records is not None else ():

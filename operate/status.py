@@ -302,8 +302,8 @@ def status(
         brief=brief,
     )
     found = _table_statuses(services, look, records, with_runs=bool(wanted))
-    behind = {table.record.table: (table.events_behind, table.late) for table in found}
-    targets = () if trouble else shown_shortfalls(answers, plan_records, behind, now)
+    shown = {table.record.table: (table.events_behind, table.late) for table in found}
+    targets = () if trouble else shown_shortfalls(answers, plan_records, shown, now)
     empty = None if plan_records else empty_store(services, answers)
     known = readers_within(services, answers, records)
     return Status(tuple(found), captures, shared_tables(found), tuple(targets), empty, known)

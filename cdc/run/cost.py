@@ -45,8 +45,9 @@ _COLD = 4.0
 _RATE_MEMORY_S = 1800.0
 """Seconds after which the weight of a measured arrival rate has fallen to about a third (1/e)."""
 _FADES_AFTER_COMMITS = 4.0
-"""Mean time between two commits in whose multiple the rate of a table without new events fades."""
+"""The rate of a table without new events fades to 0 within so many mean times between commits."""
 _FADES_AT_MOST_S = 2 * 86400.0
+"""Longest time in which the rate of a table without new events fades to 0, in seconds."""
 _RATE_SURE_S = 300.0
 """Seconds of observation after which an arrival rate counts in full.
 
@@ -195,7 +196,7 @@ def arrival_rate(known: TableCost | None, idle_s: float = 0.0) -> float:
     observed_s = min(_RATE_MEMORY_S, known.observed_s + idle_s)
     still = 1.0
     if idle_s > 0.0:
-        # A table that is loaded once an hour has the same rate in the whole hour.
+        # A table that one commit loads each hour still has most of its rate when the hour ends.
         between_s = events_per_commit(known) / known.events_per_s if known.events_per_s else 0.0
         fades_s = min(_FADES_AT_MOST_S, _FADES_AFTER_COMMITS * between_s)
         still -= min(1.0, idle_s / max(observed_s, fades_s))

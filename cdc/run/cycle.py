@@ -28,6 +28,7 @@ from cdc.run.work_finder import WorkFinder
 from cdc.run.workers import Work, Workers
 from cdc.runtime import task_watch
 from cdc.runtime.clock_watch import ClockWatch
+from cdc.runtime.daemon_threads import fulfil
 from cdc.runtime.spark import has_ended
 from cdc.store.error_record import ErrorRecord
 from cdc.store.table_state import TableRecord
@@ -326,10 +327,7 @@ class _Background:
         while (job := self._begun.get()) is not None:
             done, work = job
             if done.set_running_or_notify_cancel():
-                try:
-                    done.set_result(work())
-                except BaseException as error:  # noqa: BLE001 - the loop of rounds raises it
-                    done.set_exception(error)
+                fulfil(done, work)  # the loop of rounds raises an error
 
 
 def _try_round(

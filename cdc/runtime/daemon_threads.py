@@ -9,11 +9,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def fulfil(done: Future[Result], work: Callable[[], Result]) -> None:
+    """Call ``work``, and set its result or its error in a future, for the thread that waits."""
+    try:
+        done.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
+        done.set_exception(error)
 
 
 def map_in_daemon_threads(
@@ -41,10 +50,7 @@ def map_in_daemon_threads(
                 done, item = waiting.get_nowait()
             except Empty:
                 return
-            try:
-                done.set_result(work(item))
-            except BaseException as error:  # noqa: BLE001 - the caller raises it
-                done.set_exception(error)
+            fulfil(done, partial(work, item))
 
     for number in range(min(at_once, len(calls))):
         threading.Thread(target=serve, name=f"{name} {number}", daemon=True).start()

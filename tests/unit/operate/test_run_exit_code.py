@@ -55,6 +55,17 @@ def services(tmp_path: Path) -> Iterator[Services]:
     opened.close()
 
 
+def with_run_context(services: Services) -> None:
+    """Give services a context of runs without Kafka."""
+    services.__dict__["run_context"] = SimpleNamespace(
+        config=services.config,
+        kafka=None,
+        predictions=SimpleNamespace(fresh_at=None),
+        forgotten={},
+        unchecked=[],
+    )
+
+
 def put(services: Services, **facts: Any) -> None:
     """Put the table on the plan, with these facts in its record."""
     register(services, TABLE)
@@ -129,12 +140,7 @@ def test_one_run_looks_at_captures_once_its_tables_are_done(
 ) -> None:
     services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
     done: list[str] = []
-    services.__dict__["run_context"] = SimpleNamespace(
-        config=services.config,
-        kafka=None,
-        predictions=SimpleNamespace(fresh_at=None),
-        forgotten={},
-    )
+    with_run_context(services)
     monkeypatch.setattr(run, "run_tables", lambda *_: done.append("tables") or [])
     monkeypatch.setattr(run, "empty_store", lambda *_: done.append("store"))
     monkeypatch.setattr(run, "silences", lambda *_: done.append("captures") or [])
@@ -157,12 +163,7 @@ def test_workers_without_transactions_count_and_prove_no_period(
 ) -> None:
     put(services)
     announced: list[str] = []
-    services.__dict__["run_context"] = SimpleNamespace(
-        config=services.config,
-        kafka=None,
-        predictions=SimpleNamespace(fresh_at=None),
-        forgotten={},
-    )
+    with_run_context(services)
     for name in ("silences", "expiring", "shortfalls_now", "forgotten_tables", "over_limits"):
         monkeypatch.setattr(run, name, lambda *_: [])
     monkeypatch.setattr(run, "keep_looks", lambda *_: None)
@@ -186,12 +187,7 @@ def test_a_check_that_fails_hides_no_other_and_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
-    services.__dict__["run_context"] = SimpleNamespace(
-        config=services.config,
-        kafka=None,
-        predictions=SimpleNamespace(fresh_at=None),
-        forgotten={},
-    )
+    with_run_context(services)
     done: list[str] = []
 
     def check(name: str) -> Callable[..., list[Any]]:
@@ -227,14 +223,7 @@ def test_a_check_that_fails_between_two_rounds_is_shown_until_it_is_possible_aga
     capsys: pytest.CaptureFixture[str],
     output: Output,
 ) -> None:
-    context = SimpleNamespace(
-        config=services.config,
-        kafka=None,
-        predictions=SimpleNamespace(fresh_at=None),
-        forgotten={},
-        unchecked=[],
-    )
-    services.__dict__["run_context"] = context
+    with_run_context(services)
     answers: list[list[Any] | KafkaError] = []
     rounds: list[list[Any] | KafkaError]
     rounds = [[], _no_leader("a"), _no_leader("a"), _no_leader("b"), []]
@@ -342,13 +331,7 @@ def test_a_run_that_finds_no_work_looks_at_its_captures_nevertheless(
     services: Services, monkeypatch: pytest.MonkeyPatch, *, store_away: bool
 ) -> None:
     """While Kafka is down, a slot can fill the disk of the primary, so runs must report it."""
-    context = SimpleNamespace(
-        config=services.config,
-        kafka=None,
-        predictions=SimpleNamespace(fresh_at=None),
-        forgotten={},
-    )
-    services.__dict__["run_context"] = context
+    with_run_context(services)
     looked: list[str] = []
 
     def away(*_: object) -> Any:
@@ -401,13 +384,7 @@ def test_targets_are_judged_by_the_records_of_that_moment(
 ) -> None:
     """The steps before can take minutes, in which a table commits."""
     judged = list[object]()
-    context = SimpleNamespace(
-        config=services.config,
-        kafka=None,
-        predictions=SimpleNamespace(fresh_at=None),
-        forgotten={},
-    )
-    services.__dict__["run_context"] = context
+    with_run_context(services)
     for name in ("forgotten_tables", "silences", "expiring", "over_limits"):
         monkeypatch.setattr(run, name, lambda *_: [])
     monkeypatch.setattr(run, "shortfalls_now", lambda *given: judged.append(given[3]) or [])
