@@ -22,6 +22,7 @@ from cdc.connect import ConnectClient, ConnectorOwner
 from cdc.debezium import CaptureNames, Definitions, names
 from cdc.kafka import KafkaAdmin
 from cdc.runtime.copy_sessions import CopyBudget
+from cdc.runtime.cpu_shares import CpuShares
 from cdc.runtime.progress import Interruptible
 from cdc.runtime.rounds import Rounds
 from cdc.sources import open_source
@@ -69,6 +70,8 @@ class Services:
         """What the command's copies may take from a source."""
         self.rounds = Rounds()
         """The newest round of ``run --continuous``, which metrics show."""
+        self.cpu = CpuShares()
+        """Divides the CPU time among the command's runs."""
         self.take_over = False
         """Whether ``onboard`` takes over what another installation has made."""
         self.captured_looks: dict[TableId, str] = {}
@@ -244,6 +247,7 @@ class Services:
     @cached_property
     def _session(self) -> SparkSession:
         if self._shared_spark is not None:
+            self.cpu.include(self._shared_spark)
             return self._shared_spark
         from cdc.runtime.executors import require_same_versions
         from cdc.runtime.spark import session, stop
@@ -252,6 +256,7 @@ class Services:
         tables = len(self.store.tables()) if "store" in self.__dict__ else 0
         started, settings = session(self.config, tables=tables), self.config.spark
         self._exit.callback(stop)
+        self.cpu.include(started)
         if not settings.local:
             require_same_versions(started, settings.start_timeout_s)
         return started
@@ -279,6 +284,7 @@ class Services:
             secret_files=self.secret_files,
             copy_budget=self.copy_budget,
             rounds=self.rounds,
+            cpu=self.cpu,
         )
 
     def close(self) -> None:

@@ -19,17 +19,8 @@ from cdc.run.overdue import note_freshness
 from cdc.run.predictions import Predictions
 from cdc.run.schedule import TURN_S, Entry, Rules, Schedule
 from operate.capture_load import CaptureLoad, capture_loads
-from operate.targets import (
-    PLANNED,
-    Late,
-    Need,
-    Shortfall,
-    late_tables,
-    load_of,
-    need_of,
-    shortfalls,
-    with_bursts,
-)
+from operate.needs import Capacity, Need, need_of, scarcer
+from operate.targets import PLANNED, Late, Shortfall, late_tables, shortfalls, with_bursts
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -49,6 +40,7 @@ class Forecast:
         problems: Tables whose need cannot be predicted, each with the reason.
         captures: The predicted load of each capture.
         late: The tables that are late now.
+        cores: Number of cores of the process that has made the newest run; 0 if it is not known.
     """
 
     rules: Rules
@@ -57,29 +49,35 @@ class Forecast:
     problems: tuple[tuple[TableId, str], ...] = ()
     captures: tuple[CaptureLoad, ...] = ()
     late: Mapping[TableId, Late] = field(default_factory=dict)
+    cores: int = 0
 
     @property
     def workers(self) -> int:
         """Number of tables that run at a time."""
         return self.rules.workers
 
+    @cached_property
+    def capacity(self) -> Capacity:
+        """What limits the tables: the workers, or the cores."""
+        return scarcer(self.needs, self.workers, self.cores)
+
     @property
     def load(self) -> float:
-        """The workers' load that ``plan`` predicts; at 1.0, all workers are always busy."""
-        return load_of(self.needs, self.workers)
+        """The load that ``plan`` predicts; at 1.0, all workers or all cores are always busy."""
+        return self.capacity.load(self.needs)
 
     @property
     def tiers(self) -> dict[str, float]:
-        """For each tier, the load that ``plan`` predicts; at 1.0, the tier needs all workers."""
+        """For each tier, the load that ``plan`` predicts, as a fraction of `capacity`."""
         found: dict[str, list[Need]] = {}
         for need in self.needs:
             found.setdefault(need.tier, []).append(need)
-        return {tier: load_of(needs, self.workers) for tier, needs in sorted(found.items())}
+        return {tier: self.capacity.load(needs) for tier, needs in sorted(found.items())}
 
     @cached_property
     def short(self) -> list[Shortfall]:
         """The freshness targets that are missed now, or may be missed by the prediction."""
-        return shortfalls(self.needs, self.rules, PLANNED, self.late)
+        return shortfalls(self.needs, self.rules, PLANNED, self.late, cores=self.cores)
 
     @property
     def kept(self) -> bool:
@@ -94,7 +92,9 @@ class Forecast:
         """The forecast of ``plan`` as plain values."""
         return {
             "workers": self.workers,
+            "cores": self.cores,
             "load": self.load,
+            "load_of": self.capacity.unit,
             "kept": self.kept,
             "tiers": self.tiers,
             "next": [{"table": str(table), "starts_in_s": at} for table, at in self.order],
@@ -190,11 +190,10 @@ def forecast(
         predictions.rate,
         services.config.connect.events_per_s,
     )
-    late: dict[TableId, Late] = {}
-    if count:
-        late = late_tables(services.kafka, predictions, suspects, now)
-        needs = with_bursts(needs, late)
-    return Forecast(rules, tuple(needs), tuple(order), tuple(problems), captures, late)
+    late = late_tables(services.kafka, predictions, suspects, now) if count else {}
+    needs = with_bursts(needs, late) if count else needs
+    facts = (tuple(order), tuple(problems), captures, late, predictions.cores)
+    return Forecast(rules, tuple(needs), *facts)
 
 
 def _note_freshness(
@@ -246,6 +245,7 @@ def _predict_need(
     cost, rate = predictions.estimate(record.table), predictions.rate(record.table)
     each = predictions.events_per_commit(record.table)
     need = need_of(entry.table, entry.tier, entry.target_s, cost, rate, each)
+    need = replace(need, bytes_per_commit=predictions.written_bytes_per_commit(record.table))
     if behind:
         slack, work = entry.starts_by - now.timestamp(), entry.seconds + entry.rest
         need = replace(need, behind=behind, slack_s=slack, seconds=work)

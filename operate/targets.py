@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ from cdc.config.tables import configured_tier
 from cdc.run import overdue
 from cdc.run.schedule import REST, Rules
 from cdc.store.table_state import State
+from operate.needs import PART_OF_TARGET, Capacity, Need, need_of, scarcer
 from operate.open_transactions import ended, unreadable
 from operate.render import seconds
 from schemas.errors import TributaryError
@@ -21,27 +22,22 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from cdc.config import Config
     from cdc.kafka import KafkaAdmin
-    from cdc.run.cost import Estimate
     from cdc.run.overdue import Held
     from cdc.run.predictions import Predictions
     from cdc.store.table_state import TableRecord
 
-_PART_OF_TARGET = 0.8
-"""The part of a table's target that a prediction allows between two commits.
-
-The rest of the target is a reserve, since predictions are not exact.
-"""
 _RUN_OFTEN = (
     "start runs more often than the targets ask, or use `tributary run --continuous`;"
     " `tributary status TABLE` shows the last runs of a table"
 )
 
-Cause = Literal["transaction", "table", "workers", "share", "backlog", "runs"]
+Cause = Literal["transaction", "table", "workers", "cores", "share", "backlog", "runs"]
 """Why a target is missed or cannot be kept.
 
 ``transaction``: an open Kafka transaction, which hides records from all consumers.
-``table``: the table's own cost. ``workers``: too few workers for all tables. ``share``: the tier's
-part of the workers. ``backlog``: old changes that wait. ``runs``: no run has committed in time.
+``table``: the table's own cost. ``workers``: too few workers for all tables. ``cores``: too few
+cores for all tables. ``share``: the tier's part of the workers or cores. ``backlog``: old changes
+that wait. ``runs``: no run has committed in time.
 """
 
 
@@ -50,95 +46,19 @@ class Limits:
     """The greatest loads at which freshness targets can be kept.
 
     Args:
-        workers: The limit for all tables together, as a fraction of all workers, for example 0.7.
+        all_tables: The limit for all tables together, as a fraction of all workers and of the CPU
+            time of all cores, for example 0.7.
         table: The limit for a single table, as a fraction of one worker.
     """
 
-    workers: float
+    all_tables: float
     table: float
 
 
-_RARE = 4.0
-"""Number of freshness targets between two commits from which a table's events come in rare bursts.
-
-Tables that commit more often could do so because the workers are too slow.
-"""
-PLANNED = Limits(workers=0.7, table=0.8)
+PLANNED = Limits(all_tables=0.7, table=0.8)
 """Above these loads, targets may be missed. The simulated fleets of the tests had a load of 0.7."""
-POSSIBLE = Limits(workers=1.0, table=1.0)
+POSSIBLE = Limits(all_tables=1.0, table=1.0)
 """Above these loads, targets cannot be kept, even if all workers are always busy."""
-
-
-@dataclass(frozen=True)
-class Need:
-    """The work that a table needs to keep its freshness target, as predicted from earlier runs.
-
-    Args:
-        table: The table.
-        tier: The table's tier.
-        target_s: The table's freshness target, in seconds.
-        commit_s: Predicted duration of a commit, in seconds.
-        events_per_s: Number of events that arrive per second.
-        commits_load: Fraction of a worker's time that commits take, if the table has as few commits
-            as the target allows.
-        events_load: Fraction of a worker's time that the events take.
-        behind: Number of offsets between the table's last commit and the end of its topic.
-        slack_s: Seconds for which the next run can wait and still keep the target; None if no event
-            waits.
-        seconds: Predicted duration of all work that waits now, in seconds.
-        rare_load: The value in place of ``commits_load`` if the table's events come in rare bursts,
-            for example once a night; None if they do not.
-    """
-
-    table: TableId
-    tier: str
-    target_s: float
-    commit_s: float
-    events_per_s: float
-    commits_load: float
-    events_load: float
-    behind: int = 0
-    slack_s: float | None = None
-    seconds: float = 0.0
-    rare_load: float | None = None
-
-    @property
-    def load(self) -> float:
-        """The predicted fraction of a worker's time that the table needs."""
-        return self.commits_load + self.events_load
-
-    def to_json(self) -> dict[str, Any]:
-        """The table's need as plain values."""
-        return {**asdict(self), "table": str(self.table), "load": self.load}
-
-
-def need_of(
-    table: TableId,
-    tier: str,
-    target_s: float,
-    cost: Estimate,
-    rate: float,
-    per_commit: float = 0.0,
-) -> Need:
-    """Return how much of the workers a table needs to keep its freshness target, by prediction.
-
-    The result's fields for the work that waits now are not set.
-
-    Args:
-        table: The table.
-        tier: The table's tier, as the configuration names it.
-        target_s: The table's freshness target, in seconds.
-        cost: The predicted cost of the table's runs.
-        rate: Number of events that arrive per second.
-        per_commit: Mean number of events in a commit; 0 if it is not known. It shows whether the
-            events come in rare bursts, for example once a night.
-    """
-    commits_per_s = min(rate, 1.0 / (target_s * _PART_OF_TARGET))
-    loads = (commits_per_s * cost.commit_s, rate * cost.event_s)
-    need = Need(table, tier, target_s, cost.commit_s, rate, *loads)
-    if per_commit and (bursts_per_s := rate / per_commit) * target_s * _RARE < 1.0:
-        return replace(need, rare_load=min(commits_per_s, bursts_per_s) * cost.commit_s)
-    return need
 
 
 def with_bursts(needs: Iterable[Need], late: Mapping[TableId, Late]) -> list[Need]:
@@ -223,13 +143,13 @@ class Shortfall:
         }
 
 
-def load_of(needs: Iterable[Need], workers: int) -> float:
-    """Return the fraction of all workers that tables need; a table needs one worker at most."""
-    return sum(min(1.0, need.load) for need in needs) / workers
-
-
 def shortfalls(
-    needs: Sequence[Need], rules: Rules, limits: Limits, late: Mapping[TableId, Late] | None = None
+    needs: Sequence[Need],
+    rules: Rules,
+    limits: Limits,
+    late: Mapping[TableId, Late] | None = None,
+    *,
+    cores: int = 0,
 ) -> list[Shortfall]:
     """Return the freshness targets that are missed or cannot be kept, grouped by their cause.
 
@@ -242,6 +162,7 @@ def shortfalls(
         rules: The number of workers, and the shares of tiers.
         limits: The greatest loads at which targets can be kept.
         late: The tables that are late now.
+        cores: Number of cores that runs have; 0 if it is not known.
     """
     left = {table: one for table, one in (late or {}).items() if not one.held}
     found = [
@@ -255,11 +176,11 @@ def shortfalls(
             missed = left.pop(need.table, None) is not None
             found.append(Shortfall("table", missed, (need.table,), *_own_cost_advice(need, limits)))
     alone = {table for one in found for table in one.tables}
-    loads = {lane: load_of(ones, rules.workers) for lane, ones in lanes.items()}
-    for lane, part in short_lanes(loads, rules, limits.workers).items():
-        cause, reason, remedies = _overloaded_lane_advice(
-            lane, lanes, loads, part, rules, limits.workers
-        )
+    capacity = scarcer(needs, rules.workers, cores)
+    loads = {lane: capacity.load(ones) for lane, ones in lanes.items()}
+    for lane, part in short_lanes(loads, rules, limits.all_tables).items():
+        lacking = _Lacking(capacity, rules, loads, limits.all_tables)
+        cause, reason, remedies = lacking.advice(lane, part, lanes[lane])
         tables = [
             n.table for n in lanes[lane] if n.table not in alone and (n.load or n.table in left)
         ]
@@ -320,56 +241,69 @@ def _own_cost_advice(need: Need, limits: Limits) -> tuple[str, tuple[str, ...]]:
         return f"{reason}, {need.events_load:.2f} for its changes alone", (
             "give Spark more cores, since a run uses several; a longer target does not help",
         )
-    target = math.ceil(need.commit_s / (_PART_OF_TARGET * left))
+    target = math.ceil(need.commit_s / (PART_OF_TARGET * left))
     return reason, (f"set its freshness_target_s to at least {target}",)
 
 
-def _overloaded_lane_advice(
-    lane: str,
-    lanes: Mapping[str, Sequence[Need]],
-    loads: Mapping[str, float],
-    part: float,
-    rules: Rules,
-    full: float,
-) -> tuple[Cause, str, tuple[str, ...]]:
-    """Return a shortfall's cause, reason and remedies, for a lane that needs too many workers.
+@dataclass(frozen=True)
+class _Lacking:
+    """A capacity of which the tables need more than there is.
 
     Args:
-        lane: The lane: a queue of tables that share a part of the workers.
-        lanes: The needs of the tables in each lane.
-        loads: By lane, the fraction of all workers that the lane needs.
-        part: The fraction of all workers that the lane can have.
+        capacity: The capacity.
         rules: The number of workers, and the shares of tiers.
-        full: The fraction of all workers that the lanes can have together.
+        loads: By lane, the fraction of the capacity that the lane needs. A lane is a queue of
+            tables that share a part of the workers.
+        full: The fraction of the capacity that the lanes can have together.
     """
-    times = sum(loads.values()) / full
-    cores = (
-        f"{times:.1f} times the cores, with spark.parallel_tables:"
-        f" {math.ceil(rules.workers * times)}"
-    )
-    commits = sum(need.commits_load for need in lanes[lane])
-    left = part * rules.workers - sum(need.events_load for need in lanes[lane])
-    factor = f"{commits / left:.1f} times as long" if left > 0.0 else None
-    if len(lanes) == 1:
-        reason = f"the tables need {loads[lane]:.0%} of {rules.workers} workers"
-        remedies = [cores]
+
+    capacity: Capacity
+    rules: Rules
+    loads: Mapping[str, float]
+    full: float
+
+    def advice(
+        self, lane: str, part: float, needs: Sequence[Need]
+    ) -> tuple[Cause, str, tuple[str, ...]]:
+        """Return a shortfall's cause, reason and remedies, for a lane that needs too much.
+
+        Args:
+            lane: The lane.
+            part: The fraction of the capacity that the lane can have.
+            needs: The needs of the lane's tables.
+        """
+        capacity, load = self.capacity, self.loads[lane]
+        commits = sum(capacity.part(need, need.commits_load) for need in needs)
+        events = sum(capacity.part(need, need.events_load) for need in needs)
+        left = part * capacity.count - events
+        factor = f"{commits / left:.1f} times as long" if left > 0.0 else None
+        if len(self.loads) == 1:
+            remedies = [self._more_cores()]
+            if factor is not None:
+                remedies += [
+                    f"freshness_target_s of all tables {factor}",
+                    _heaviest_tier_advice(needs),
+                ]
+            return capacity.unit, f"the tables need {load:.0%} of {capacity}", tuple(remedies)
+        if lane == REST:
+            who, change = "the tiers without a pool_share need", "a lower pool_share of other tiers"
+        else:
+            share = f"tiers.{lane}.pool_share"
+            change = f"a higher {share} than {self.rules.share(lane):g}, at their cost"
+            who = f"tier {lane} needs"
+        can = f"and can have {part:.0%} beside the other tiers"
+        remedies = [change, self._more_cores()]
         if factor is not None:
-            remedies += [
-                f"freshness_target_s of all tables {factor}",
-                _heaviest_tier_advice(lanes[lane]),
-            ]
-        return "workers", reason, tuple(remedies)
-    if lane == REST:
-        who, change = "the tiers without a pool_share need", "a lower pool_share of other tiers"
-    else:
-        share = f"tiers.{lane}.pool_share"
-        who, change = f"tier {lane} needs", f"a higher {share} than {rules.share(lane):g}"
-    of = f"of {rules.workers} workers"
-    reason = f"{who} {loads[lane]:.0%} {of}, and can have {part:.0%} beside the other tiers"
-    remedies = [f"{change}, at their cost" if lane != REST else change, cores]
-    if factor is not None:
-        remedies.append(f"freshness_target_s of its tables {factor}")
-    return "share", reason, tuple(remedies)
+            remedies.append(f"freshness_target_s of its tables {factor}")
+        return "share", f"{who} {load:.0%} of {capacity}, {can}", tuple(remedies)
+
+    def _more_cores(self) -> str:
+        """Return the remedy of more cores, for all lanes together."""
+        times = sum(self.loads.values()) / self.full
+        if self.capacity.unit == "cores":
+            return f"{times:.1f} times the cores, {math.ceil(self.capacity.count * times)} in all"
+        workers = math.ceil(self.rules.workers * times)
+        return f"{times:.1f} times the cores, with spark.parallel_tables: {workers}"
 
 
 def _heaviest_tier_advice(needs: Sequence[Need]) -> str:
@@ -456,7 +390,8 @@ def shortfalls_now(
             suspects[record.table] = (record, now - timedelta(seconds=target))
     late = late_tables(kafka, predictions, suspects, now)
     rules = Rules(config.spark.parallel_tables, config.pool_shares)
-    return shortfalls(with_bursts(needs, late), rules, POSSIBLE, late)
+    needs = with_bursts(needs, late)
+    return shortfalls(needs, rules, POSSIBLE, late, cores=predictions.cores)
 
 
 def late_tables(

@@ -25,6 +25,7 @@ from cdc.run.predictions import Predictions
 from cdc.run.published_generation import Served
 from cdc.run.published_settings import PublishedSettings
 from cdc.runtime.copy_sessions import CopyBudget, CopyRate, CopySessions
+from cdc.runtime.cpu_shares import CpuShares
 from cdc.runtime.jvm_guard import was_killed
 from cdc.runtime.rounds import Rounds
 from cdc.runtime.spark import in_this_thread
@@ -78,6 +79,7 @@ class RunContext:
         secret_files: The files with secrets that the clients have read.
         copy_budget: What the copies of one source may take from the source.
         rounds: The newest round of `run --continuous`, for metrics.
+        cpu: Divides the CPU time of this process and Spark's JVM among the runs in progress.
     """
 
     config: Config
@@ -96,6 +98,7 @@ class RunContext:
     secret_files: SecretFiles = field(default_factory=SecretFiles)
     copy_budget: CopyBudget = field(default_factory=CopyBudget)
     rounds: Rounds = field(default_factory=Rounds)
+    cpu: CpuShares = field(default_factory=CpuShares)
     topic_ends: dict[CaptureNames, dict[str, int]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -379,6 +382,8 @@ class RunResult:
         error: The error that stopped the run; None if the run ended normally.
         seconds: Duration of the run in seconds.
         steps: Duration of each step of the run in seconds, by the names of `step_times.STEPS`.
+        cpu_s: The run's share of the CPU time of this process and Spark's JVM, in seconds.
+        written_bytes: Size of the data files that the run wrote to the lake.
         started_at: Time of the run's start.
         deferred: Whether a shard's run gave its worker back because another process writes to the
             shared lake table. The shard's next run continues.
@@ -398,6 +403,8 @@ class RunResult:
     error: ErrorRecord | None = None
     seconds: float = 0.0
     steps: Mapping[str, float] = field(default_factory=dict)
+    cpu_s: float = 0.0
+    written_bytes: int = 0
     started_at: datetime | None = None
     skipped: bool = False
     deferred: bool = False
@@ -414,15 +421,26 @@ class RunResult:
             counts=dict(Counter(earlier.counts) + Counter(self.counts)),
             seconds=earlier.seconds + self.seconds,
             steps=dict(Counter(earlier.steps) + Counter(self.steps)),
+            cpu_s=earlier.cpu_s + self.cpu_s,
+            written_bytes=earlier.written_bytes + self.written_bytes,
             started_at=earlier.started_at,
             skipped=self.skipped and earlier.skipped,
         )
 
-    def at_commit(self, newest: Committed) -> RunResult:
-        """Return this result with offsets, watermark and instant of the table's newest commit."""
-        record = newest.record
-        offsets = dict(record.offsets)
-        return replace(self, offsets=offsets, watermark=record.watermark, instant=newest.instant)
+    def at_commit(self, newest: Committed, written_bytes: int = 0) -> RunResult:
+        """Return this result with offsets, watermark and instant of the table's newest commit.
+
+        Args:
+            newest: The newest commit.
+            written_bytes: Size of the data files that the commit wrote, if the run has made it.
+        """
+        return replace(
+            self,
+            offsets=dict(newest.record.offsets),
+            watermark=newest.record.watermark,
+            instant=newest.instant,
+            written_bytes=self.written_bytes + written_bytes,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result of a run as plain values for JSON output."""

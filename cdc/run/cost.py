@@ -6,7 +6,8 @@ runs, both numbers are the prior: the median of the other tables' numbers. For a
 the prior still has a small weight, since the runs alone may not determine both numbers. For
 example, if each run had one commit and one event, only the sum of both numbers is known.
 
-Seconds are measured by the clock, so they include waits for cores that other tables use.
+Seconds are measured by the clock, so they include waits for cores that other tables use. The CPU
+time of runs does not depend on other tables, so it shows how many tables the cores can take.
 """
 
 from __future__ import annotations
@@ -62,10 +63,12 @@ class Estimate:
     Args:
         commit_s: Seconds for each commit.
         event_s: Seconds for each event.
+        cpu: CPU seconds for each of these seconds; 0 if this is not known.
     """
 
     commit_s: float
     event_s: float
+    cpu: float = 0.0
 
     def seconds(self, events: int, commits: int = 1) -> float:
         """Return the predicted seconds of a run that has these numbers of events and commits."""
@@ -92,6 +95,9 @@ class Observation:
         at: When the run began.
         cold: Factor by which the run was slower because its process was young (`cold_factor`).
         span_s: Seconds between the lake's watermarks before and after the run; 0 if not known.
+        cpu_s: The run's share of the CPU time, in seconds; 0 if it was not measured.
+        cores: Number of cores that the run's process may use; 0 if it is not known.
+        written_bytes: Size of the data files that the run wrote.
     """
 
     commits: int
@@ -100,6 +106,9 @@ class Observation:
     at: datetime
     cold: float = 1.0
     span_s: float = 0.0
+    cpu_s: float = 0.0
+    cores: int = 0
+    written_bytes: int = 0
 
 
 def cold_factor(runs: int) -> float:
@@ -133,7 +142,8 @@ def estimate(known: TableCost | None, prior: Estimate = PRIOR) -> Estimate:
         commit_s, event_s = cs / cc, 0.0
     elif commit_s < _LEAST_S:
         commit_s, event_s = _LEAST_S, max(0.0, (es - _LEAST_S * ce) / ee)
-    return Estimate(commit_s, event_s)
+    cpu = known.cpu_s / known.clock_s if known.clock_s else 0.0
+    return Estimate(commit_s, event_s, cpu or prior.cpu)
 
 
 def prior_of(known: Iterable[TableCost]) -> Estimate:
@@ -143,7 +153,8 @@ def prior_of(known: Iterable[TableCost]) -> Estimate:
         return PRIOR
     commit_s = median(one.commit_s for one in found)
     event_s = median(one.event_s for one in found)
-    return Estimate(max(commit_s, _LEAST_S), max(event_s, PRIOR.event_s / 10))
+    cpu = median([one.cpu for one in found if one.cpu] or [0.0])
+    return Estimate(max(commit_s, _LEAST_S), max(event_s, PRIOR.event_s / 10), cpu)
 
 
 def learned(known: TableCost | None, run: Observation, prior: Estimate = PRIOR) -> TableCost:
@@ -166,7 +177,10 @@ def learned(known: TableCost | None, run: Observation, prior: Estimate = PRIOR) 
     commits, events = float(run.commits), float(run.events)
     rate, observed_s = _learned_arrival_rate(known, run)
     if known is None:
-        known = TableCost(0, 0.0, 0.0, 0.0, 0.0, 0.0, rate, observed_s, run.at)
+        known = TableCost(
+            *(0, 0.0, 0.0, 0.0, 0.0, 0.0, rate, observed_s, run.at),
+            *(0.0, 0.0, run.cores, 0.0, 0.0),
+        )
     return replace(
         known,
         runs=known.runs + 1,
@@ -178,6 +192,12 @@ def learned(known: TableCost | None, run: Observation, prior: Estimate = PRIOR) 
         events_per_s=rate,
         observed_s=observed_s,
         measured_at=run.at,
+        clock_s=known.clock_s * kept + seconds,
+        # A run that has waited for a server counts with fewer seconds than it took.
+        cpu_s=known.cpu_s * kept + min(run.cpu_s / run.cold, seconds * max(1, run.cores)),
+        cores=run.cores,
+        commits=known.commits * kept + commits,
+        written_bytes=known.written_bytes * kept + run.written_bytes,
     )
 
 
@@ -208,6 +228,11 @@ def events_per_commit(known: TableCost | None) -> float:
     if known is None or not known.commits_commits:
         return 0.0
     return known.commits_events / known.commits_commits
+
+
+def written_bytes_per_commit(known: TableCost | None) -> float:
+    """Return the mean bytes that a commit of a table writes to the lake; 0 if not known."""
+    return known.written_bytes / known.commits if known is not None and known.commits else 0.0
 
 
 def _learned_arrival_rate(known: TableCost | None, run: Observation) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from cdc.run.cost import (
     learned,
     passed_offsets,
     prior_of,
+    written_bytes_per_commit,
 )
 from cdc.run.schedule import Entry
 from cdc.store.table_state import State
@@ -92,6 +93,18 @@ class Predictions:
         with self._lock:
             return events_per_commit(self._known().get(table))
 
+    def written_bytes_per_commit(self, table: TableId) -> float:
+        """Return the mean bytes that a commit of a table writes; 0 if this is not known."""
+        with self._lock:
+            return written_bytes_per_commit(self._known().get(table))
+
+    @property
+    def cores(self) -> int:
+        """Number of cores of the process that has made the newest run; 0 if it is not known."""
+        with self._lock:
+            known = self._known().values()
+            return max(known, key=lambda one: one.measured_at).cores if known else 0
+
     def events_of_turn(self, table: TableId, turn_s: float) -> int | None:
         """Return how many events in one commit fit into a turn; None if runs have no turns.
 
@@ -123,12 +136,13 @@ class Predictions:
         with self._lock:
             self._whole_at[table] = max(at, self._whole_at.get(table, at))
 
-    def learn(self, record: TableRecord, result: RunResult) -> TableCost | None:
+    def learn(self, record: TableRecord, result: RunResult, cores: int = 0) -> TableCost | None:
         """Learn a table's costs from a run of the table.
 
         Args:
             record: The table's record before the run.
             result: The result of the run.
+            cores: Number of cores that this process may use; 0 if it is not known.
 
         Returns:
             The regression's new sums over the table's runs (`cdc.run.cost`); None if the run does
@@ -144,7 +158,12 @@ class Predictions:
             events = passed_offsets(last.offsets, result.offsets)
             span = _span_s(last.watermark, result.watermark)
             began = result.started_at
-            seen = Observation(result.commits, events, result.seconds, began, cold, span)
+            seen = Observation(
+                *(result.commits, events, result.seconds, began, cold, span),
+                cpu_s=result.cpu_s,
+                cores=cores,
+                written_bytes=result.written_bytes,
+            )
             costs = self._known()
             costs[record.table] = found = learned(costs.get(record.table), seen, self._prior)
             if self._runs % _PRIOR_EVERY == 0:

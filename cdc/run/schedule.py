@@ -8,10 +8,12 @@ The rules, in this order:
    not get this time of its workers back later.
 2. **Long runs.** A run is long if it takes more than `LONG_S` by prediction, or if the table's last
    run failed. Long runs do not hold all workers, so that a worker is soon free for short runs. This
-   rule has three exceptions. A single worker takes long runs, too. If the command ends once all
+   limit has three exceptions. A single worker takes long runs, too. If the command ends once all
    offered tables have run (`Rules.ends`), long runs may hold all workers while no short run waits.
    If the command goes on, a long run may take a further worker if its table would miss the deadline
-   by waiting, and the table's last run did not fail.
+   by waiting, and the table's last run did not fail. In any case, the long runs of a lane hold no
+   more workers than the lane's share, and at least one. Otherwise a lane with a backlog would slow
+   down the other lanes' runs, above all if there are more workers than cores.
 3. **Deadlines.** A table that does not commit exceeds its freshness target at a certain time. This
    time is the table's deadline. A table's slack is the time until the deadline, less the predicted
    seconds of the table's work. A table's age is the time since the lake table had all events,
@@ -62,6 +64,8 @@ COMING = 0.5
 
 The other workers are left to tables that get work later.
 """
+KNOWN_AFTER = 100
+"""Number of runs after which the schedule knows the lanes that have tables."""
 REST = ""
 """Name of the lane for all tiers without a share of the workers."""
 _REST_SHARE = 0.05
@@ -428,11 +432,32 @@ class Schedule:
             together = sum(run.entry.lake == entry.lake for run in self._running.values())
             if together >= rules.workers - 1:
                 return False
+        if entry.long and not self._leaves_shares(entry):
+            return False
         if not entry.long or self._long_runs() < rules.long_places:
             return True
         if rules.ends:
             return not any(not one.long for lane in self._lanes.values() for one in lane.by_start)
         return not entry.failing and 0.0 <= entry.starts_by - now < rules.turn_s
+
+    def _leaves_shares(self, entry: Entry) -> bool:
+        """Whether a further long run of a lane leaves the other lanes their shares of the workers.
+
+        After `KNOWN_AFTER` runs, lanes without any run do not count: another process can run the
+        tables of these tiers. If the command ends once all offered tables have run, only lanes with
+        waiting tables count.
+        """
+        rules, name = self._rules, self._rules.lane(entry.tier)
+        is_new = not rules.ends and sum(lane.starts for lane in self._lanes.values()) < KNOWN_AFTER
+        others = sum(
+            lane.share
+            for other, lane in self._lanes.items()
+            if other != name and (is_new or lane.by_start or (lane.starts and not rules.ends))
+        )
+        runs = [run.entry for run in self._running.values()]
+        held = sum(one.long and rules.lane(one.tier) == name for one in runs)
+        share = self._lanes[name].share
+        return held < max(1, int(rules.workers * share / (share + others)))
 
     def _long_runs(self) -> int:
         return sum(run.entry.long for run in self._running.values())

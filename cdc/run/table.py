@@ -89,6 +89,7 @@ def run_table(
         turn: The table's turn, which can end the run before its end offsets; None has no limit.
     """
     started, at, steps = datetime.now(timezone.utc), time.monotonic(), begin_steps()
+    begun = context.cpu.begin()
     try:
         with context.leases.hold_record(record, gives_way=turn is not None) as (lease, newest):
             if record.attempt_id != newest.attempt_id:
@@ -103,10 +104,13 @@ def run_table(
     except StateError as error:
         _log.warning("%s", error)
         result = RunResult(record.table, record.state, error=ErrorRecord.of(error))
-    result = replace(result, started_at=started, seconds=time.monotonic() - at, steps=steps.ended())
+    finally:
+        used = context.cpu.end(begun)
+    took = time.monotonic() - at
+    result = replace(result, started_at=started, seconds=took, steps=steps.ended(), cpu_s=used)
     if result.commits or result.error is not None:
         try:
-            cost = context.predictions.learn(record, result)
+            cost = context.predictions.learn(record, result, context.cpu.cores)
             context.store.record_run(run_entry(context.run_id, record, result), cost)
         except StateError as error:
             _log.warning("the run of table %s is not in the history: %s", record.table, error)
@@ -422,7 +426,7 @@ class _TableRun:
         """
         known = self._record.last_commit
         summary = commit_summary(committed, known, writes)
-        self.result = self.result.at_commit(committed)
+        self.result = self.result.at_commit(committed, 0 if writes is None else writes.bytes)
         healthy = self._record.state in RUN_STATES and not self._record.failures
         same = known is not None and (known.instant, known.epochs) == (
             *(committed.instant, summary.epochs),

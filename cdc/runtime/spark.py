@@ -97,13 +97,19 @@ _JVM_POLL_S = 0.5
 _AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.authorization")
 """Settings of Hadoop that Spark needs at its start to log in and to find files; no secrets."""
 
-# Avro allocates the size that a length prefix claims before it reads. Without a limit, one damaged
-# message ends the JVM and with it every other table's run. Kafka records are far smaller than this.
-_AVRO_LIMITS = {
+_PROPERTIES = {
+    # Avro allocates the size that a length prefix claims before it reads. Without a limit, one
+    # damaged message ends the JVM and with it every other table's run. Kafka records are far
+    # smaller than this.
     "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
     "org.apache.avro.limits.bytes.maxLength": 128 * 1024 * 1024,
     "org.apache.avro.limits.collectionItems.maxLength": 10_000_000,
+    # Before its first commit, Hudi asks JOL for the sizes of objects. JOL starts two more JVMs that
+    # attach to this one, in vain, which took almost two seconds; then it assumes the usual sizes.
+    "jol.skipDynamicAttach": "true",
+    "jol.skipHotspotSAAttach": "true",
 }
+"""System properties of the driver's JVM and of executors."""
 
 
 def session(config: Config, app_name: str = "tributary", *, tables: int = 0) -> SparkSession:
@@ -281,12 +287,12 @@ def session_settings(config: Config, tables: int = 0) -> dict[str, str]:
         **{key: value for key, value in config.spark.conf.items() if not is_sensitive(key)},
         **_REQUIRED,
     }
-    limits = " ".join(f"-D{key}={value}" for key, value in _AVRO_LIMITS.items())
+    properties = " ".join(f"-D{key}={value}" for key, value in _PROPERTIES.items())
     # Batches need throughput: this collector takes a twentieth less CPU than the JVM's default.
     collector = "-XX:+UseParallelGC"
     for key, options in (
-        (_DRIVER_OPTIONS, f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {limits}"),
-        ("spark.executor.extraJavaOptions", limits),
+        (_DRIVER_OPTIONS, f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {properties}"),
+        ("spark.executor.extraJavaOptions", properties),
     ):
         given = str(config.spark.conf.get(key, ""))
         # A second collector would keep the JVM from starting.

@@ -30,6 +30,11 @@ class TableCost(Part):
         events_per_s: Number of events that arrive per second.
         observed_s: Seconds during which ``events_per_s`` was measured, at most half an hour.
         measured_at: When the newest of the runs began.
+        clock_s: Sum of seconds.
+        cpu_s: Sum of the runs' shares of the CPU time (`cdc.runtime.cpu_shares`), in seconds.
+        cores: Number of cores that the process of the newest run may use; 0 if it is not known.
+        commits: Sum of commits.
+        written_bytes: Sum of the bytes that the runs wrote to the lake, rewritten rows included.
         format: Version of this document.
     """
 
@@ -42,6 +47,11 @@ class TableCost(Part):
     events_per_s: float
     observed_s: float
     measured_at: datetime
+    clock_s: float
+    cpu_s: float
+    cores: int
+    commits: float
+    written_bytes: float
     format: Literal[1] = 1
 
 

@@ -38,17 +38,17 @@ def show_forecast(renderer: Renderer, found: Forecast) -> None:
     if waiting > 0:
         renderer.line(f"and {waiting:,} more tables")
     for tier, load in found.tiers.items():
-        renderer.line(f"tier {tier}: {load:.0%} of {found.workers} workers")
+        renderer.line(f"tier {tier}: {load:.0%} of {found.capacity}")
     if found.kept:
         renderer.line(
-            f"All targets can be kept: they need {found.load:.0%} of {found.workers} workers.",
+            f"All targets can be kept: they need {found.load:.0%} of {found.capacity}.",
             style="green",
         )
     elif not found.short:
         renderer.line("Whether all targets can be kept is not known.", style="bold red")
     else:
         renderer.line(
-            f"Not all targets can be kept: they need {found.load:.0%} of {found.workers} workers.",
+            f"Not all targets can be kept: they need {found.load:.0%} of {found.capacity}.",
             style="bold red",
         )
     for short in found.short:

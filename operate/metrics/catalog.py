@@ -364,7 +364,7 @@ TIER_BACKLOG = Metric(
 )
 TIER_LOAD = Metric(
     "tier_load_ratio",
-    "Part of all workers that the tier needs to keep its targets, by prediction, as in `plan`.",
+    "Part of all workers or cores that the tier needs to keep its targets, as in `plan`.",
     *("ratio", "state store, Kafka"),
     ("tier",),
 )

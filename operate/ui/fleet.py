@@ -186,7 +186,7 @@ def _fleet_tiles(facts: Facts, troubles: Sequence[Trouble]) -> list[Tile]:
     ]
     if (plan := facts.forecast) is not None:
         tone: Tone = "good" if plan.kept else "warn"
-        found.append(Tile("Load", f"{plan.load:.0%}", tone, f"of {plan.workers} workers"))
+        found.append(Tile("Load", f"{plan.load:.0%}", tone, f"of {plan.capacity}"))
     found += [
         Tile(
             state.value.replace("_", " ").capitalize(),

@@ -128,7 +128,10 @@ def record() -> TableRecord:
 def test_two_processes_store_the_first_cost_of_a_table(url: str) -> None:
     """This can happen, since a run and a copy of the next generation hold different leases."""
     now = datetime.now(timezone.utc)
-    ours, theirs = (TableCost(runs, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, now) for runs in (1, 2))
+    ours, theirs = (
+        TableCost(*(runs, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, now, 8.0, 9.0, 2, 3.0, 4.0))
+        for runs in (1, 2)
+    )
     entry = run_entry("r", record(), RunResult(TABLE, State.INCREMENTAL, started_at=now))
     one, other = Store(url), Store(url)
     with ThreadPoolExecutor(1) as pool:

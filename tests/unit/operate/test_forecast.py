@@ -28,8 +28,8 @@ from operate.capture_load import capture_loads
 from operate.cli.forecast import show_forecast
 from operate.context import Services
 from operate.forecast import Forecast, forecast, order_of
+from operate.needs import Need, need_of
 from operate.render import Renderer
-from operate.targets import Need, need_of
 from schemas.table import TableId
 from tests.records import table_record
 from tests.unit.cdc.configuration import minimal
@@ -80,6 +80,16 @@ def test_what_has_to_change_is_named() -> None:
     assert alone.to_json()["targets"][0]["tables"] == ["shop:public.hot"]
 
 
+def test_the_load_is_that_of_the_cores_if_they_are_scarcer() -> None:
+    needs = tuple(replace(need(f"t{n}", 1.0, target=20.0), cpu=1.2) for n in range(20))
+    found = Forecast(Rules(8), needs, cores=2)
+    assert not found.kept
+    assert found.load == pytest.approx(1.512)
+    assert found.tiers == {"default": pytest.approx(1.512)}
+    assert found.advice()[0].startswith("the tables need 151% of 2 cores: 2.2 times the cores, 5")
+    assert Forecast(Rules(8), needs, cores=0).kept, "the number of cores is not known"
+
+
 def test_the_share_of_a_tier_is_no_advice_while_all_targets_can_be_kept() -> None:
     """A tier may use the workers that other tiers do not need, so its share is no limit then."""
     needs = tuple(need(f"t{n}", 1.0, target=20.0, tier="critical") for n in range(8))
@@ -126,10 +136,12 @@ def test_the_plan_is_made_of_the_state_store_and_the_ends_of_topics(
             *(busy.table, State.INCREMENTAL, 1),
             offsets={0: 700},
             seconds=12.0,
+            cpu_s=3.0,
+            written_bytes=5_000,
             started_at=now + timedelta(minutes=5 * number),
         )
         entry = run_entry("run", busy, result)
-        services.store.record_run(entry, predictions.learn(busy, result))
+        services.store.record_run(entry, predictions.learn(busy, result, cores=2))
     ends = {"busy": {0: 400}, "idle": {0: 100}}
 
     def ends_now(topics: list[str], *, committed: bool) -> dict[str, dict[int, int]]:
@@ -139,10 +151,13 @@ def test_the_plan_is_made_of_the_state_store_and_the_ends_of_topics(
     services.__dict__["kafka"] = cast("Any", kafka)
     found = forecast(services, ())
     assert [(one.table.name, one.behind) for one in found.needs] == [("busy", 300), ("idle", 0)]
-    assert found.needs[0].events_per_s == pytest.approx(2.0)
+    busy_need, _ = found.needs
+    assert busy_need.events_per_s == pytest.approx(2.0)
+    assert (busy_need.cpu, busy_need.bytes_per_commit) == (pytest.approx(0.25), 5_000.0)
     assert [table.name for table, _ in found.order] == ["busy"]
     shown = found.to_json()
-    assert (shown["kept"], shown["workers"], len(shown["tables"])) == (True, 8, 2)
+    assert (shown["kept"], shown["workers"], shown["cores"]) == (True, 8, 2)
+    assert (shown["load_of"], len(shown["tables"])) == ("workers", 2)
     assert shown["captures"] == [
         {
             "connector": "tributary_shop_default",

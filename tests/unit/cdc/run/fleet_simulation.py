@@ -25,6 +25,8 @@ from schemas.table import TableId
 EPOCH = datetime(2026, 1, 1, tzinfo=timezone.utc)
 TURN_S = 30.0
 ROUND_S = 10.0
+SMALLEST_COMMIT = 1_000
+"""Number of events that one commit may always have."""
 LARGEST = 0.3
 """The largest fraction of a worker's time that the events of one table may need."""
 LONGEST_COMMIT_S = 10.0
@@ -120,8 +122,15 @@ class Outcome:
     """By table: the age of its oldest unapplied event at each commit, in freshness targets."""
 
 
-def fleet(seed: int, tables: int, workers: int, duration: float) -> list[Table]:
-    """Return a random fleet, by a seed, whose targets require `LOAD` of the workers' capacity."""
+def fleet(seed: int, tables: int, workers: float, duration: float) -> list[Table]:
+    """Return a random fleet, by a seed, whose targets require `LOAD` of the capacity.
+
+    Args:
+        seed: The seed.
+        tables: Number of tables.
+        workers: The capacity: the number of runs that are executed at full speed at a time.
+        duration: Length of the simulation, in seconds.
+    """
     rng = random.Random(seed)
     found = []
     for number in range(tables):
@@ -183,6 +192,7 @@ def simulate(
     workers: int,
     duration: float,
     clairvoyant: bool = False,
+    cores: float = math.inf,
 ) -> Outcome:
     """Let an order run a fleet.
 
@@ -192,21 +202,30 @@ def simulate(
         workers: Number of tables that run at a time.
         duration: Length of the simulation, in seconds.
         clairvoyant: Whether the order gets true costs and deadlines, instead of learned ones.
+        cores: Number of runs that are executed at full speed at a time. If more tables run, all of
+            them are slower.
     """
     run = _Run(tables, order, workers, clairvoyant)
-    events: list[tuple[float, int, float, TableId | None]] = [(0.0, 0, 0.0, None)]
-    count = 0
-    while events[0][0] <= duration:
-        now, _, began, ended = heapq.heappop(events)
-        if ended is None:
+    now, work, next_round, count = 0.0, 0.0, 0.0, 0
+    # Each run in progress has done the same work since the last event. A run ends once the sum of
+    # this work is as large as it was at the run's start, plus the run's own work.
+    ends: list[tuple[float, int, float, TableId]] = []
+    while True:
+        speed = min(1.0, cores / len(ends)) if ends else 1.0
+        until = now + (ends[0][0] - work) / speed if ends else math.inf
+        at = min(next_round, until)
+        if at > duration:
+            return run.outcome_at(duration)
+        work, now = work + (at - now) * speed, at
+        if next_round <= until:
             run.round(now)
-            heapq.heappush(events, (now + ROUND_S, 0, now, None))
+            next_round = now + ROUND_S
         else:
+            work, _, began, ended = heapq.heappop(ends)
             run.end(ended, began, now)
-        for until, table in run.start(now):
+        for seconds, table in run.start(now):
             count += 1
-            heapq.heappush(events, (until, count, now, table))
-    return run.outcome_at(duration)
+            heapq.heappush(ends, (work + seconds, count, now, table))
 
 
 class _Run:
@@ -268,10 +287,12 @@ class _Run:
         return TURN_S, max(1, int(events * TURN_S / whole))
 
     def start(self, now: float) -> Iterable[tuple[float, TableId]]:
-        """Start tables on all free workers; yield when each run ends."""
+        """Start tables on all free workers; yield the work of each run, in seconds."""
         while self.free and (entry := self.order.take(now)) is not None:
             one = self.tables[entry.table]
-            events = one.seen[1] - one.done
+            # As in a run, the number of events by which a commit takes a turn is a prediction.
+            fits = math.inf if self.clairvoyant else one.known.events_within(TURN_S)
+            events = int(min(one.seen[1] - one.done, max(fits, SMALLEST_COMMIT)))
             fails = now < one.fails_until
             seconds, applied = (FAILED_S, 0) if fails else self.true_seconds(one, events)
             self.free -= 1
@@ -279,7 +300,7 @@ class _Run:
             self.started_after(one, now)
             one.waits_since = -1.0
             self.outcome.runs += 1
-            yield now + seconds, one.id
+            yield seconds, one.id
 
     def end(self, table: TableId, began: float, now: float) -> None:
         """Note the end of a run."""

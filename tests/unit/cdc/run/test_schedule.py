@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cdc.run.schedule import (
+    KNOWN_AFTER,
     LATE_SHARE,
     LATE_SHARE_OF_SLACK,
     LONG_S,
@@ -66,6 +67,36 @@ def test_long_runs_leave_a_worker_to_short_ones() -> None:
     assert schedule.take(NOW) == entry("small")
     assert schedule.take(NOW) is None
     assert {table.name for table in schedule.running} == {"giant2", "small"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_long_runs_of_a_lane_hold_no_more_workers_than_its_share(known: bool) -> None:
+    """The share of a tier that has had no table for long is used by others."""
+    schedule = scheduled(workers=8, shares={"critical": 0.5})
+    for _ in range(0 if known else KNOWN_AFTER):
+        schedule.offer([entry("small")])
+        assert taken(schedule, 1) == ["small"]
+    giants = [entry(f"giant{n}", slack=-500.0, seconds=3 * LONG_S) for n in range(8)]
+    schedule.offer(giants)
+    started = [schedule.take(NOW) for _ in range(8)]
+    assert 8 - started.count(None) == (4 if known else 6)
+    schedule.offer([*giants, *(entry(f"small{n}") for n in range(9))])
+    assert [schedule.take(NOW) for _ in range(9)].count(None) == (5 if known else 7)
+    if not known:
+        schedule.offer([entry("critical", tier="critical")])
+        schedule.end(started[0].table, 9.0)  # type: ignore[union-attr]
+        assert taken(schedule, 1) == ["critical"]
+        schedule.offer([entry("another", slack=-500.0, seconds=3 * LONG_S)])
+        assert schedule.take(NOW) is None, "the tier has a table now"
+
+
+def test_a_command_that_ends_uses_the_shares_of_lanes_that_are_done() -> None:
+    giants = [entry(f"giant{n}", seconds=3 * LONG_S) for n in range(9)]
+    critical = entry("critical", tier="critical", seconds=3 * LONG_S)
+    schedule = scheduled(*giants, critical, workers=4, shares={"critical": 0.5}, ends=True)
+    first = [schedule.take(NOW) for _ in range(4)]
+    assert first.count(None) == 0, "the lane of critical has no more tables"
+    assert critical in first
 
 
 def test_a_long_run_takes_the_last_worker_if_it_would_be_late_otherwise() -> None:

@@ -31,8 +31,8 @@ def run(
     )
 
 
-def missed_without_need(seed: int, **size: float) -> int:
-    """How many more tables miss deadlines under the schedule than under the clairvoyant order.
+def missed_without_need(seed: int, **size: float) -> list[str]:
+    """The tables that miss deadlines under the schedule and keep them under the clairvoyant order.
 
     The clairvoyant order knows each run's true length and each event's arrival. It never runs the
     giant, nor a table whose deadline it cannot keep.
@@ -42,16 +42,16 @@ def missed_without_need(seed: int, **size: float) -> int:
     assert found.giant_events > 0, "the giant has its turns"
     assert found.longest_wait < LONGEST_WAIT, "no table starves"
     if not found.missed:
-        return 0
+        return []
     possible = run(seed, Clairvoyant(), **size)  # type: ignore[arg-type]
-    return max(0, len(found.missed) - len(possible.missed))
+    return [table.name for table in found.missed if table not in possible.missed]
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_deadline_is_missed_that_a_clairvoyant_order_keeps(part: int) -> None:
     """The load is 70 %, with noise, bursts, failures, new tables and a giant table.
 
-    In each of 1,000 fleets, no more tables miss deadlines under the schedule than under the
+    In each of 1,000 fleets, no table misses a deadline under the schedule that keeps it under the
     clairvoyant order. A deadline counts as missed only if it is exceeded by more than a round,
     since no order sees an event before the next round.
     """
@@ -63,7 +63,7 @@ def test_no_deadline_is_missed_that_a_clairvoyant_order_keeps(part: int) -> None
     "seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.breadth) for seed in (3, 4, 5))]
 )
 def test_three_thousand_tables_keep_their_deadlines(seed: int) -> None:
-    assert missed_without_need(seed, tables=3000, workers=16, duration=250.0) == 0
+    assert missed_without_need(seed, tables=3000, workers=16, duration=250.0) == []
 
 
 def test_the_order_of_names_misses_deadlines_in_the_same_fleets() -> None:

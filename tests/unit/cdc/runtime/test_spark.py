@@ -23,6 +23,13 @@ def test_batches_get_the_collector_for_throughput() -> None:
     assert "-XX:+UseParallelGC" in settings()[DRIVER]
 
 
+@pytest.mark.parametrize("options", [DRIVER, "spark.executor.extraJavaOptions"])
+def test_no_jvm_is_started_to_attach_to_another(options: str) -> None:
+    """JOL would start two before the first commit, in vain."""
+    names = {option.partition("=")[0] for option in settings()[options].split()}
+    assert {"-Djol.skipDynamicAttach", "-Djol.skipHotspotSAAttach"} <= names
+
+
 @pytest.mark.parametrize("collector", ["-XX:+UseZGC", "-XX:+UseG1GC", "-XX:+UseParallelGC"])
 def test_a_collector_of_the_users_own_is_the_only_one(collector: str) -> None:
     options = settings(**{DRIVER: f"-Xss4m {collector}"})[DRIVER]

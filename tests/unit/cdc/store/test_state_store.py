@@ -192,7 +192,10 @@ def test_a_record_that_has_not_changed_is_parsed_once(
 
 def test_a_cost_that_another_process_has_just_stored_is_replaced(store: Store) -> None:
     """Two processes can do so: runs of a table and of its next generation hold different leases."""
-    ours, theirs = (TableCost(runs, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, NOW) for runs in (1, 2))
+    ours, theirs = (
+        TableCost(*(runs, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, NOW, 8.0, 9.0, 2, 3.0, 4.0))
+        for runs in (1, 2)
+    )
     meanwhile = {"source": "shop", "schema_name": "public", "table_name": "orders"}
     row = sa.insert(cost_rows).values(**meanwhile, cost=TABLE_COSTS.write(theirs))
     done: list[str] = []

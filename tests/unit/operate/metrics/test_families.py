@@ -24,8 +24,9 @@ from operate.forecast import Forecast
 from operate.metrics import catalog
 from operate.metrics.facts import Facts
 from operate.metrics.families import families
+from operate.needs import Need
 from operate.status import Status, TableStatus
-from operate.targets import Need, Shortfall
+from operate.targets import Shortfall
 from schemas.table import TableId
 from tests.records import table_record
 from tests.unit.cdc.configuration import minimal

@@ -1,0 +1,90 @@
+"""Divides the CPU time of this process and Spark's JVM among the runs that are in progress.
+
+A run's CPU time cannot be measured directly: threads of the JVM work for all runs. So each moment's
+CPU time is divided equally among the runs of this moment. The shares of all runs add up to the CPU
+time that was used while any of them was in progress.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class CpuShares:
+    """The CPU time that each of several concurrent runs has used.
+
+    Safe to share among threads.
+
+    Args:
+        read: Returns the CPU seconds that have been used so far; by default, by this process.
+    """
+
+    def __init__(self, read: Callable[[], float] = time.process_time) -> None:
+        self.cores = 0
+        """Number of cores that the JVM may use; 0 if it is not known."""
+        self._read = read
+        self._lock = threading.Lock()
+        self._running = 0
+        self._read_at = 0.0
+        self._share = 0.0
+        """CPU seconds of a run that had been in progress all the time."""
+
+    def include(self, spark: SparkSession) -> None:
+        """Count the CPU time of the session's JVM, too.
+
+        On a cluster, the time of executors on other machines is not included.
+        """
+        from cdc.runtime.spark import java_class  # most commands need no Spark
+
+        gateway: Any = spark.sparkContext._gateway
+        # If spark-submit has started the JVM, the JVM has started this process.
+        jvm = psutil.Process(os.getppid() if gateway.proc is None else gateway.proc.pid)
+        cores = java_class(spark, "java.lang.Runtime").getRuntime().availableProcessors()
+        with self._lock:
+            self._read, self.cores = partial(_used_with, jvm), int(cores)
+            self._read_at = self._read()
+
+    def begin(self) -> float:
+        """Begin a run. `end` needs the returned value."""
+        with self._lock:
+            self._advance()
+            self._running += 1
+            return self._share
+
+    def end(self, begun: float) -> float:
+        """End a run, and return its share of the CPU time, in seconds.
+
+        Args:
+            begun: The value that `begin` has returned for the run.
+        """
+        with self._lock:
+            self._advance()
+            self._running -= 1
+            return self._share - begun
+
+    def _advance(self) -> None:
+        now = self._read()
+        if self._running:
+            # The JVM's time is missing once the JVM has ended.
+            self._share += max(0.0, now - self._read_at) / self._running
+        self._read_at = now
+
+
+def _used_with(jvm: psutil.Process) -> float:
+    """Return the CPU seconds that this process and the JVM have used so far."""
+    seconds = time.process_time()
+    with suppress(psutil.Error):  # the JVM has ended
+        times = jvm.cpu_times()
+        seconds += times.user + times.system
+    return seconds

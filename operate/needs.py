@@ -1,0 +1,147 @@
+"""How much of the workers and of the cores tables need to keep their freshness targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from cdc.run.cost import Estimate
+    from schemas.table import TableId
+
+PART_OF_TARGET = 0.8
+"""The part of a table's target that a prediction allows between two commits.
+
+The rest of the target is a reserve, since predictions are not exact.
+"""
+_RARE = 4.0
+"""Number of freshness targets between two commits from which a table's events come in rare bursts.
+
+Tables that commit more often could do so because the workers are too slow.
+"""
+
+
+@dataclass(frozen=True)
+class Need:
+    """The work that a table needs to keep its freshness target, as predicted from earlier runs.
+
+    Args:
+        table: The table.
+        tier: The table's tier.
+        target_s: The table's freshness target, in seconds.
+        commit_s: Predicted duration of a commit, in seconds.
+        events_per_s: Number of events that arrive per second.
+        commits_load: Fraction of a worker's time that commits take, if the table has as few commits
+            as the target allows.
+        events_load: Fraction of a worker's time that the events take.
+        behind: Number of offsets between the table's last commit and the end of its topic.
+        slack_s: Seconds for which the next run can wait and still keep the target; None if no event
+            waits.
+        seconds: Predicted duration of all work that waits now, in seconds.
+        rare_load: The value in place of ``commits_load`` if the table's events come in rare bursts,
+            for example once a night; None if they do not.
+        cpu: CPU seconds that a run of the table takes for each of its seconds; 0 if it is not
+            known.
+        bytes_per_commit: Mean size of the data files that a commit writes; 0 if it is not known.
+    """
+
+    table: TableId
+    tier: str
+    target_s: float
+    commit_s: float
+    events_per_s: float
+    commits_load: float
+    events_load: float
+    behind: int = 0
+    slack_s: float | None = None
+    seconds: float = 0.0
+    rare_load: float | None = None
+    cpu: float = 0.0
+    bytes_per_commit: float = 0.0
+
+    @property
+    def load(self) -> float:
+        """The predicted fraction of a worker's time that the table needs."""
+        return self.commits_load + self.events_load
+
+    def to_json(self) -> dict[str, Any]:
+        """The table's need as plain values."""
+        return {**asdict(self), "table": str(self.table), "load": self.load}
+
+
+def need_of(
+    table: TableId,
+    tier: str,
+    target_s: float,
+    cost: Estimate,
+    rate: float,
+    per_commit: float = 0.0,
+) -> Need:
+    """Return how much of the workers a table needs to keep its freshness target, by prediction.
+
+    The result's fields for the work that waits now are not set.
+
+    Args:
+        table: The table.
+        tier: The table's tier, as the configuration names it.
+        target_s: The table's freshness target, in seconds.
+        cost: The predicted cost of the table's runs.
+        rate: Number of events that arrive per second.
+        per_commit: Mean number of events in a commit; 0 if it is not known. It shows whether the
+            events come in rare bursts, for example once a night.
+    """
+    commits_per_s = min(rate, 1.0 / (target_s * PART_OF_TARGET))
+    loads = (commits_per_s * cost.commit_s, rate * cost.event_s)
+    need = Need(table, tier, target_s, cost.commit_s, rate, *loads, cpu=cost.cpu)
+    if per_commit and (bursts_per_s := rate / per_commit) * target_s * _RARE < 1.0:
+        return replace(need, rare_load=min(commits_per_s, bursts_per_s) * cost.commit_s)
+    return need
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What all runs share, and what limits them: the workers, or the CPU time of the cores.
+
+    While few tables run, a run is quick, and the workers seem to suffice for many tables. If all
+    workers are busy, runs wait for cores. So both are compared with what tables need.
+
+    Args:
+        unit: ``workers`` or ``cores``.
+        count: Number of workers or cores.
+    """
+
+    unit: Literal["workers", "cores"]
+    count: int
+
+    def part(self, need: Need, load: float) -> float:
+        """Return which part of one worker or core a load of the table takes.
+
+        Args:
+            need: The table's need.
+            load: A part of the table's load, as a fraction of a worker's time.
+        """
+        return load if self.unit == "workers" else load * need.cpu
+
+    def load(self, needs: Iterable[Need]) -> float:
+        """Return the fraction of all workers or cores that tables need, by prediction.
+
+        A table needs one worker at most.
+        """
+        return sum(self.part(need, min(1.0, need.load)) for need in needs) / self.count
+
+    def __str__(self) -> str:
+        """The capacity in words, for example ``8 workers``."""
+        return f"{self.count} {self.unit}"
+
+
+def scarcer(needs: Sequence[Need], workers: int, cores: int) -> Capacity:
+    """Return which of workers and cores tables need the greater part of.
+
+    Args:
+        needs: The need of each table.
+        workers: Number of tables that run at a time.
+        cores: Number of cores that runs have; 0 if it is not known, and the workers then count.
+    """
+    found = [Capacity("workers", workers), *([Capacity("cores", cores)] if cores else [])]
+    return max(found, key=lambda one: one.load(needs))

@@ -1,0 +1,30 @@
+"""How the CPU time of the process is divided among concurrent runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.runtime.cpu_shares import CpuShares
+
+
+def test_the_shares_of_runs_add_up_to_the_cpu_time_of_the_process() -> None:
+    """The first run is alone for 10 s, beside the second for 6 s, and the second alone for 3 s."""
+    used = 100.0
+    shares = CpuShares(lambda: used)
+    first = shares.begin()
+    used += 10.0
+    second = shares.begin()
+    used += 6.0
+    assert shares.end(first) == pytest.approx(13.0)
+    used += 3.0
+    assert shares.end(second) == pytest.approx(6.0)
+    used += 50.0
+    assert shares.end(shares.begin()) == 0.0, "no run was in progress meanwhile"
+
+
+def test_a_jvm_that_has_ended_takes_no_time_back() -> None:
+    used = 100.0
+    shares = CpuShares(lambda: used)
+    begun = shares.begin()
+    used = 7.0
+    assert shares.end(begun) == 0.0
