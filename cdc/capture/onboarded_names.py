@@ -113,7 +113,7 @@ def require_same_names(table: TableId, of: TierCapture, now: CaptureNames) -> No
     if known is None or known == capture_record(now):
         return
     # A PostgreSQL source's connector has the name of its slot.
-    settings = ("topic_prefix", "publication", "slot" if now.slot else "connector")
+    settings = ("topic_prefix", "publication", "slot" if now.kind == "postgres" else "connector")
     edited = {
         f"sources.{now.source}.{name}": (getattr(known, name), getattr(now, name))
         for name in settings

@@ -31,6 +31,7 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from cdc.sources.base import SourceLog
     from cdc.store.table_state import TableRecord
+    from schemas.catalog import SourceKind
 
 
 @dataclass(frozen=True)
@@ -174,11 +175,14 @@ def _check_cleanup_policy(table: TableId, topic: str, now: TopicFacts) -> None:
     )
 
 
-def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity | None) -> None:
+def check_server(
+    table: TableId, kind: SourceKind, *, known: CopyView | None, now: ServerIdentity | None
+) -> None:
     """Check that the present primary is the server from which a captured table was copied.
 
     Args:
         table: The table.
+        kind: The kind of the table's source.
         known: The view (image of the source) that was copied, with the identity and timeline of the
             view's server; None if there is no copy.
         now: The identity of the present primary; None if it was not read.
@@ -210,9 +214,8 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
                 f" {recorded}, is {found}",
                 field=name,
             )
-            if now.timeline is None:
+            if kind != "postgres":
                 raise error
-            # Only PostgreSQL has timelines, and slots.
             raise error.advising(
                 "If the former server still runs, its slot retains its log there: drop it, too. If"
                 " primary.host was changed, `bootstrap` prints the statements."
@@ -269,7 +272,7 @@ def check_stream(
         LostHistoryError: The stream lacks, or may lack, a change that the lake table lacks.
         TributaryError: The source did not answer.
     """
-    check_server(table, known=rests.view, now=known(evidence.server))
+    check_server(table, evidence.names.kind, known=rests.view, now=known(evidence.server))
     recorded = rests_on(source, rests.reads_upto, rests.committed)
     check_log(table, known(evidence.log), stored=evidence.stored_position, recorded=recorded)
     check_starts(table, evidence.starts, rests.statements_upto)

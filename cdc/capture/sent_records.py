@@ -198,7 +198,7 @@ class SentRecords:
             The position, and whether a commit of the connector can be late in Kafka. If changes
             are lost, the position is before the slot's position.
         """
-        if names.slot is None:
+        if names.kind != "postgres":
             return stored, False
         marks, scope = LateCommits(self._store), names.resource
         if (mark := marks.of(scope)) is not None:

@@ -116,7 +116,7 @@ class BatchWriter:
         self._topic = record.topic
         self._is_large = is_large(record.size)
         capture = context.capture(record)
-        self._from_binlog = capture.reports_definitions
+        self._from_binlog = capture.kind != "postgres"
         self._late_rows = LateRows(context.store, settings, self._schema)
         self._held = HeldFrames()
         self._reader = BatchReader(

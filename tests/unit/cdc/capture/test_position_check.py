@@ -24,6 +24,7 @@ from cdc.sources.log_health import LogHealth
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import CopyView
+from schemas.catalog import SOURCE_KINDS, SourceKind
 from schemas.changes import AddColumn, ChangeDefault, LoseEvents, NewFile, RenameColumn, Verdict
 from schemas.table import TableId
 from tests.handoffs import VIEW
@@ -92,8 +93,8 @@ def test_a_topic_that_keeps_everything_is_fine() -> None:
     ],
 )
 def test_the_same_server_is_fine(known: CopyView | None) -> None:
-    check_server(TABLE, known=known, now=SERVER)
-    check_server(TABLE, known=known, now=ServerIdentity(None, None, in_recovery=False))
+    check_server(TABLE, "postgres", known=known, now=SERVER)
+    check_server(TABLE, "postgres", known=known, now=ServerIdentity(None, None, in_recovery=False))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,19 @@ def test_the_same_server_is_fine(known: CopyView | None) -> None:
 def test_another_server_stops(known: dict[str, Any], what: str) -> None:
     known_view = replace(VIEW, **known)
     with pytest.raises(LostHistoryError, match=what):
-        check_server(TABLE, known=known_view, now=SERVER)
+        check_server(TABLE, "postgres", known=known_view, now=SERVER)
+
+
+@pytest.mark.parametrize("timeline", [1, None])
+@pytest.mark.parametrize("kind", SOURCE_KINDS)
+def test_only_a_former_server_of_postgres_has_a_slot(
+    kind: SourceKind, timeline: int | None
+) -> None:
+    known = replace(VIEW, system_identifier="72", timeline=None)
+    now = replace(SERVER, timeline=timeline)
+    with pytest.raises(LostHistoryError) as caught:
+        check_server(TABLE, kind, known=known, now=now)
+    assert ("slot" in caught.value.remedy) is (kind == "postgres")
 
 
 def slot(status: str | None) -> SlotHealth:

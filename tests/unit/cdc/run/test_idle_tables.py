@@ -35,7 +35,7 @@ VIEW = CopyView("", "0/5", NOW, on_replica=False, system_identifier="7", timelin
 def broken(log: object = LOG, server: ServerIdentity | None = None) -> bool:
     """Whether an idle table is due, given the present log and server of its capture."""
     evidence = SimpleNamespace(
-        names=SimpleNamespace(resource="capture"),
+        names=SimpleNamespace(resource="capture", kind="postgres"),
         server=server,
         log=log,
         stored_position=None,
