@@ -210,7 +210,7 @@ class Captures:
         losses = Losses(context.store)
         remember(losses, names.resource, of_capture(found))
         for table in found.strays:
-            remember(losses, table_scope(names, table), of_table(found, table))
+            remember(losses, table_scope(names, table), of_table(found, table, ()))
         if isinstance(found.continuity, Continuity):
             context.looks.leave(names, found.continuity)
         tables = (one.table for one in records)

@@ -85,7 +85,7 @@ def of_capture(evidence: CaptureEvidence) -> list[Finding]:
 def of_table(
     evidence: CaptureEvidence,
     table: TableId,
-    obstacles: Sequence[str] = (),
+    obstacles: Sequence[str],
     record: TableRecord | None = None,
 ) -> list[Finding]:
     """Return the findings that concern only one table of a capture.

@@ -87,7 +87,7 @@ def test_a_connector_that_no_longer_sends_null_stops_the_tables_that_rely_on_it(
 
 def test_a_sound_capture_has_no_finding() -> None:
     assert of_capture(SOUND) == []
-    assert of_table(SOUND, ORDERS) == []
+    assert of_table(SOUND, ORDERS, ()) == []
 
 
 @pytest.mark.parametrize(
@@ -293,11 +293,11 @@ def test_what_the_log_has_lost_for_all_tables_is_not_named_for_each() -> None:
 
 def test_a_table_that_no_list_has_is_not_captured() -> None:
     listing = replace(SOUND, connector=replace(RUNNING, listed=frozenset()))
-    (found,) = of_table(listing, ORDERS)
+    (found,) = of_table(listing, ORDERS, ())
     assert found.message == "connector c does not list it"
     assert "tributary onboard" in found.remedy
     listed = replace(SOUND, connector=replace(RUNNING, listed=frozenset({ORDERS})))
-    assert of_table(listed, ORDERS) == []
+    assert of_table(listed, ORDERS, ()) == []
     (by_hand,) = of_table(listed, ORDERS, ["a foreign key changes its rows"])
     assert "offboard" in by_hand.remedy
     (added,) = of_table(SOUND, ORDERS, ["it is not in publication p"])
@@ -306,8 +306,8 @@ def test_a_table_that_no_list_has_is_not_captured() -> None:
 
 def test_changes_in_a_topic_that_no_table_has_are_missing_from_the_tables_own() -> None:
     strayed = replace(SOUND, strays={ORDERS: ["t.b.orders"]})
-    (found,) = of_table(strayed, ORDERS)
+    (found,) = of_table(strayed, ORDERS, ())
     assert stopping([found]) == [found.message]
     assert "topic t.b.orders" in found.message
     assert "Restart c, delete that topic" in found.message
-    assert of_table(strayed, replace(ORDERS, name="lines")) == []
+    assert of_table(strayed, replace(ORDERS, name="lines"), ()) == []
