@@ -10,7 +10,17 @@ from pyspark.sql import functions as F
 from cdc.lake.key_text import is_natural, key_text
 from cdc.lake.partition_columns import partition_column, partition_columns
 from cdc.lake.partition_values import require_zones, value_of
-from cdc.rows.columns import DELETED, KEY, META_COLUMNS, OP, ROW, is_reserved
+from cdc.rows.columns import (
+    DELETED,
+    DELETED_COLUMN,
+    KEY,
+    KEY_COLUMN,
+    META_COLUMNS,
+    OP,
+    ROW,
+    ROW_COLUMN,
+    is_reserved,
+)
 from cdc.rows.semantic_types import quoted
 from cdc.runtime.java_calls import select_sql
 from cdc.sources.selection import LAKE_NAME
@@ -133,7 +143,7 @@ class LakeLayout:
     @property
     def _meta(self) -> tuple[tuple[str, str], ...]:
         """Name and Spark type of each column that `project` needs besides the source's columns."""
-        return (*META_COLUMNS, (ROW, "string")) if self.is_log else META_COLUMNS
+        return (*META_COLUMNS, ROW_COLUMN) if self.is_log else META_COLUMNS
 
     @property
     def input_columns(self) -> tuple[tuple[str, str], ...]:
@@ -157,8 +167,8 @@ class LakeLayout:
         """Name and Spark type of every column of the lake table, in order."""
         return (
             *self._meta,
-            *(((DELETED, "boolean"),) if self.soft_delete else ()),
-            *(((KEY, "string"),) if self.needs_key_column else ()),
+            *((DELETED_COLUMN,) if self.soft_delete else ()),
+            *((KEY_COLUMN,) if self.needs_key_column else ()),
             # Before the source's columns, of which there can be more later.
             *((one.lake_name, one.lake_type) for one in self.derived),
             *((column.name, column.lake_type) for column in self.schema.columns),

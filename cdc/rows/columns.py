@@ -48,16 +48,20 @@ META_COLUMNS: tuple[tuple[str, str], ...] = (
 META_NAMES = tuple(name for name, _ in META_COLUMNS)
 
 ROW = "_cdc_row"
-"""Record key of an append table, a string. It is the row's place in the copy or in the topic, or
-the event's place in the binlog with its transaction's number."""
+"""Record key of an append table. It is the row's place in the copy or in the topic, or the event's
+place in the binlog with its transaction's number."""
 
 DELETED = "_cdc_deleted"
-"""Whether the row was deleted on the source, a boolean. Only a table with soft deletes has this
-column."""
+"""Whether the row was deleted on the source. Only a table with soft deletes has this column."""
 
 KEY = "_cdc_key"
 """Record key as one text. A lake table has this column if Hudi's own key generators do not build
 the key."""
+
+ROW_COLUMN = (ROW, "string")
+DELETED_COLUMN = (DELETED, "boolean")
+KEY_COLUMN = (KEY, "string")
+"""Name and Spark type of a column that only some lake tables have."""
 
 SNAPSHOT_OFFSET = -1
 """The :data:`OFFSET` of a copied row, so that the row sorts before every event."""
