@@ -321,9 +321,9 @@ def _mistaken_columns(
     """Return, for each table, a mapping from columns that can be misread to their types' names."""
     by_table: dict[str, dict[str, str]] = {}
     for one in columns:
-        if found.is_mistaken(one.oid, one.table_schema, array=one.array):
+        if found.is_mistaken(one.type_id, one.table_schema, array=one.array):
             table = str(TableId(source, one.table_schema, one.table_name))
-            by_table.setdefault(table, {})[one.column] = found.name(one.oid)
+            by_table.setdefault(table, {})[one.column] = found.name(one.type_id)
     return by_table
 
 

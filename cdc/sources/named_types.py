@@ -15,14 +15,14 @@ class TypedColumn(NamedTuple):
         table_schema: Schema of the column's table.
         table_name: Name of the column's table.
         column: The column's name.
-        oid: Object id of the user-defined type.
+        type_id: The server's id of the user-defined type.
         array: Whether the column has an array of the user-defined type.
     """
 
     table_schema: str
     table_name: str
     column: str
-    oid: int
+    type_id: int
     array: bool
 
 
@@ -32,7 +32,7 @@ class NamedTypes(Protocol):
     def digest(self) -> str:
         """Return a digest of all types, from one cheap query.
 
-        The digest covers the types' names, their object ids, and the labels of enums.
+        The digest covers the types' names, their ids, and the labels of enums.
         """
 
     def read(self) -> tuple[str, Names]:

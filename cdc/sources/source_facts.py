@@ -45,8 +45,8 @@ class TableStats:
             analyzed.
         total_bytes: Bytes on disk with TOAST and indexes, over all partitions.
         primary_key: The primary key's columns in key order; empty without a primary key.
-        replica_identity: PostgreSQL's setting for the columns of an old row in the log; None for a
-            source without this setting, whose log has whole rows.
+        replica_identity: PostgreSQL's setting for the columns of an old row in the log; None for
+            other sources, whose log has whole rows.
         partition_root: The root, if this table is a partition.
     """
 
@@ -55,8 +55,8 @@ class TableStats:
     rows_estimate: int | None
     total_bytes: int
     primary_key: tuple[str, ...]
-    replica_identity: ReplicaIdentity | None
-    partition_root: TableId | None
+    replica_identity: ReplicaIdentity | None = None
+    partition_root: TableId | None = None
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,12 @@ class SourceTable:
         unique_indexes: The columns of each unique index, also of the primary key's index. This
             field lacks invalid and deferrable indexes, indexes with a condition, and indexes on
             expressions or on prefixes of columns.
-        replica_identity: PostgreSQL's setting for the columns of an old row in the log; None for a
-            source without this setting, whose log has whole rows.
-        identity_columns: Columns by which the log identifies an old row; empty for replica identity
-            ``nothing``.
-        owner: The owning role.
-        source_kind: The kind of the table's source, for the SQL in remedies.
+        identity_columns: Columns by which the log identifies an old row; empty if the log has no
+            such columns.
+        source_kind: The kind of the table's source.
+        replica_identity: PostgreSQL's setting for the columns of an old row in the log; None for
+            other sources, whose log has whole rows.
+        owner: PostgreSQL: the owning role; empty for other sources.
         partition_root: The root, if this table is a partition.
         updated: Rows updated since the server's statistics began.
         deleted: Rows deleted since the server's statistics began.
@@ -164,10 +164,10 @@ class SourceTable:
     columns: tuple[SourceColumn, ...]
     primary_key: tuple[str, ...]
     unique_indexes: tuple[tuple[str, ...], ...]
-    replica_identity: ReplicaIdentity | None
     identity_columns: tuple[str, ...]
-    owner: str
     source_kind: SourceKind
+    replica_identity: ReplicaIdentity | None = None
+    owner: str = ""
     partition_root: TableId | None = None
     updated: int = 0
     deleted: int = 0
@@ -183,7 +183,8 @@ class SourceTable:
     @property
     def logs_whole_rows(self) -> bool:
         """Whether the source's log has the whole old row of each UPDATE and DELETE."""
-        return self.replica_identity in (None, "full")
+        # `check` refuses a server of MySQL or MariaDB that logs less than whole rows.
+        return self.source_kind != "postgres" or self.replica_identity == "full"
 
     @property
     def identity_in_log(self) -> frozenset[str] | None:
@@ -193,7 +194,7 @@ class SourceTable:
         partition. It is None if the log has whole old rows of at least one partition.
         """
         logged = self.leaves or (self,)
-        if any(one.replica_identity in (None, "full") for one in logged):
+        if self.source_kind != "postgres" or any(one.replica_identity == "full" for one in logged):
             return None
         return frozenset(name for one in logged for name in one.identity_columns)
 

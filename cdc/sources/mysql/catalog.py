@@ -61,9 +61,6 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
             rows_estimate=None if row["estimate"] is None else int(row["estimate"]),
             total_bytes=int(row["bytes"]),
             primary_key=tuple(keys[row["db"], row["name"]]),
-            # `check` refuses a server that logs less than whole rows.
-            replica_identity=None,
-            partition_root=None,
         )
         for row in session.named(_TABLES)
         if any(fnmatchcase(row["db"], pattern) for pattern in databases)
@@ -155,9 +152,7 @@ def _source_table(found: Described) -> SourceTable:
         columns=columns,
         primary_key=found.primary_key,
         unique_indexes=found.unique,
-        replica_identity=None,
         identity_columns=found.primary_key or tuple(column.name for column in columns),
-        owner="",
         source_kind="mariadb" if found.of_mariadb else "mysql",
         hazards=_hazards_of_columns(columns) if found.of_mariadb else (),
         hashed_indexes=found.hashed,

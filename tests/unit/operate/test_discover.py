@@ -69,7 +69,7 @@ def found(table: TableId) -> SourceTable:
     """A table with a key, as the source's catalog describes it."""
     key = SourceColumn("id", PostgresType("int4"), False, False, None)
     return SourceTable(
-        table, "table", (key,), ("id",), (("id",),), "default", ("id",), "admin", "postgres"
+        table, "table", (key,), ("id",), (("id",),), ("id",), "postgres", "default", "admin"
     )
 
 

@@ -51,7 +51,7 @@ def some(count: int) -> list[TableId]:
 def found(table: TableId) -> SourceTable:
     key = SourceColumn("id", PostgresType("int4"), False, False, None)
     return SourceTable(
-        table, "table", (key,), ("id",), (("id",),), "default", ("id",), "admin", "postgres"
+        table, "table", (key,), ("id",), (("id",),), ("id",), "postgres", "default", "admin"
     )
 
 

@@ -138,7 +138,7 @@ class Types:
         return self.digest(), {name: dict(of) for name, of in self.now.items()}
 
     def columns_of(self, types: Collection[int]) -> list[TypedColumn]:
-        return [one for one in self.used if one.oid in types]
+        return [one for one in self.used if one.type_id in types]
 
     @property
     def named_types(self) -> Types:

@@ -26,7 +26,7 @@ TABLE = TableId("shop", "db", "t")
 @pytest.mark.parametrize("kind", ["json", "point", "geomcollection"])
 def test_documents_and_geometries_are_no_keys(kind: str) -> None:
     column = SourceColumn("c", MysqlType.parse(kind), False, False, None)
-    table = SourceTable(TABLE, "table", (column,), (), (), None, (), "", "mysql")
+    table = SourceTable(TABLE, "table", (column,), (), (), (), "mysql")
     with pytest.raises(SourceError, match=f"has type {kind}, which cannot be cut into ranges"):
         key_types(table, ["c"])
 

@@ -22,9 +22,7 @@ def table(*types: str, kind: TableKind = "table") -> SourceTable:
         ),
         primary_key=("c0",),
         unique_indexes=(("c0",),),
-        replica_identity=None,
         identity_columns=("c0",),
-        owner="",
         source_kind="mariadb",
     )
 

@@ -274,9 +274,7 @@ def test_it_is_refused_by_name_unless_it_is_left_out() -> None:
         columns=found.source_columns(),
         primary_key=("id",),
         unique_indexes=(("id",),),
-        replica_identity=None,
         identity_columns=("id",),
-        owner="",
         source_kind="mariadb",
     )
     with pytest.raises(SchemaError) as refused:

@@ -32,7 +32,7 @@ COLUMNS = (
     SourceColumn("n", TYPES["INT"], True, False, None, number=4),
 )
 TABLE = SourceTable(
-    ID, "table", COLUMNS, ("id",), (("id",),), "default", ("id",), "owner", "postgres", number=100
+    ID, "table", COLUMNS, ("id",), (("id",),), ("id",), "postgres", "default", "owner", number=100
 )
 FACTS: dict[str, Any] = {
     "source_kind": "postgres",
