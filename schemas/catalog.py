@@ -15,10 +15,20 @@ SOURCE_KINDS: tuple[SourceKind, ...] = get_args(SourceKind)
 
 _IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
 _FILE = "relfilenode"
-_STORED = ("table_id", "altered")
+_STORAGE = ("table_id", "altered")
+"""Facts of MySQL and MariaDB whose change alone loses no events.
+
+``table_id`` names the storage of the rows, and ``altered`` changes with the table's definition. If
+they change although the binlog has no DDL statement of the table, the cause is either maintenance,
+which changes no row, or a TRUNCATE, which arrives as an event.
+"""
 _XIDS = 1 << 32
 LABEL = "label "
 """The prefix of each key in ``CatalogColumn.parts`` that stands for a label of an enum."""
+
+ColumnKey = int | str
+"""Identifies a column in its table's catalog: PostgreSQL's number of the column, or the name of a
+column of MySQL or MariaDB."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +36,7 @@ class CatalogColumn:
     """The description of one column in a source's catalog.
 
     Args:
-        number: The column's number in the table.
+        number: The column's number in the table; None if the server does not number columns.
         name: The column's name.
         type: The column's type as the server prints it.
         nullable: Whether the column allows NULL. If the column's type is a domain, true only if the
@@ -52,7 +62,7 @@ class CatalogColumn:
             (AUTO_INCREMENT); None if the catalog does not say.
     """
 
-    number: int
+    number: int | None
     name: str
     type: str
     nullable: bool
@@ -205,24 +215,26 @@ class Catalog:
     """The description of one table in its source's catalog.
 
     Args:
-        columns: The columns by number. On PostgreSQL, no later column of the table gets the number
-            of a dropped column.
-        source_kind: The kind of the table's server. Only PostgreSQL numbers columns. For MySQL and
-            MariaDB, the number is derived from the column's name: a rename changes the number, and
-            a new column with the name of a dropped column gets the dropped column's number.
-        attributes: The highest number that any column has had; for MySQL and MariaDB, a constant
-            above the numbers of all columns.
+        columns: The columns by key. On PostgreSQL, no later column of the table gets the number of
+            a dropped column. On MySQL and MariaDB, a rename gives the column another key, and a new
+            column with the name of a dropped column gets the dropped column's key.
+        source_kind: The kind of the table's server.
         primary_key: Columns of the primary key.
+        rest: The other entries of the fingerprint. If one of these entries changes, events can be
+            lost.
+        attributes: The highest number that any column has had; None if the server does not number
+            columns.
         key_made: Id of the primary key, unique among the table's present and former primary keys.
         identity_key: Columns of the index that is the replica identity; empty without such an
             index.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``. None for MySQL and
             MariaDB, whose binlog has whole rows.
-        files: By partition name, the file of the partition's rows. The table's own file is
-            under the empty name.
-        partitions: The table's partitions by name.
-        owner: The owning role.
-        named: The id of the transaction that last changed the table's name, schema or owner.
+        files: PostgreSQL: by partition name, the file of the partition's rows. The table's own file
+            is under the empty name.
+        partitions: PostgreSQL: the table's partitions by name.
+        owner: PostgreSQL: the owning role.
+        named: PostgreSQL: the id of the transaction that last changed the table's name, schema or
+            owner.
         indexes: By object id, the indexes that PostgreSQL accepts as a replica identity in place of
             the primary key.
         row_written: The id of the transaction that last wrote the table's row in the catalog; empty
@@ -232,38 +244,31 @@ class Catalog:
         publication: The publication of the table's capture; None if there is no such publication,
             or if the server is MySQL or MariaDB.
         number: The table's object id; None if the server does not number tables.
-        rest: The other entries of the fingerprint. If one of these entries changes, events can be
-            lost.
         sent_generated: Generated columns that the publication adds to events (PostgreSQL 18).
-        stored: For MySQL and MariaDB: the id of the rows' storage, and a string that changes with
-            the table's definition. If ``stored`` changes although the binlog has no DDL statement
-            of the table, the cause is either maintenance, which changes no row, or a TRUNCATE,
-            which arrives as an event.
         read_at: A position in the source's log; empty for PostgreSQL. The catalog, as read, shows
             the effects of every statement at lower positions.
         horizon: A transaction id of PostgreSQL: every transaction with a smaller id had ended when
             the catalog was read. Empty for MySQL and MariaDB.
     """
 
-    columns: Mapping[int, CatalogColumn]
-    attributes: int
-    primary_key: tuple[str, ...]
-    identity_key: tuple[str, ...]
-    replica_identity: str | None
-    files: Mapping[str, Any]
-    partitions: Mapping[str, Partition]
-    owner: str
-    named: str
+    columns: Mapping[ColumnKey, CatalogColumn]
     source_kind: SourceKind
+    primary_key: tuple[str, ...]
     rest: Mapping[str, Any]
+    attributes: int | None = None
     key_made: Any = None
+    identity_key: tuple[str, ...] = ()
+    replica_identity: str | None = None
+    files: Mapping[str, Any] = field(default_factory=dict)
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    owner: str = ""
+    named: str = ""
     indexes: Mapping[str, IdentityIndex] = field(default_factory=dict)
     row_written: str = ""
     children: Mapping[str, str] = field(default_factory=dict)
     publication: PublicationState | None = None
     number: int | None = None
     sent_generated: tuple[str, ...] = ()
-    stored: Mapping[str, Any] = field(default_factory=dict)
     read_at: str = ""
     horizon: str = ""
 
@@ -272,44 +277,49 @@ class Catalog:
         """Parse the catalog's description of a table from the JSON object of a fingerprint.
 
         Raises:
-            SchemaError: The JSON object lacks a key that every table's fingerprint has.
+            SchemaError: The JSON object lacks a key that every fingerprint of this kind of source
+                has.
         """
         taken = _Facts(json.loads(json.dumps(facts)))
-        found = taken.take("columns")
-        names = {number: _Facts(column).take("name") for number, column in found.items()}
-        keys = {
-            which: tuple(names.get(number, number) for number in numbers.split())
-            for which, numbers in taken.take("keys").items()
-        }
-        leaves = {name: _Facts(leaf) for name, leaf in taken.take("leaves").items()}
-        files = {"": taken.take(_FILE)} | {name: leaf.take(_FILE) for name, leaf in leaves.items()}
-        publication = taken.take("publication", None)
-        identity = taken.take("replica_identity", None)
-        return cls(
-            columns={
-                int(number): _catalog_column(int(number), one) for number, one in found.items()
-            },
-            attributes=int(taken.take("attributes")),
-            primary_key=keys.get("primary", ()),
-            identity_key=keys.get("identity", ()),
-            replica_identity=None if identity is None else _IDENTITIES[identity],
-            files=files,
-            partitions={name: Partition.read(leaf.rest) for name, leaf in leaves.items()},
-            owner=taken.take("owner"),
-            named=taken.take("named"),
-            source_kind=taken.take("source_kind"),
-            key_made=taken.take("key_made", None),
-            indexes=_identity_indexes(taken.take("indexes", {})),
-            row_written=taken.take("row_written", ""),
-            children=taken.take("children", {}),
-            publication=PublicationState.read(publication) if publication else None,
-            number=taken.rest.get("oid"),
-            sent_generated=tuple(taken.take("sent_generated", ())),
-            stored={name: taken.take(name) for name in _STORED if name in taken.rest},
-            read_at=taken.take("read_at", ""),
-            horizon=taken.take("snapshot", "").partition(":")[0],
-            rest=taken.rest,
-        )
+        kind: SourceKind = taken.take("source_kind")
+        return _of_postgres(taken) if kind == "postgres" else _of_mysql(taken, kind)
+
+    def column_pairs(
+        self, since: Catalog
+    ) -> Iterator[tuple[CatalogColumn | None, CatalogColumn | None]]:
+        """Yield each column as it was and as it is; None if the table lacked it or lacks it.
+
+        The order is that of the columns' numbers, or of their names if they have no numbers.
+
+        Args:
+            since: The table at the earlier read of the catalog.
+        """
+        columns = {**since.columns, **self.columns}
+        for key in sorted(columns, key=lambda one: (columns[one].number or 0, columns[one].name)):
+            yield since.columns.get(key), self.columns.get(key)
+
+    def kept_columns(self, since: Catalog) -> Iterator[tuple[CatalogColumn, CatalogColumn]]:
+        """Yield each column that the table had and still has, as it was and as it is.
+
+        Args:
+            since: The table at the earlier read of the catalog.
+        """
+        for old, new in self.column_pairs(since):
+            if old is not None and new is not None:
+                yield old, new
+
+    def added_and_dropped(self, since: Catalog) -> bool:
+        """Whether a column was added since an earlier read of the catalog, and dropped again.
+
+        False for MySQL and MariaDB, whose catalogs do not show this.
+
+        Args:
+            since: The table at the earlier read of the catalog.
+        """
+        if since.attributes is None or self.attributes is None:
+            return False
+        later = range(since.attributes + 1, self.attributes + 1)
+        return any(number not in self.columns for number in later)
 
 
 _REQUIRED = object()
@@ -344,12 +354,64 @@ class _Facts:
         return value
 
 
+def _of_postgres(taken: _Facts) -> Catalog:
+    """Parse a table of PostgreSQL from the facts of its fingerprint, without ``source_kind``."""
+    columns: dict[ColumnKey, CatalogColumn] = {
+        int(number): _catalog_column(int(number), one)
+        for number, one in taken.take("columns").items()
+    }
+    keys = {
+        which: tuple(columns[int(n)].name if int(n) in columns else n for n in numbers.split())
+        for which, numbers in taken.take("keys").items()
+    }
+    leaves = {name: _Facts(leaf) for name, leaf in taken.take("leaves").items()}
+    files = {"": taken.take(_FILE)} | {name: leaf.take(_FILE) for name, leaf in leaves.items()}
+    publication = taken.take("publication", None)
+    return Catalog(
+        columns=columns,
+        source_kind="postgres",
+        primary_key=keys.get("primary", ()),
+        attributes=int(taken.take("attributes")),
+        key_made=taken.take("key_made", None),
+        identity_key=keys.get("identity", ()),
+        replica_identity=_IDENTITIES[taken.take("replica_identity")],
+        files=files,
+        partitions={name: Partition.read(leaf.rest) for name, leaf in leaves.items()},
+        owner=taken.take("owner"),
+        named=taken.take("named"),
+        indexes=_identity_indexes(taken.take("indexes", {})),
+        row_written=taken.take("row_written", ""),
+        children=taken.take("children", {}),
+        publication=PublicationState.read(publication) if publication else None,
+        number=taken.rest.get("oid"),
+        sent_generated=tuple(taken.take("sent_generated", ())),
+        horizon=taken.take("snapshot", "").partition(":")[0],
+        rest=taken.rest,
+    )
+
+
+def _of_mysql(taken: _Facts, kind: SourceKind) -> Catalog:
+    """Parse a table of MySQL or MariaDB from the facts of its fingerprint, without the kind."""
+    for fact in _STORAGE:
+        taken.take(fact, None)
+    return Catalog(
+        columns={
+            name: _catalog_column(None, {"name": name, **one})
+            for name, one in taken.take("columns").items()
+        },
+        source_kind=kind,
+        primary_key=tuple(taken.take("primary_key")),
+        read_at=taken.take("read_at", ""),
+        rest=taken.rest,
+    )
+
+
 def _identity_indexes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, IdentityIndex]:
     """Return the indexes that a fingerprint's facts describe; the key is the index's number."""
     return {number: IdentityIndex.read(one) for number, one in facts.items()}
 
 
-def _catalog_column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
+def _catalog_column(number: int | None, facts: Mapping[str, Any]) -> CatalogColumn:
     """Return the column that the JSON object of a fingerprint, ``facts``, describes."""
     taken = _Facts(facts)
     domain = dict(taken.take("domain", None) or {})

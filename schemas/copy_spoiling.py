@@ -51,10 +51,8 @@ def spoiling(
         yield "a column was added and dropped, and copied rows may have its values"
     back = [
         new.name
-        for number, new in now.columns.items()
-        if (old := before.columns.get(number)) is not None
-        and old.written != new.written
-        and new.is_as(old)
+        for old, new in now.kept_columns(before)
+        if old.written != new.written and new.is_as(old)
     ]
     if len(back) > 1:
         yield f"columns {', '.join(back)} may have had each other's names for a while"
@@ -83,9 +81,9 @@ def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
         before: The fingerprint at the copy's last check.
         now: The current fingerprint.
     """
-    files = (str(one.facts.get("relfilenode", "")).split(",") for one in (before, now))
+    files = (str(one.facts.get("table_id", "")).split(",") for one in (before, now))
     former, current = map(frozenset, files)
-    apart = ("relfilenode", "table_id", "altered")
+    apart = ("table_id", "altered")
     rest = [
         Fingerprint({name: fact for name, fact in one.facts.items() if name not in apart})
         for one in (before, now)

@@ -141,8 +141,7 @@ class _Diff:
     def changes(self) -> Iterator[Change]:
         yield from self._table_changes()
         rewritten = False
-        for number in sorted({*self._before.columns, *self._now.columns}):
-            old, new = self._before.columns.get(number), self._now.columns.get(number)
+        for old, new in self._now.column_pairs(self._before):
             if old is None and new is not None:
                 yield self._added(new)
             elif new is None and old is not None:
@@ -237,8 +236,7 @@ class _Diff:
         if not self._on_postgres:
             hidden = bool(self._wanted[column.name].hide)
             return self._evidence.statements.verdict(column, hidden=hidden)
-        since = range(self._before.attributes + 1, self._now.attributes + 1)
-        if any(number not in self._now.columns for number in since):
+        if self._now.added_and_dropped(self._before):
             why = "another column was added and dropped meanwhile, and events may have its values"
             return Verdict.BOOTSTRAP, why, None
         if label := self._label_written_since(column):
@@ -419,8 +417,7 @@ class _Diff:
 
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
         """Yield a change if another column, now dropped, can have had this column's name."""
-        later = range(self._before.attributes + 1, self._now.attributes + 1)
-        gone = any(number not in self._now.columns for number in later)
+        gone = self._now.added_and_dropped(self._before)
         if gone and old.name == new.name and old.written != new.written:
             yield LoseEvents(
                 verdict=Verdict.BOOTSTRAP,
@@ -444,10 +441,8 @@ class _Diff:
             widens(had, has)
             and more_digits_only(old.type, new.type)
             and not any(
-                number in self._now.columns
-                and was.type != (now := self._now.columns[number]).type
-                and not more_digits_only(was.type, now.type)
-                for number, was in self._before.columns.items()
+                was.type != now.type and not more_digits_only(was.type, now.type)
+                for was, now in self._now.kept_columns(self._before)
             )
         )
 

@@ -33,8 +33,8 @@ def recomputed(
     expressions: Mapping[str, str] = now.rest.get("expressions", {})
     causes = {
         new.name: new.name
-        for number, old in before.columns.items()
-        if expressions and (new := now.columns.get(number)) is not None
+        for old, new in now.kept_columns(before)
+        if expressions
         if statements.redefined(old, new)
         or (
             definition(old) != definition(new)

@@ -160,7 +160,7 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
     and DETACH, or a GRANT or REVOKE on the column. GRANT and REVOKE on a column do not write the
     table's catalog row.
     """
-    kept = [(old, now.columns[n]) for n, old in before.columns.items() if n in now.columns]
+    kept = [*now.kept_columns(before)]
     if now.source_kind != "postgres" or before.number != now.number:
         return False
     if not all(old.written != new.written for old, new in kept):

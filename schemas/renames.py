@@ -60,11 +60,9 @@ class Renames:
             carried: Names of the lake's columns.
         """
         return frozenset(
-            column.name
-            for number, column in now.columns.items()
-            if number in before.columns
-            and (old := before.columns[number].name) in carried
-            and self.between(old, column.name)
+            new.name
+            for old, new in now.kept_columns(before)
+            if old.name in carried and self.between(old.name, new.name)
         )
 
     def obstacle(
@@ -98,8 +96,7 @@ class Renames:
         names = self.between(old, new)
         if held := {column.name for column in now.columns.values()} & {old, *names}:
             return f", and another column has the name {min(held)!r} now"
-        between = range(before.attributes + 1, now.attributes + 1)
-        if any(number not in now.columns for number in between):
+        if now.added_and_dropped(before):
             return "; another column was added and dropped, and events may have its values"
         if not names:
             return (

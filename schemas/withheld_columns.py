@@ -58,11 +58,11 @@ def no_longer_withheld(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
     columns = {**before.columns, **now.columns}
     has_labels = any(part.startswith(LABEL) for one in columns.values() for part in one.parts)
     hidden, still = withheld(before), withheld(now)
-    last = max((n for n, one in columns.items() if one.name not in hidden | still), default=0)
-    for number, old in sorted(before.columns.items()):
-        if old.name not in hidden or number > last or not has_labels:
+    others = (one.number or 0 for one in columns.values() if one.name not in hidden | still)
+    last = max(others, default=0)
+    for old, new in now.column_pairs(before):
+        if old is None or old.name not in hidden or (old.number or 0) > last or not has_labels:
             continue
-        new = now.columns.get(number)
         if new is None or new.name != old.name or new.name not in still:
             yield LoseEvents(
                 verdict=Verdict.BOOTSTRAP,

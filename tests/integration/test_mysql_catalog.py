@@ -76,13 +76,12 @@ def test_facts_agree_on_primary_and_replica_and_tell_what_happened(lab: Lab) -> 
         facts = now
         return differences
 
-    files = {"relfilenode", "table_id"}
     assert changed("INSERT INTO `told-é` (id, a, b) VALUES (1, 'x', 1)") == set()
-    assert files <= changed("TRUNCATE `told-é`")
-    assert files <= changed(
+    assert "table_id" in changed("TRUNCATE `told-é`")
+    assert "table_id" in changed(
         "CREATE TABLE n LIKE `told-é`", "RENAME TABLE `told-é` TO o, n TO `told-é`"
     )
-    assert files <= changed("ALTER TABLE `told-é` FORCE")
+    assert "table_id" in changed("ALTER TABLE `told-é` FORCE")
     assert "expressions" in changed("ALTER TABLE `told-é` DROP v, ADD v int AS (b + 3)")
     assert "columns" in changed("ALTER TABLE `told-é` CONVERT TO CHARACTER SET latin1")
     if lab.kind == MARIADB:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,11 +18,8 @@ from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 from schemas.types_mysql import MysqlType
 
-PHYSICAL = ("relfilenode", "table_id", "altered", "unlogged")
+PHYSICAL = ("table_id", "altered", "unlogged")
 """Names of the facts about a server's files and log. On the replica, these facts differ."""
-
-NUMBERS = 1 << 48
-"""The number of each column is below this limit; see :func:`number`."""
 
 _ATTEMPTS = 5
 _PART = 100
@@ -111,26 +107,18 @@ class Described:
             "engine": self.engine,
             "kind": self.kind,
             "partitioned": self.partitioned,
-            "owner": "",
-            "named": "",
-            "attributes": NUMBERS,
             "source_kind": "mariadb" if self.of_mariadb else "mysql",
-            "columns": {str(number(row["name"])): self._column(row) for row in self.columns},
-            "keys": {"primary": " ".join(str(number(name)) for name in self.primary_key)}
-            if self.primary_key
-            else {},
-            "leaves": {},
+            "columns": {row["name"]: self._column(row) for row in self.columns},
+            "primary_key": list(self.primary_key),
             # A new expression gives all rows new values without any event.
             "expressions": {
                 row["name"]: row["expression"] for row in self.columns if row["expression"]
             },
         }
         if not on_replica:
-            ids = self.stored.shown if self.stored else ""
             versions = self.stored.shown_versions if self.stored else None
             facts |= {
-                "relfilenode": ids,
-                "table_id": ids,
+                "table_id": self.stored.shown if self.stored else "",
                 # MySQL counts the columns that are added and dropped in place. MariaDB has no such
                 # count, only the time of the last ALTER of any kind.
                 "altered": self.created if versions is None else versions,
@@ -141,7 +129,6 @@ class Described:
     def _column(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entry of one MySQL or MariaDB column in the fingerprint."""
         return {
-            "name": row["name"],
             "shown": row["shown"],
             "nullable": row["nullable"] == "YES",
             "default": row["expression"] or self._default(row),
@@ -151,7 +138,6 @@ class Described:
             "written": " ".join(
                 str(row[one]) for one in ("shown", "charset", "collation") if row[one]
             ),
-            "parts": {},
         }
 
     def _default(self, row: Mapping[str, Any]) -> str | None:
@@ -159,11 +145,6 @@ class Described:
         value = row["value"]
         # MariaDB prints a default as an expression: a text is in quotes, and NULL is a word.
         return None if value is None or (self.of_mariadb and value == "NULL") else str(value)
-
-
-def number(name: str) -> int:
-    """Return a number made from a column's name, since MySQL's catalog does not number columns."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
 
 
 def describe(

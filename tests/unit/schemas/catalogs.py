@@ -69,6 +69,12 @@ def changed(**facts: Any) -> dict[str, Any]:
     return {**deepcopy(FACTS), **facts}
 
 
+def of_mysql(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts of a MySQL table with the same columns, and with the primary key ``id``."""
+    columns = {one["name"]: one for one in facts["columns"].values()}
+    return {"source_kind": "mysql", "columns": columns, "primary_key": ["id"]}
+
+
 def with_columns(columns: dict[str, dict[str, Any] | None], **facts: Any) -> dict[str, Any]:
     now = changed(**facts)
     for number, one in columns.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -32,6 +33,7 @@ from tests.unit.schemas.catalogs import (
     changed,
     column,
     compared,
+    of_mysql,
     only,
     with_columns,
 )
@@ -154,13 +156,13 @@ def test_a_column_that_the_lake_only_kept_needs_a_copy_when_it_returns() -> None
     assert compared(deepcopy(FACTS), lake=lake, dropped=("gone",)) == ()
 
 
-@pytest.mark.parametrize("source_kind", ["postgres", "mysql"])
+@pytest.mark.parametrize("form", [dict, of_mysql], ids=["postgres", "mysql"])
 @pytest.mark.parametrize("later", [False, True])
 def test_a_column_that_returns_in_another_case_needs_a_copy(
-    source_kind: str, *, later: bool
+    form: Callable[[dict[str, Any]], dict[str, Any]], *, later: bool
 ) -> None:
     """The lake would get two columns whose names differ only in case."""
-    before = changed(source_kind=source_kind)
+    before = changed()
     before["columns"]["2"]["name"] = "Note"
     now = deepcopy(before)
     del now["columns"]["2"]
@@ -168,8 +170,8 @@ def test_a_column_that_returns_in_another_case_needs_a_copy(
     now["columns"]["4"] = column("note")
     now["attributes"] = 4
     change = diff(
-        Catalog.read(looks[later]),
-        Catalog.read(now),
+        Catalog.read(form(looks[later])),
+        Catalog.read(form(now)),
         LakeColumns({"id": "int", "Note": "string"}, frozenset({"Note"} if later else ())),
         Rules([Column("id", "integer", "int"), Column("note", "text", "string")]),
         Evidence(statements=StatementEffects(added={"note": OldValue(constant=True, null=True)})),

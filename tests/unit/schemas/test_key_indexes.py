@@ -9,7 +9,7 @@ from schemas.changes import Verdict
 from schemas.ddl.mysql_reported import read_statements
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.table import Column
-from tests.unit.schemas.catalogs import changed, column
+from tests.unit.schemas.catalogs import column
 
 DROPPED = ("ALTER TABLE t DROP INDEX u", "ALTER TABLE t ADD UNIQUE INDEX u (code)")
 REPLACED = ("ALTER TABLE t DROP INDEX u, ADD UNIQUE INDEX v (Code)",)
@@ -30,8 +30,9 @@ NARROWED = ("ALTER TABLE t DROP INDEX u, ADD UNIQUE INDEX v (code, id)",)
 def test_a_key_that_may_have_had_several_rows_needs_a_copy(
     statements: tuple[str, ...], key: tuple[str, ...], named: tuple[str, ...]
 ) -> None:
-    columns = {"1": column("id", "int", nullable=False), "2": column("code", nullable=False)}
-    catalog = Catalog.read(changed(source_kind="mysql", columns=columns, leaves={}))
+    columns = {"id": column("id", "int", nullable=False), "code": column("code", nullable=False)}
+    facts = {"source_kind": "mysql", "columns": columns, "primary_key": ["id"]}
+    catalog = Catalog.read(facts)
     found = diff(
         catalog,
         catalog,

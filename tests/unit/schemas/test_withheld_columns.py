@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schemas.catalog import Catalog
+from schemas.catalog import Catalog, ColumnKey
 from schemas.changes import LoseEvents, Verdict
 from schemas.withheld_columns import misplacing, no_longer_withheld, withheld
 from tests.unit.schemas.catalogs import column, compared, with_columns
@@ -30,7 +30,7 @@ def test_generated_columns_are_withheld_unless_the_publication_has_them() -> Non
     columns = (column("id"), generated("g"), generated("v"))
     assert withheld(catalog(*columns)) == {"g", "v"}
     assert withheld(catalog(*columns, sent_generated=["g"])) == {"v"}
-    assert withheld(catalog(*columns, source_kind="mysql")) == set()
+    assert withheld(catalog(*columns, source_kind="mysql", primary_key=[])) == set()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_withheld_column_that_loses_its_name_asks_for_a_copy(now: dict[str, An
     assert verdicts(column("m"), column("n")) == [], "without labels, nothing is read again"
 
 
-def _without(found: Catalog, number: int) -> dict[int, Any]:
+def _without(found: Catalog, number: ColumnKey) -> dict[ColumnKey, Any]:
     return {n: one for n, one in found.columns.items() if n != number}
 
 

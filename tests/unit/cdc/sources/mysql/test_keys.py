@@ -14,7 +14,6 @@ from cdc.sources.mysql.accounts import account_sql
 from cdc.sources.mysql.innodb import file_pattern
 from cdc.sources.mysql.keys import key_types, literal, predicate
 from cdc.sources.mysql.reader import explain_failure, is_from_server
-from cdc.sources.mysql.table_facts import NUMBERS, number
 from cdc.sources.source_facts import KeyRange, SourceColumn, SourceTable
 from schemas.table import TableId
 from schemas.types_mysql import MysqlType
@@ -106,12 +105,6 @@ def test_names_of_tables_are_found_among_files(name: str, stored: str) -> None:
     pattern = file_pattern(TableId("shop", "db", name))
     assert re.fullmatch(pattern, stored)
     assert not re.fullmatch(pattern, stored + "x")
-
-
-@given(st.text(min_size=1, max_size=64))
-def test_a_column_keeps_its_number(name: str) -> None:
-    if not any("\ud800" <= sign <= "\udfff" for sign in name):
-        assert 0 <= number(name) == number(name) < NUMBERS
 
 
 @pytest.mark.parametrize(

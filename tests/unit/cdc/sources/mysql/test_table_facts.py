@@ -1,15 +1,18 @@
-"""When facts on a table that were read by several queries count as read at one moment."""
+"""When facts about a table count as read at one moment, and the fingerprint that they give."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from cdc.sources.mysql import innodb
 from cdc.sources.mysql.connection import Session
-from cdc.sources.mysql.table_facts import read_steady
+from cdc.sources.mysql.innodb import Stored
+from cdc.sources.mysql.table_facts import Described, read_steady
+from schemas.catalog import Catalog
 from schemas.table import TableId
 
 TABLES = tuple(TableId("shop", "shop", f"t{number}") for number in range(8))
@@ -77,3 +80,49 @@ def test_patterns_of_files_are_only_for_names_that_need_them(
         short: "3",
     }
     assert asked == [short]
+
+
+def row(name: str) -> dict[str, Any]:
+    plain = {"shown": "int", "nullable": "NO", "charset": None, "collation": None}
+    return {"name": name, "value": None, "expression": "", **plain}
+
+
+FOUND = Described(
+    table=TABLES[0],
+    kind="BASE TABLE",
+    engine="InnoDB",
+    partitioned=False,
+    created="2026-01-01",
+    columns=(row("a note"), row("id")),
+    primary_key=("id", "a note"),
+    unique=(("id", "a note"),),
+    stored=Stored({"": 7}, {"": 1}),
+    of_mariadb=False,
+)
+
+
+def test_a_fingerprint_has_columns_by_name_and_what_the_server_knows() -> None:
+    facts = FOUND.fingerprint(on_replica=False).facts
+    catalog = Catalog.read(facts)
+    assert [*catalog.columns] == ["a note", "id"]
+    assert catalog.primary_key == ("id", "a note")
+    grave = {"engine", "kind", "partitioned", "expressions", "unlogged"}
+    assert catalog.rest.keys() == grave, "a change of these loses events"
+    assert facts.keys() - grave == {"source_kind", "columns", "primary_key", "table_id", "altered"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({"columns": FOUND.columns[::-1]}, True),
+        ({"columns": (row("note"), row("id"))}, False),
+        ({"primary_key": ("a note", "id")}, False),
+        ({"stored": Stored({"": 8}, {"": 1})}, False),
+        ({"stored": Stored({"": 7}, {"": 2})}, False),
+        ({"engine": "MyISAM"}, False),
+        ({"unlogged": "binlog_ignore_db leaves out database shop"}, False),
+    ],
+)
+def test_what_a_fingerprint_compares(changed: dict[str, Any], *, same: bool) -> None:
+    before, now = (one.fingerprint(on_replica=False) for one in (FOUND, replace(FOUND, **changed)))
+    assert (before.digest == now.digest) is same
