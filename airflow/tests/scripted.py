@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,3 +130,21 @@ class Scripted:
         place = words.index("--output")
         rest = words[place + 2 :]
         return words[:place] + (rest[2:] if rest[:1] == ["--config"] else rest)
+
+
+BOUND_S = 20.0
+
+
+def wait_until(true: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + BOUND_S
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"

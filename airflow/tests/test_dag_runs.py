@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import HOME
+from tests.documents import CANARY, CONFIG, entry, period, run_document
 from tests.scripted import Scripted
-from tests.test_factory import CONFIG
-from tests.test_operators import CANARY, entry, run_document
-from tests.test_tables import period
 from tributary_airflow.layout import slug_of
 
 ORDERS, ITEMS = "shop:public.orders", "shop:public.items"

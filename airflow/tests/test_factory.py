@@ -12,24 +12,13 @@ import pytest
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 
+from tests.documents import CONFIG
 from tributary_airflow import assets
 from tributary_airflow.factory import Choices, Schedules, tributary_dags
 from tributary_airflow.layout import slug_of
 
 CANARY = "canary-4711"
 ORDERS, ITEMS, CLICKS = "shop:public.orders", "shop:public.items", "shop:public.clicks"
-CONFIG = f"""
-sources:
-  shop:
-    primary: {{host: db.invalid, password: "${{SHOP_PASSWORD}}"}}
-kafka: {{registry: {{password: "{CANARY}"}}}}
-tiers: {{hot: {{freshness_target_s: 60}}}}
-tables:
-  public.orders: {{tier: hot, completeness: hour}}
-  public.items: {{tier: hot}}
-  public.clicks: {{completeness: day}}
-  audit.*: {{}}
-"""
 
 
 @pytest.fixture

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.scripted import Scripted
+from tests.scripted import BOUND_S, Scripted, alive, wait_until
 from tributary_airflow.command import Program
 from tributary_airflow.guard import NOT_EXECUTABLE, NOT_FOUND
-
-BOUND_S = 20.0
-
-
-def wait_until(true: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + BOUND_S
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
 def start(scripted: Scripted, stop_s: float = 10.0) -> subprocess.Popen[bytes]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from tests.documents import CANARY, ITEMS, ORDERS, entry, run_document
 from tests.scripted import Scripted
 from tributary_airflow.operators import (
     TributaryBootstrapOperator,
@@ -22,18 +23,7 @@ from tributary_airflow.operators import (
 )
 from tributary_airflow.outcome import RUN_CONDITIONS
 
-CANARY = "canary-4711"
-ORDERS, ITEMS = "shop:public.orders", "shop:public.items"
 FAIL_ON = ",".join(RUN_CONDITIONS)
-
-
-def entry(table: str, state: str = "incremental", error: str | None = None, **more: Any) -> Any:
-    found = error and {"error": error, "message": f"has {CANARY}", "remedy": "Do it."}
-    return {"table": table, "action": "x", "state": state, "error": found, **more}
-
-
-def run_document(*tables: Any, **conditions: list[str]) -> dict[str, Any]:
-    return {"tables": tables, "waiting": {}, "conditions": conditions, "failed_checks": []}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.documents import table
 from tributary_airflow.outcome import (
     Verdict,
     judge,
@@ -184,11 +185,6 @@ def test_a_period_is_waited_for_or_not(
     judged, waiting = judge_period(ran(code, document), messages=False)
     assert (judged.verdict, bool(waiting)) == (verdict, waits)
     assert CANARY not in judged.message + waiting
-
-
-def table(**facts: Any) -> dict[str, Any]:
-    common = {"table": ORDERS, "state": "incremental", "freshness_s": 5.0, "freshness_target_s": 60}
-    return {**common, "conditions": [], **facts}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripted import Scripted
-from tests.test_guard import alive, wait_until
+from tests.scripted import Scripted, alive, wait_until
 from tributary_airflow.command import Program, environment
 from tributary_airflow.process import Running, ask, documents, shown
 

@@ -11,9 +11,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow.sdk.serde import deserialize, serialize
 
+from tests.documents import CANARY, ORDERS, table
 from tests.scripted import Scripted
-from tests.test_operators import CANARY, ORDERS
-from tests.test_outcome import table
 from tributary_airflow.sensors import TributaryCompletenessSensor, TributaryFreshnessSensor
 from tributary_airflow.triggers import CompletenessTrigger, FreshnessTrigger, TributaryTrigger
 

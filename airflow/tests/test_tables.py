@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from tests.documents import CANARY, ORDERS, entry, period, run_document
 from tests.scripted import Scripted
-from tests.test_operators import CANARY, ORDERS, entry, run_document
 from tributary_airflow.outcome import summary
 from tributary_airflow.process import Ran
 from tributary_airflow.tables import (
@@ -95,18 +95,6 @@ def test_a_run_of_a_try_that_did_not_work_is_an_error(scripted: Scripted) -> Non
     with pytest.raises(AirflowException, match="StateError") as raised:
         operator.execute(context(operator, tries=2))
     assert CANARY not in str(raised.value)
-
-
-def period(hour: int, revision: int = 1, late: int = 0) -> dict[str, Any]:
-    start = f"2026-11-23T{hour:02}"
-    return {
-        "period": start,
-        "start": f"{start}:00:00+00:00",
-        "end": f"2026-11-23T{hour + 1:02}:00:00+00:00",
-        "revision": revision,
-        "late_rows": late,
-        "instant": CANARY,
-    }
 
 
 def facts(*hours: Any) -> dict[str, Any]:

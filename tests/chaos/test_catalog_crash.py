@@ -18,9 +18,8 @@ from cdc.store.table_state import State
 from operate.context import Services
 from operate.onboard import onboard
 from stack.local import LocalStack
-from tests.chaos.test_crash_points import killed_at
 from tests.integration.rigs.postgres import own_database
-from tests.integration.rigs.project import Project
+from tests.integration.rigs.project import Project, killed_at
 
 POINTS = [name for name in FAILPOINTS if name.startswith("catalog.")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,11 +29,10 @@ from schemas.table import TableId
 from stack.mysql_software import MARIADB
 from stack.postgres import POSTGRES
 from tests.integration.rigs.databases import OwnDatabase
-from tests.integration.rigs.faults import produce
+from tests.integration.rigs.faults import LostSchema, produce
 from tests.integration.rigs.kinds import database_of, kinds
-from tests.integration.rigs.lost_schema import LostSchema
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
-from tests.integration.rigs.project import Project
+from tests.integration.rigs.project import Project, killed_at
 from tests.integration.rigs.shop import settle
 
 COLUMNS = ("id", "v", "t")
@@ -112,15 +110,6 @@ def change(project: Project, name: str) -> None:
     )
     project.database.load(name, ((n, 0, None) for n in range(10001, 10051)), ("id", "v", "t"))
     project.execute(f"update {name} set id = id + 50000 where id % 100 = 2")
-
-
-def killed_at(project: Project, point: str, *arguments: str) -> None:
-    """Run the command in a process that dies at the point, and assert that it was killed."""
-    killed = project.run(*arguments, crash_at=point)
-    assert killed.code == -signal.SIGKILL, (
-        f"{point} was not passed by `tributary {' '.join(arguments)}` (exit {killed.code}):\n"
-        f"{killed.stdout[-3000:]}\n{killed.stderr[-3000:]}"
-    )
 
 
 @contextmanager

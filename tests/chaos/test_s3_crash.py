@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from stack.local import LocalStack
 from stack.object_store import BUCKET
 from tests.integration.rigs.postgres import own_database
-from tests.integration.rigs.project import Project
+from tests.integration.rigs.project import Project, killed_at
 from tests.integration.rigs.s3 import S3
 from tests.integration.rigs.s3 import s3 as s3
 
@@ -29,10 +28,6 @@ def project(stack: LocalStack, s3: S3, tmp_path: Path) -> Iterator[Project]:
             "INSERT INTO orders SELECT g, g FROM generate_series(1, 2000) g",
         )
         yield made
-
-
-def killed_at(project: Project, point: str, *arguments: str) -> None:
-    project.run(*arguments, crash_at=point).expect(-signal.SIGKILL)
 
 
 def change(project: Project, first: int) -> None:

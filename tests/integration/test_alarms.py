@@ -6,16 +6,14 @@ at a time.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from stack.prometheus_software import promtool
+from tests.integration.rigs.prometheus import RULES, run_promtool
 
-RULES = Path(__file__).parents[2] / "deploy/prometheus/rules.yaml"
 GB = 10**9
 TABLE = 'source="shop",table="shop:public.orders",tier="default",instance="i",job="tributary"'
 CAPTURE = 'source="shop",tier="default",instance="i",job="tributary"'
@@ -384,24 +382,15 @@ def overdue() -> dict[str, Any]:
     }
 
 
-def check(folder: Path, tests: list[dict[str, Any]], rules: Path = RULES) -> tuple[int, str]:
-    file = folder / "tests.yaml"
-    document = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}
-    file.write_text(yaml.safe_dump(document, sort_keys=False))
-    command = [str(promtool()), "test", "rules", str(file)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    return ran.returncode, ran.stdout + ran.stderr
-
-
 def test_each_fault_raises_its_alarms_and_no_other(tmp_path: Path) -> None:
     cases = [case(fault, changes, raised) for fault, (changes, raised) in FAULTS.items()]
-    code, said = check(tmp_path, [*cases, overdue()])
+    code, said = run_promtool(tmp_path, [*cases, overdue()])
     assert code == 0, said
 
 
 def test_each_alarm_has_a_fault_and_a_wrong_expectation_fails(tmp_path: Path) -> None:
     raised = {one for _, alarms_ in FAULTS.values() for one in alarms_} | {"VerifyOverdue"}
     assert raised == set(alarms())
-    code, said = check(tmp_path, [case("nothing", {}, {"Stale"})])
+    code, said = run_promtool(tmp_path, [case("nothing", {}, {"Stale"})])
     assert code != 0
     assert "TributaryStale" in said

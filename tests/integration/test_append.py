@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -30,15 +29,14 @@ from stack.postgres import POSTGRES
 from tests.integration.rigs.bootstrapping import Watch
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.databases import OwnDatabase
-from tests.integration.rigs.faults import produce
+from tests.integration.rigs.faults import LostSchema, produce
 from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.kinds import for_each_kind, kinds
 from tests.integration.rigs.logs import COLUMNS, ROWS, Log, bag, create_log, inserters
 from tests.integration.rigs.logs import log as log
-from tests.integration.rigs.lost_schema import LostSchema
 from tests.integration.rigs.mysql import mysql_of
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
-from tests.integration.rigs.project import Project
+from tests.integration.rigs.project import Project, killed_at
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import run_without_error, succeeded
 
@@ -316,11 +314,6 @@ def project(database: OwnDatabase, tmp_path: Path) -> Project:
         tables={database.label("events"): {"mode": "append"}},
         defaults={"chunk_rows": 1000},
     )
-
-
-def killed_at(project: Project, point: str, *arguments: str) -> None:
-    killed = project.run(*arguments, crash_at=point)
-    assert killed.code == -signal.SIGKILL, killed.stderr[-3000:]
 
 
 def paused(project: Project) -> bool:

@@ -19,7 +19,7 @@ from cdc.store.quarantine import Quarantine, Quarantined
 from cdc.store.table_state import State
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from tests.integration.rigs import faults
-from tests.integration.rigs.lost_schema import LostSchema
+from tests.integration.rigs.faults import LostSchema
 from tests.integration.rigs.replication import Replication
 from tests.integration.rigs.running import BIG, Orders, settings
 from tests.integration.rigs.running import orders as orders

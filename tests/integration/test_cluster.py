@@ -27,12 +27,12 @@ from tests.integration.rigs.cluster import (
     own_cluster,
     refusal_of_spark,
 )
-from tests.integration.rigs.command_lines import watched_command_lines
 from tests.integration.rigs.packed import call, installed, unpacked
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project, Ran
 from tests.integration.rigs.s3 import CANARY, S3
 from tests.integration.rigs.s3 import s3 as s3
+from tests.integration.rigs.servers import watched_command_lines
 
 ORDERS = "public.orders"
 ROWS = 60_000

@@ -26,9 +26,8 @@ from cdc.runtime.progress import NullProgress
 from operate.context import Services
 from tests.integration.rigs import pgbench
 from tests.integration.rigs.captured import wait_until
-from tests.integration.rigs.faults import produce
+from tests.integration.rigs.faults import LostSchema, produce
 from tests.integration.rigs.lineage_receiver import Received, receiving
-from tests.integration.rigs.lost_schema import LostSchema
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project, Ran
 from tests.integration.rigs.shop import settle

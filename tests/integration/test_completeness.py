@@ -30,10 +30,10 @@ from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.kinds import for_each_kind
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.project import Project
+from tests.integration.rigs.prometheus import Scraped
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, succeeded
 from tests.integration.rigs.shop import shop as shop
-from tests.integration.test_metrics import Scraped
 
 UTC = timezone.utc
 HOURS = Calendar("hour")

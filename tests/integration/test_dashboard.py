@@ -6,13 +6,12 @@ finds nothing.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from operate.metrics import catalog
 from operate.metrics.dashboard import dashboard
-from tests.integration.test_alarms import check
+from tests.integration.rigs.prometheus import filled, run_promtool
 
 VALUES = {
     "source": "shop",
@@ -49,11 +48,6 @@ def series(value: str) -> list[dict[str, str]]:
     return found
 
 
-def filled(expression: str) -> str:
-    """An expression with each dashboard variable replaced by ``.*``, as Grafana does for "All"."""
-    return re.sub(r"\$(source|tier|table)\b", ".*", expression)
-
-
 def expressions() -> list[str]:
     return [
         filled(target["expr"])
@@ -82,7 +76,7 @@ def test_every_expression_of_the_dashboard_finds_series(tmp_path: Path) -> None:
         "input_series": series(f"1+0x{MINUTES}"),
         "promql_expr_test": [found(one) for one in asked],
     }
-    code, said = check(tmp_path, [case], rules=no_rules(tmp_path))
+    code, said = run_promtool(tmp_path, [case], rules=no_rules(tmp_path))
     assert code == 0, said
 
 
@@ -116,7 +110,7 @@ def test_two_processes_that_show_the_same_count_once(tmp_path: Path) -> None:
             for one in stats
         ],
     }
-    code, said = check(tmp_path, [case], rules=no_rules(tmp_path))
+    code, said = run_promtool(tmp_path, [case], rules=no_rules(tmp_path))
     assert code == 0, said
 
 
@@ -127,7 +121,7 @@ def test_an_expression_on_another_name_finds_nothing(tmp_path: Path) -> None:
         "input_series": series(f"1+0x{MINUTES}"),
         "promql_expr_test": [found(wrong)],
     }
-    code, said = check(tmp_path, [case], rules=no_rules(tmp_path))
+    code, said = run_promtool(tmp_path, [case], rules=no_rules(tmp_path))
     assert code != 0
     assert "tributary_table_lateness" in said
 

@@ -29,11 +29,10 @@ from stack.ports import choose
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import PROGRAM
-from tests.integration.rigs.prometheus import Prometheus, watching
+from tests.integration.rigs.prometheus import Prometheus, filled, watching
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, run_without_error, succeeded
 from tests.integration.rigs.shop import shop as shop
-from tests.integration.test_dashboard import filled
 
 NONE: set[str] = set()
 HOURS = Calendar("hour")

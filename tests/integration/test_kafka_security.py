@@ -29,24 +29,15 @@ from stack.artifacts import Software, fetch_software
 from stack.jvm import Kafka
 from stack.ports import HOST, choose
 from tests.integration.rigs.certificates import make_certificates
+from tests.integration.rigs.servers import wait_until_started, write_properties
 
 PASSWORD = "sp ace\"quote\\back;semi='x"
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-READY_LIMIT_S = 90
 
 
 def quoted(text: str) -> str:
     """A value quoted for a JAAS line, without the product's code."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    """Write a Java properties file; its values may contain any characters."""
-    lines = (
-        f"{key}={value.encode('unicode_escape').decode('ascii')}"
-        for key, value in properties.items()
-    )
-    path.write_text("\n".join(lines) + "\n", "ascii")
 
 
 @contextlib.contextmanager
@@ -92,14 +83,6 @@ def broker(folder: Path, protocol: str, more: Mapping[str, str]) -> Iterator[int
         finally:
             process.kill()
             process.wait()
-
-
-def wait_until_started(process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + READY_LIMIT_S
-    while b"Kafka Server started" not in log.read_bytes():
-        assert process.poll() is None, log.read_text()[-3000:]
-        assert time.monotonic() < deadline, log.read_text()[-3000:]
-        time.sleep(0.2)
 
 
 def list_with_java(config: KafkaConfig, folder: Path, software: Software) -> str:

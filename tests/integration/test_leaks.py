@@ -10,9 +10,9 @@ import yaml
 
 from stack.ports import HOST
 from stack.roles import ADMIN, CONNECT, PURPOSES
-from tests.integration.rigs.command_lines import watched_command_lines
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project, Ran
+from tests.integration.rigs.servers import watched_command_lines
 
 PLANTED = {
     name: f"canary/{name.lower()}+{number}"

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from cdc.config import load
 from cdc.connect import ConnectClient
@@ -25,6 +24,7 @@ from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.faults import produce
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project
+from tests.integration.rigs.prometheus import Scraped
 
 pytestmark = pytest.mark.breadth
 
@@ -37,25 +37,6 @@ SETTINGS = {
     "checks": {"fresh": {"kind": "freshness", "max_age": "23h", "cron": "0 0 * * *"}},
 }
 """Settings of the table; each setting adds series to the metrics."""
-
-
-class Scraped:
-    """The result of one scrape; values are found by a metric's name and some labels."""
-
-    def __init__(self, text: str) -> None:
-        self._samples = [
-            sample for family in text_string_to_metric_families(text) for sample in family.samples
-        ]
-
-    def get(self, name: str, **labels: str) -> float | None:
-        """The value of the one series with this name and these labels; None if there is none."""
-        found = [
-            one.value
-            for one in self._samples
-            if one.name == f"tributary_{name}" and labels.items() <= one.labels.items()
-        ]
-        assert len(found) < 2, (name, labels)
-        return found[0] if found else None
 
 
 def scrape(port: int) -> Scraped | None:

@@ -24,6 +24,7 @@ from stack.local import LocalStack
 from stack.mysql_software import MARIADB
 from stack.roles import SNAPSHOT
 from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import empty_transaction
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.mysql_lab import Lab, as_schema
 from tests.integration.rigs.mysql_lab import lab as lab
@@ -327,7 +328,7 @@ def test_a_replica_that_differs_in_silence_is_refused(lab: Lab) -> None:
     told = refused()
     assert f"has executed transactions that the primary has not: {gtid}" in told
     assert "an empty transaction with the same GTID on the primary is enough" in told
-    server.root(*empty(lab.kind, gtid))
+    server.root(*empty_transaction(lab.kind, gtid))
     assert refused() == ""
 
 
@@ -351,19 +352,6 @@ def errant(lab: Lab) -> tuple[str, tuple[str, ...]]:
         # In another domain, so that the primary's next transaction still has the next number.
         number = int(lab.database.root("SELECT @@server_id", replica=True)[0][0])
         gtid = f"7-{number}-{uuid.uuid4().int % 2**31}"
-        return gtid, empty(MARIADB, gtid)
+        return gtid, empty_transaction(MARIADB, gtid)
     gtid = f"{uuid.uuid4()}:1"
-    return gtid, empty(lab.kind, gtid)
-
-
-def empty(kind: str, gtid: str) -> tuple[str, ...]:
-    """The statements that execute, in one session, a transaction without rows under this GTID."""
-    if kind == MARIADB:
-        domain, number, sequence = gtid.split("-")
-        return (
-            f"SET SESSION gtid_domain_id = {domain}, server_id = {number}",
-            # In strict mode, it is compared with the numbers of the domain that is set by then.
-            f"SET SESSION gtid_seq_no = {sequence}",
-            "CREATE DATABASE IF NOT EXISTS tributary",
-        )
-    return (f"SET GTID_NEXT = '{gtid}'", "BEGIN", "COMMIT", "SET GTID_NEXT = 'AUTOMATIC'")
+    return gtid, empty_transaction(lab.kind, gtid)

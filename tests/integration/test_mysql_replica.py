@@ -14,12 +14,11 @@ from stack.mysql_software import MARIADB, MYSQL
 from tests.integration.rigs.bootstrapping import Watch
 from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.kinds import kinds
-from tests.integration.rigs.mysql import MysqlDatabase, mysql_of
+from tests.integration.rigs.mysql import MysqlDatabase, empty_transaction, mysql_of
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, succeeded
 from tests.integration.rigs.shop import shop as shop
-from tests.integration.test_mysql_reader import empty
 
 
 @pytest.mark.breadth
@@ -52,7 +51,7 @@ def test_rows_that_only_the_replica_has_are_never_published(shop: Shop) -> None:
             f"DELETE FROM {table} WHERE id = 1000",
         )
         for gtid in written:
-            server.root(*empty(server.kind, gtid))
+            server.root(*empty_transaction(server.kind, gtid))
         server.catch_up()
     assert isinstance(refused.error, ReplicaError)
     assert "has executed transactions that the primary has not" in refused.error.message

@@ -33,13 +33,16 @@ from tests.integration.rigs.mysql import MysqlDatabase
 from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.sources import capture_of
-from tests.integration.test_postgres_shapes import APPEND, BY_ID, KEYED, Shape
-from tests.integration.test_refusals import (
+from tests.integration.rigs.table_shapes import (
+    APPEND,
+    BY_ID,
+    KEYED,
     PLAIN,
     UNCLEAR,
     UNIQUE,
     Refused,
-    fits_after_what_it_is_told,
+    Shape,
+    fits_after_its_remedy,
 )
 
 pytestmark = pytest.mark.breadth
@@ -243,7 +246,7 @@ def test_refused_tables_fit_after_what_they_are_told(
 ) -> None:
     name, _ = the_source(services)
     for case in [*CASES, *([VERSIONED] if database.kind == MARIADB else [])]:
-        fits_after_what_it_is_told(services.source(name), database, case)
+        fits_after_its_remedy(services.source(name), database, case)
 
 
 @pytest.mark.parametrize("database", [MARIADB], indirect=True)

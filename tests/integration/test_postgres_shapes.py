@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 import psycopg
 import pytest
@@ -18,49 +17,22 @@ from schemas.lost_events import lost_events
 from stack.roles import ADMIN
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.sources import capture_of, open_source, table_id
+from tests.integration.rigs.table_shapes import (
+    APPEND,
+    BY_ID,
+    CHANGES,
+    KEYED,
+    KEYLESS,
+    PARTED,
+    ROW,
+    A,
+    Shape,
+)
 
 PUBLICATION = "pub_test"
-KEYED = "CREATE TABLE T (id int PRIMARY KEY, v int NOT NULL)"
-PARTED = (
-    f"{KEYED} PARTITION BY RANGE (id)",
-    "CREATE TABLE T_1 PARTITION OF T FOR VALUES FROM (0) TO (10)",
-)
-KEYLESS = (
-    "CREATE TABLE T (id int NOT NULL, v int) PARTITION BY RANGE (id)",
-    "CREATE UNIQUE INDEX T_i ON T (id)",
-    "CREATE TABLE T_1 PARTITION OF T FOR VALUES FROM (0) TO (10)",
-)
-ROW = ("INSERT INTO T (id, v) VALUES (1, 1)",)
-CHANGES = ("UPDATE T SET v = v + 1", "DELETE FROM T")
 NEXT = ("CREATE TABLE T_9 PARTITION OF T DEFAULT", "INSERT INTO T (id, v) VALUES (90, 1)")
-APPEND, BY_ID = TableSettings(mode="append"), TableSettings(key_columns=("id",))
 
 
-@dataclass(frozen=True)
-class Shape:
-    """One kind of table.
-
-    Args:
-        name: The name of the kind; the table is named after it.
-        create: Statements that create the table; ``T`` stands for its name.
-        refused: The expected reason of the refusal; empty if the table is accepted.
-        breaks: Whether PostgreSQL refuses the application's statements after publication.
-        settings: The settings of the table.
-        then: Statements of the application.
-    """
-
-    name: str
-    create: tuple[str, ...]
-    refused: str = ""
-    breaks: bool = False
-    settings: TableSettings = field(default_factory=TableSettings)
-    then: tuple[str, ...] = (*ROW, *CHANGES)
-
-    def sql(self, statements: tuple[str, ...]) -> list[str]:
-        return [re.sub(r"\bT(?=\b|_)", self.name, text) for text in statements]
-
-
-A = "ALTER TABLE T"
 SHAPES = [
     Shape(
         "parent",

@@ -20,7 +20,7 @@ from tests.integration.rigs.sources import (
     read,
     table_id,
 )
-from tests.integration.rigs.typed import Stream, collected
+from tests.integration.rigs.typed import TYPES, Stream, collected, create_types, rows_of_types
 
 
 @pytest.fixture(scope="module")
@@ -34,132 +34,6 @@ def source(database: Database) -> PostgresSource:
     opened = open_source(database)
     capture_of(opened, "pub_test").prepare()
     return opened
-
-
-# ---- types
-
-# column, its type, values: each is read from the snapshot and from the stream
-TYPES: list[tuple[str, list[str]]] = [
-    ("bool", ["true", "false"]),
-    ("int2", ["-32768"]),
-    ("int4", ["2147483647"]),
-    ("int8", ["-9223372036854775808"]),
-    ("oid", ["4294967295"]),
-    ("float4", ["1.1", "'NaN'", "'-Infinity'", "3.4028235e38", "-0.0"]),
-    ("float8", ["1.1", "'NaN'", "'Infinity'", "1e-300", "0.1"]),
-    ("numeric", ["1.50", "'NaN'", "'Infinity'", "'-Infinity'", "1e-10", "0.00", "1e50", "-1e-7"]),
-    ("numeric", ["repeat('9', 131072)::numeric", "('0.' || repeat('1', 16383))::numeric"]),
-    ("numeric(10,2)", ["1.5", "0", "-0.01", "99999999.99"]),
-    ("numeric(38,0)", ["12345678901234567890123456789012345678"]),
-    ("numeric(38,38)", ["0.12345678901234567890123456789012345678"]),
-    ("numeric(3,5)", ["0.00123", "-0.00001"]),
-    ("numeric(45,10)", ["1e-10", "0", "'NaN'", "12345678901234567890123456789012345.5"]),
-    ("money", ["1234.5", "-0.05"]),
-    ("char(5)", ["'ab'", "''"]),
-    ("varchar(10)", ["'ab '", "'é'"]),
-    ('"char"', ["'x'"]),
-    ("text", ["''", "'é😀 \\ '' \" {column} % ?'", "repeat('long', 5000)", "E'a\\nb\\r\\tc'"]),
-    # one character of each plane that has any, the last one, and one made of several
-    (
-        "text",
-        [
-            r"E'\U00010348\U00020000\U00030000\U000E0041\U000F0000\U0010FFFD'",
-            r"E'\U0001F468\u200D\U0001F469\u200D\U0001F467 e\u0301'",
-        ],
-    ),
-    ("citext", ["'AbC'"]),
-    ("ltree", ["'a.b'"]),
-    ("uuid", ["'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'"]),
-    ("json", ['\'{"a" :1, "a":2}\'']),
-    ("jsonb", ['\'{"b":1,"a":  [1,2.50]}\'', "'\"x\"'", "'null'"]),
-    (
-        "xml",
-        [
-            "'<a>1</a>'",
-            """('<?xml version="1.0" encoding="UTF-8"?>' || E'\\n' || '<a/>')::xml""",
-            """'<?xml version="1.0" standalone="yes"?><a/>'""",
-        ],
-    ),
-    ("mood", ["'o''k'"]),
-    ("inet", ["'10.0.0.1'", "'10.0.0.1/24'", "'::1'"]),
-    ("cidr", ["'10.0.0.0/8'"]),
-    ("macaddr", ["'08:00:2b:01:02:03'"]),
-    ("macaddr8", ["'08:00:2b:01:02:03:04:05'"]),
-    ("bytea", ["'\\x00ff'", "''"]),
-    ("date", ["'2020-02-29'", "'0001-01-01'", "'9999-12-31'", "'1582-10-10'", "'1969-12-31'"]),
-    ("time", ["'10:11:12.123456'", "'24:00:00'", "'23:59:59.999999'", "'00:00'"]),
-    ("time(3)", ["'10:11:12.123'"]),
-    ("timetz", ["'10:11:12.12+02'", "'01:00+05:30'", "'23:30-03'", "'00:30:00.000001+02'"]),
-    ("timetz", ["'24:00'", "'24:00+02'", "'24:00-05:30'"]),
-    (
-        "timestamp",
-        [
-            "'2020-01-01 00:00:00.123456'",
-            "'0001-01-01'",
-            "'9999-12-31 23:59:59.999999'",
-            "'1582-10-10 01:02:03'",
-            "'1969-12-31 23:59:59.999999'",
-        ],
-    ),
-    ("timestamp(3)", ["'2020-01-01 00:00:00.123'"]),
-    ("timestamp(0)", ["'2020-01-01 00:00:00'"]),
-    (
-        "timestamptz",
-        [
-            "'2020-01-01 00:00:00.123456+02'",
-            "'0001-01-01 00:00+00'",
-            "'9999-12-31 23:59:59.999999+00'",
-            "'1582-10-10 01:02:03+00'",
-            "'1900-01-01 00:00:00.5+00'",
-        ],
-    ),
-    ("timestamptz(3)", ["'2020-01-01 00:00:00.120+00'"]),
-    (
-        "interval",
-        [
-            "'1 year 2 mons 3 days 04:05:06.789'",
-            "'-1 year -2 mons +3 days -04:05:06.789'",
-            "'0'",
-            "'-00:00:00.000001'",
-            "'400 days 100:00:10'",
-        ],
-    ),
-    ("bit(1)", ["B'1'", "B'0'"]),
-    ("tsvector", ["'a fat cat:3A'"]),
-    ("int4range", ["'[1,5)'", "'empty'", "'(,)'"]),
-    ("int8range", ["'[1,5]'"]),
-    ("numrange", ["'[1.50,5)'", "'(,1e-10]'"]),
-    ("daterange", ["'[2020-01-01,2020-02-01)'", "'[0044-03-15 BC,infinity)'"]),
-    ("tsrange", ["'[2020-01-01 10:00:00.5,)'"]),
-    ("posint", ["5"]),
-    ("price", ["1.5"]),
-    ("dmood", ["'bad'"]),
-    ("darray", ["'{1,2}'"]),
-    ("int4[]", ["'{1,NULL,3}'", "'{}'", "'[5:6]={1,2}'"]),
-    ("int2[]", ["'{1,NULL}'"]),
-    ("int8[]", ["'{9223372036854775807,NULL}'"]),
-    ("text[]", ['\'{a,NULL,"x,y","\\"q\\\\"}\'', "array['é', E'\\n', '']"]),
-    ("varchar(5)[]", ["'{a,NULL}'"]),
-    ("char(3)[]", ["'{a,NULL}'"]),
-    ("numeric(10,2)[]", ["'{1.5,2,NULL}'"]),
-    ("numeric[]", ["'{1.50,1e-10,NULL}'"]),
-    ("bool[]", ["'{t,f,NULL}'"]),
-    ("float8[]", ["'{1.1,NaN,-Infinity,NULL}'"]),
-    ("float4[]", ["'{1.1,NULL}'"]),
-    ("timetz[]", ["'{10:00+02,NULL,24:00,24:00-03}'"]),
-    ("uuid[]", ["'{A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11,NULL}'"]),
-    ("jsonb[]", ["array['{\"a\":1}'::jsonb, NULL]"]),
-    ("bytea[]", ["array['\\x00ff'::bytea, NULL, '']"]),
-    ("inet[]", ["'{10.0.0.1,NULL}'"]),
-    ("oid[]", ["'{1,NULL}'"]),
-    ("citext[]", ["'{A,NULL}'"]),
-    ("json[]", ["array['{\"a\" :1}'::json, NULL]"]),
-    ("cidr[]", ["'{10.0.0.0/8,NULL}'"]),
-    ("macaddr[]", ["'{08:00:2b:01:02:03,NULL}'"]),
-    ("macaddr8[]", ["'{08:00:2b:01:02:03:04:05}'"]),
-    ("numrange[]", ["'{\"[1,2)\",NULL}'"]),
-    ('"char"[]', ["'{a,NULL}'"]),
-]
 
 
 # All that changes the text of a type: the server prints what pgoutput sends.
@@ -185,29 +59,6 @@ def set_otherwise(database: Database) -> None:
             database.stack.psql(
                 f"ALTER ROLE {role} IN DATABASE {database.name} SET {name} = '{value}'"
             )
-
-
-def create_types(database: Database) -> None:
-    for extension in ("citext", "ltree"):
-        database.stack.psql(f"CREATE EXTENSION {extension}", database=database.name)
-    database.execute(
-        "CREATE TYPE mood AS ENUM ('o''k', 'bad')",
-        "CREATE DOMAIN posint AS int CHECK (value > 0)",
-        "CREATE DOMAIN price AS numeric(6,3)",
-        "CREATE DOMAIN dmood AS mood",
-        "CREATE DOMAIN darray AS int[]",
-    )
-
-
-def rows_of_types() -> Iterator[tuple[list[str], list[str]]]:
-    """Rows as pairs of columns and values: the n-th value of each type that has so many."""
-    for place in range(max(len(values) for _, values in TYPES)):
-        given = [
-            (f"c{number}", values[place])
-            for number, (_, values) in enumerate(TYPES)
-            if place < len(values)
-        ]
-        yield [name for name, _ in given], [value for _, value in given]
 
 
 def test_each_type_has_one_value_in_snapshot_stream_and_lookup(

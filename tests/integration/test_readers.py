@@ -30,7 +30,7 @@ from tests.integration.rigs.named import NamedShop, Readers, named_spark
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.reader_page import agrees, compare
 from tests.integration.rigs.shop import run_without_error, succeeded
-from tests.integration.test_postgres_source_types import TYPES, create_types, rows_of_types
+from tests.integration.rigs.typed import TYPES, create_types, rows_of_types
 
 pytestmark = pytest.mark.breadth
 

@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-
 from cdc.config import TableSettings
-from cdc.sources.base import Source
 from operate.readiness import judge
 from stack.roles import ADMIN
-from tests.integration.rigs.databases import OwnDatabase
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.sources import open_source, table_id
-from tests.integration.test_postgres_shapes import APPEND, BY_ID, KEYED, KEYLESS, PARTED, A, Shape
+from tests.integration.rigs.table_shapes import (
+    APPEND,
+    BY_ID,
+    KEYED,
+    KEYLESS,
+    NO_SETTINGS,
+    PARTED,
+    PLAIN,
+    UNCLEAR,
+    UNIQUE,
+    A,
+    Refused,
+    Shape,
+    fits_after_its_remedy,
+)
 
-PLAIN = "CREATE TABLE T (id int NOT NULL, v int)"
-UNIQUE = "CREATE UNIQUE INDEX T_i ON T (id)"
 BY_V = ("CREATE UNIQUE INDEX T_v ON T (v)", f"{A} REPLICA IDENTITY USING INDEX T_v")
 NOTHING = (KEYED, f"{A} REPLICA IDENTITY NOTHING")
 OTHER_KEY = TableSettings(key_columns=("v",))
-UNCLEAR = ("CREATE TABLE T (id int NOT NULL, v int DEFAULT 5)",)
 WITHOUT_V = TableSettings.model_validate({"mode": "append", "columns": {"exclude": ["v"]}})
-NO_SETTINGS = TableSettings()
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A table that is refused, and one of the choices in its remedy.
-
-    Args:
-        shape: The table, with the settings under which it is refused.
-        choice: Pattern that finds the choice in the remedy; its groups together are a statement.
-        filled: Values for the placeholders in the statement.
-        first: Statements for what the choice demands in words; they run first.
-        settings: The table's settings after the choice was followed.
-    """
-
-    shape: Shape
-    choice: str
-    filled: Mapping[str, str] = field(default_factory=dict)
-    first: tuple[str, ...] = ()
-    settings: TableSettings = NO_SETTINGS
 
 
 CASES = [
@@ -151,23 +136,6 @@ CASES = [
 ]
 
 
-def fits_after_what_it_is_told(source: Source, database: OwnDatabase, case: Refused) -> None:
-    """Create a table; assert that it is refused, and accepted after the choice was followed."""
-    shape, table = case.shape, replace(database.table(case.shape.name), source=source.name)
-    database.execute(*shape.sql(shape.create))
-    refused = judge(source.table(table), shape.settings)
-    assert not refused.ok, shape.name
-    chosen = re.search(case.choice, refused.remedy)
-    assert chosen, (shape.name, refused.remedy)
-    statement = " ".join(chosen.groups())
-    for place, value in case.filled.items():
-        assert place in statement, (shape.name, statement)
-        statement = statement.replace(place, *shape.sql((value,)))
-    database.execute(*shape.sql(case.first), *filter(None, [statement]))
-    fits = judge(source.table(table), case.settings)
-    assert fits.ok, (shape.name, statement, fits)
-
-
 def test_refused_tables_fit_after_what_they_are_told(database: Database) -> None:
     database.stack.psql(
         "CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing;"
@@ -175,7 +143,7 @@ def test_refused_tables_fit_after_what_they_are_told(database: Database) -> None
         database=database.name,
     )
     for case in CASES:
-        fits_after_what_it_is_told(open_source(database), database, case)
+        fits_after_its_remedy(open_source(database), database, case)
 
 
 INSTEAD = [

@@ -36,8 +36,7 @@ from stack.artifacts import Software, fetch_software
 from stack.jvm import Kafka
 from stack.ports import HOST, choose
 from tests.integration.rigs.captured import wait_until
-from tests.integration.rigs.servers import alter_topic
-from tests.integration.test_kafka_security import wait_until_started, write_properties
+from tests.integration.rigs.servers import alter_topic, wait_until_started, write_properties
 from tests.records import table_record
 
 pytestmark = pytest.mark.breadth

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.config import TableSettings
+from cdc.errors import FencedError
 from cdc.lake.index import SnapshotSize
 from cdc.lake.timeline import CommitRecord, Timeline
 from cdc.lake.write import LakeTable
@@ -103,3 +104,10 @@ def content(table: LakeTable) -> list[tuple[Any, ...]]:
 def offsets(table: LakeTable) -> list[dict[int, int]]:
     """The offsets in all commits that have offsets."""
     return [dict(one.record.offsets) for one in table.timeline().commits() if one.record.offsets]
+
+
+WIDER = schema("id", id="bigint", name="string", size="bigint")
+
+
+def dies(_timeline: Timeline) -> None:
+    raise FencedError("it dies", remedy="")

@@ -16,8 +16,18 @@ from cdc.errors import FencedError
 from cdc.lake import table_services
 from cdc.lake.write import LakeTable
 from cdc.runtime.spark import java_class
-from tests.spark.lake import ORDERS, accept, change, content, lake, offsets, record, rows
-from tests.spark.test_lake_fencing import WIDER, dies
+from tests.spark.lake import (
+    ORDERS,
+    WIDER,
+    accept,
+    change,
+    content,
+    dies,
+    lake,
+    offsets,
+    record,
+    rows,
+)
 
 
 @pytest.fixture(autouse=True)

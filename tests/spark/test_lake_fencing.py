@@ -35,10 +35,7 @@ from tests.spark.lake import (
     offsets,
     record,
     rows,
-    schema,
 )
-
-WIDER = schema("id", id="bigint", name="string", size="bigint")
 
 
 def expect(end: int | None) -> Guard:
@@ -232,10 +229,6 @@ def test_a_clustering_killed_in_mid_commit_leaves_the_last_commit_to_readers(
 def replaced(table: LakeTable) -> list[str]:
     folder = Path(table.path.removeprefix("file://")) / ".hoodie"
     return sorted(path.name.split(".")[0] for path in folder.glob("*.replacecommit"))
-
-
-def dies(_timeline: Timeline) -> None:
-    raise FencedError("it dies", remedy="")
 
 
 def test_a_clustering_hides_nothing_of_a_writer_that_took_the_table_over(

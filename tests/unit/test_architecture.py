@@ -54,6 +54,29 @@ def test_every_wait_is_the_one_that_has_a_bound(file: Path) -> None:
     assert asleep == [], "use wait_while"
 
 
+def cases_imported(code: str) -> list[str]:
+    """The imports of files of cases, whose names begin with ``test_``, in a module's code."""
+    imports = (n for n in ast.walk(ast.parse(code)) if isinstance(n, (ast.Import, ast.ImportFrom)))
+    return [found for one in imports if re.search(r" tests\b.*\btest_", found := ast.unparse(one))]
+
+
+@pytest.mark.parametrize("file", TESTS, ids=name)
+def test_no_test_imports_a_file_of_cases(file: Path) -> None:
+    """A file of cases can be split, renamed or run alone only if nothing imports it."""
+    assert cases_imported(file.read_text("utf-8")) == [], "move what they share to a rig"
+
+
+def test_an_import_of_a_file_of_cases_is_found() -> None:
+    for code in (
+        "from tests.unit.cdc.test_a import ready",
+        "from tests.unit.cdc import test_a",
+        "import tests.unit.cdc.test_a",
+        "def later():\n    from tests.unit.cdc.test_a import ready",
+    ):
+        assert cases_imported(code), code
+    assert not cases_imported("from tests.unit.cdc.task_topics import ready\nimport tests")
+
+
 NEEDS_PYTHON = {"createDataFrame", "foreach", "foreachPartition", "foreachBatch", "rdd", "udf"}
 NEEDS_PYTHON |= {"pandas_udf", "mapInPandas", "mapInArrow", "applyInPandas", "udtf", "toPandas"}
 

@@ -285,3 +285,16 @@ def capture(database: MysqlDatabase, table: str, **settings: str) -> str:
     with connect_rest(stack) as connect:
         connect.put(f"/connectors/{name}/config", json=config).raise_for_status()
     return f"{name}.{name}.{table}"
+
+
+def empty_transaction(kind: str, gtid: str) -> tuple[str, ...]:
+    """The statements that execute, in one session, a transaction without rows under this GTID."""
+    if kind == MARIADB:
+        domain, number, sequence = gtid.split("-")
+        return (
+            f"SET SESSION gtid_domain_id = {domain}, server_id = {number}",
+            # In strict mode, it is compared with the numbers of the domain that is set by then.
+            f"SET SESSION gtid_seq_no = {sequence}",
+            "CREATE DATABASE IF NOT EXISTS tributary",
+        )
+    return (f"SET GTID_NEXT = '{gtid}'", "BEGIN", "COMMIT", "SET GTID_NEXT = 'AUTOMATIC'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -177,3 +178,12 @@ def environment(crash_at: str | None) -> dict[str, str]:
 def plain(value: Any) -> Any:
     """A cell's value; a decimal without its trailing zeros, so that equal decimals look equal."""
     return value.normalize() if isinstance(value, Decimal) else value
+
+
+def killed_at(project: Project, point: str, *arguments: str) -> None:
+    """Run the command in a process that dies at the point, and assert that it was killed."""
+    killed = project.run(*arguments, crash_at=point)
+    assert killed.code == -signal.SIGKILL, (
+        f"{point} was not passed by `tributary {' '.join(arguments)}` (exit {killed.code}):\n"
+        f"{killed.stdout[-3000:]}\n{killed.stderr[-3000:]}"
+    )

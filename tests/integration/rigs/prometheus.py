@@ -1,4 +1,4 @@
-"""A real Prometheus with the shipped rules, which shows the alarms that it raises after a scrape.
+"""Prometheus with the shipped rules, its tool for their tests, and the series of one scrape.
 
 A drill cannot wait for an hour, so two things differ from the shipped rules: each alarm has
 ``for: 0s``, and the growth of the log is measured over 20 seconds instead of one hour.
@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -20,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from stack.ports import HOST, choose
-from stack.prometheus_software import prometheus
+from stack.prometheus_software import prometheus, promtool
 from tests.integration.rigs.captured import wait_until
 
 RULES = Path(__file__).parents[3] / "deploy/prometheus/rules.yaml"
@@ -150,3 +152,37 @@ def _shown(labels: dict[str, str]) -> str:
     name = labels["alertname"].removeprefix("Tributary")
     more = sorted(f"{key}={value}" for key, value in labels.items() if key not in _EVERYWHERE)
     return " ".join([name, *more])
+
+
+def run_promtool(folder: Path, tests: list[dict[str, Any]], rules: Path = RULES) -> tuple[int, str]:
+    """Run cases of `promtool test rules`; returns its exit code and its output."""
+    file = folder / "tests.yaml"
+    document = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    command = [str(promtool()), "test", "rules", str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def filled(expression: str) -> str:
+    """An expression with each dashboard variable replaced by ``.*``, as Grafana does for "All"."""
+    return re.sub(r"\$(source|tier|table)\b", ".*", expression)
+
+
+class Scraped:
+    """The result of one scrape; values are found by a metric's name and some labels."""
+
+    def __init__(self, text: str) -> None:
+        self._samples = [
+            sample for family in text_string_to_metric_families(text) for sample in family.samples
+        ]
+
+    def get(self, name: str, **labels: str) -> float | None:
+        """The value of the one series with this name and these labels; None if there is none."""
+        found = [
+            one.value
+            for one in self._samples
+            if one.name == f"tributary_{name}" and labels.items() <= one.labels.items()
+        ]
+        assert len(found) < 2, (name, labels)
+        return found[0] if found else None

@@ -1,9 +1,13 @@
-"""Helpers that inspect a stack: processes, leaked passwords, records and topics in Kafka."""
+"""Servers and their processes: leaked passwords, command lines, and brokers with their topics."""
 
 from __future__ import annotations
 
+import subprocess
+import threading
 import time
 import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from confluent_kafka.admin import (
 
 from cdc.config import KafkaConfig
 from stack.local import LocalStack
+from tests.integration.rigs.at_work import at_work
 
 
 def pids(stack: LocalStack) -> dict[str, int | None]:
@@ -131,3 +136,42 @@ def add_partition(kafka: KafkaConfig, topic: str) -> None:
     while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < 2:
         assert time.monotonic() < deadline, topic
         time.sleep(0.1)
+
+
+_READY_LIMIT_S = 90
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """Write a Java properties file; its values may contain any characters."""
+    lines = (
+        f"{key}={value.encode('unicode_escape').decode('ascii')}"
+        for key, value in properties.items()
+    )
+    path.write_text("\n".join(lines) + "\n", "ascii")
+
+
+def wait_until_started(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a broker's log reports that it has started."""
+    deadline = time.monotonic() + _READY_LIMIT_S
+    while b"Kafka Server started" not in log.read_bytes():
+        assert process.poll() is None, log.read_text()[-3000:]
+        assert time.monotonic() < deadline, log.read_text()[-3000:]
+        time.sleep(0.2)
+
+
+_SAMPLE_S = 0.2
+"""Seconds between two readings of all command lines."""
+
+
+@contextmanager
+def watched_command_lines() -> Iterator[set[str]]:
+    """Collect the command lines of all processes of the machine while a block runs."""
+    seen: set[str] = set()
+
+    def look(_: int, stop: threading.Event) -> None:
+        while not stop.wait(_SAMPLE_S):
+            for process in psutil.process_iter(["cmdline"]):
+                seen.add(" ".join(process.info["cmdline"] or ()))
+
+    with at_work(look):
+        yield seen

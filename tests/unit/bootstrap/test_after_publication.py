@@ -15,7 +15,7 @@ from cdc.config.lake import CatalogConfig
 from cdc.store.table_state import State
 from operate.context import Services
 from operate.onboard import copied
-from tests.unit.bootstrap.test_killed import Command
+from tests.unit.failing_command import Command
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from cdc.kafka import KafkaRecord
 from cdc.runtime.progress import NullProgress
 from cdc.store.attempt import Attempt
 from tests.records import NOW, ORDERS
-from tests.unit.cdc.capture.test_judgement import NAMES
+from tests.unit.cdc.capture.capture_evidence import NAMES
 
 
 def record(offset: int) -> KafkaRecord:

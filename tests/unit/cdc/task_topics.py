@@ -5,18 +5,20 @@ from __future__ import annotations
 import io
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, cast
 
 import fastavro
 
+from cdc.debezium import CaptureNames
 from cdc.debezium.event_reader import EventReader
 from cdc.debezium.task_ends import TaskEnds
 from cdc.errors import KafkaError
 from cdc.kafka import End, KafkaRecord, TopicInfo, TopicLook
 
+NAMES = CaptureNames("shop", "default", "p", "s", "c", "shop", "postgres")
 START = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
@@ -235,3 +237,28 @@ class Topics:
         starts = {topic: self.start(topic) for topic in self.records}
         events = EventReader(cast("Any", Registry()))
         return TaskEnds(cast("Any", self), events, starts)
+
+
+@dataclass
+class Sender:
+    """Writes the events of a connector's tasks; each event is one transaction of the source."""
+
+    topics: Topics = field(default_factory=Topics)
+    second: float = 0.0
+
+    def send(self, task: str, loaded: int, ends: Sequence[int], **more: Any) -> None:
+        """Send transactions that end at these positions.
+
+        Args:
+            task: The task that sends.
+            loaded: The position from which the task starts; without a gap, ``ends`` follow it.
+            ends: The ends of the transactions.
+            more: ``topic``, ``rows`` and ``every_s``, if not the defaults.
+        """
+        topic, before = more.get("topic", NAMES.heartbeat_topic), loaded
+        for end in ends:
+            place = {"sequence": f'["{before}","{end - more.get("rows", 5)}"]', "task": task}
+            offset = self.topics.end(topic)
+            self.topics.add(event(offset, end, "c", 1, topic=topic, at=self.second, **place))
+            self.second += more.get("every_s", 1.0)
+            before = end

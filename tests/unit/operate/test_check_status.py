@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 import yaml
@@ -14,17 +13,13 @@ from hypothesis import strategies as st
 
 from cdc.config import parse
 from cdc.config.checks import CheckSettings
-from cdc.store.attempt import Attempt
 from cdc.store.checks import CheckRecord, CheckResult, Reach, after
 from cdc.store.table_state import State
 from cdc.store.verifications import VerifyRecord
 from operate.check_status import Moment, alarming, is_due, readable, statuses
-from tests.records import table_record
+from tests.records import ATTEMPT, BEGAN, table_record
 from tests.unit.cdc.configuration import minimal
-from tests.unit.cdc.store.test_checks import BROKEN, FAILED, PASSED
-
-BEGAN = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
-ATTEMPT = Attempt(UUID(int=1), BEGAN, "path", start_offsets={0: 1}, handoff_offsets={0: 2})
+from tests.unit.cdc.store.check_results import BROKEN, FAILED, PASSED
 
 
 def check(**settings: Any) -> CheckSettings:

@@ -47,8 +47,8 @@ from operate.targets import Shortfall
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
-from tests.unit.cdc.store.test_checks import FAILED
-from tests.unit.operate.test_docs import text
+from tests.unit.cdc.store.check_results import FAILED
+from tests.unit.operate.documents import text
 
 ATTEMPT = Attempt(UUID(int=1), NOW, "path", start_offsets={0: 1}, handoff_offsets={0: 2})
 ROOT_COMMAND = cast("TyperGroup", typer.main.get_command(app))

@@ -18,9 +18,8 @@ from operate.context import Services
 from operate.dbt_sources import dbt_sources
 from operate.exit_codes import ExitCode
 from schemas.table import Shard, TableId
-from tests.records import ORDERS, table_record
+from tests.records import ATTEMPT, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
-from tests.unit.operate.test_check_status import ATTEMPT
 
 CUSTOMERS = TableId("shop", "public", "customers")
 CHECKS = {

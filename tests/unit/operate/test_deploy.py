@@ -21,7 +21,7 @@ from cdc.runtime import jars
 from operate.cli import app
 from operate.ui import PORT
 from operate.ui.access import knows_host, token_of
-from tests.unit.operate.test_docs import ROOT
+from tests.unit.operate.documents import ROOT
 
 DEPLOY = ROOT / "deploy"
 FOLDERS = sorted(file.parent for file in DEPLOY.rglob("kustomization.yaml"))

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from operate.cli.options import Invocation
-from tests.unit.operate.test_docs import ROOT, ROOT_COMMAND
+from tests.unit.operate.documents import ROOT, ROOT_COMMAND
 
 SYSTEMD, CRON = ROOT / "deploy" / "systemd", ROOT / "deploy" / "cron" / "tributary"
 TIMERS = sorted(SYSTEMD.glob("*.timer"))

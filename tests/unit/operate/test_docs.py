@@ -7,23 +7,21 @@ import shlex
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import cast, get_args
+from typing import get_args
 
 import pytest
 import typer
 import yaml
-from typer.core import TyperGroup
 
 from cdc.config import TableSettings, parse
 from cdc.runtime.failpoints import FAILPOINTS
 from cdc.store.table_state import TRANSITIONS, State
-from operate.cli import app
 from operate.cli.options import Invocation
 from schemas import type_map_mysql
 from schemas.type_map import as_markdown
 from schemas.types_mysql import WITH_RULE as MYSQLS_TYPES
 from stack.artifacts import version_of
-from tests.integration.test_alter_table import (
+from tests.integration.rigs.table_changes import (
     CREATE,
     GRANT,
     KINDS,
@@ -34,8 +32,8 @@ from tests.integration.test_alter_table import (
     Kind,
 )
 from tests.unit.cdc.configuration import minimal
+from tests.unit.operate.documents import ROOT, ROOT_COMMAND, text
 
-ROOT = Path(__file__).parents[3]
 DOCUMENTS = (
     "README.md",
     "ARCHITECTURE.md",
@@ -48,10 +46,6 @@ DOCUMENTS = (
     "docs/rooms.md",
 )
 PAGES_OF_COMMANDS = ("README.md", "docs/commands.md")
-
-
-def text(name: str) -> str:
-    return (ROOT / name).read_text("utf-8")
 
 
 def commands() -> Iterator[list[str]]:
@@ -82,9 +76,6 @@ def spoken() -> set[str]:
         for quoted in re.findall(r"`tributary\s+([a-z][a-z-]*)", text(name)):
             found.add(quoted)
     return found
-
-
-ROOT_COMMAND = cast("TyperGroup", typer.main.get_command(app))
 
 
 @pytest.mark.parametrize("words", list(commands()), ids=" ".join)

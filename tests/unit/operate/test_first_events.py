@@ -33,8 +33,8 @@ from operate.status import Status, TableStatus, status
 from schemas.errors import UnknownSchemaError
 from schemas.table import TableId
 from tests.records import ORDERS, table_record
+from tests.unit.cdc.capture.capture_evidence import without_connector
 from tests.unit.cdc.configuration import minimal
-from tests.unit.operate.test_status import without_connector
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 TARGET_S = 900

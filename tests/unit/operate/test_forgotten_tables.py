@@ -36,9 +36,8 @@ from operate.transactions import Transactions
 from operate.unused_slots import UnusedSlotWarnings
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, table_record
-from tests.unit.cdc.capture.test_judgement import SOUND
+from tests.unit.cdc.capture.capture_evidence import SLOT, SOUND
 from tests.unit.cdc.configuration import minimal
-from tests.unit.operate.test_status import SLOT
 
 LOST = TableId("shop", "crm", "clients")
 DEFAULT, FAST = "tributary_shop_default", "tributary_shop_fast"

@@ -31,7 +31,7 @@ from operate.status import Status
 from schemas.table import Shard, TableId
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
-from tests.unit.tributary_reader.test_timeline import table
+from tests.unit.tributary_reader.hudi_folder import table
 from tributary_reader import registered
 from tributary_reader.registered import look
 from tributary_reader.storage import LocalStorage

@@ -12,13 +12,10 @@ import pytest
 import yaml
 
 from cdc.capture.captured_tables import captures_of
-from cdc.capture.evidence import CaptureEvidence
 from cdc.config import parse
 from cdc.debezium import CaptureNames
-from cdc.errors import KafkaError, SourceError
-from cdc.log.position import Lsn
+from cdc.errors import KafkaError
 from cdc.runtime.progress import NullProgress
-from cdc.sources.postgres.slot import SlotHealth
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.lease import Lease, held_leases
 from cdc.store.table_state import CaptureRecord, CommitSummary, State, TableRecord, TierCapture
@@ -31,6 +28,7 @@ from operate.metrics.facts import Facts
 from operate.metrics.families import families
 from operate.status import Status, TableStatus
 from tests.records import table_record
+from tests.unit.cdc.capture.capture_evidence import without_connector
 from tests.unit.cdc.configuration import minimal
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
@@ -186,18 +184,6 @@ def test_a_watermark_counts_whatever_the_time_of_the_commit(services: Services) 
 
 
 FAST = TierCapture("fast", "shop_fast.public.orders", CaptureRecord("shop_fast", "c2", "p2", "s2"))
-AWAY = SourceError("the source does not answer", remedy="Wait.")
-SLOT = SlotHealth(
-    *("s", True, "reserved", Lsn(1), Lsn(1)),
-    retained_bytes=500,
-    safe_wal_size=90,
-    end=Lsn(9),
-    current=lambda: Lsn(9),
-)
-
-
-def without_connector(names: CaptureNames) -> CaptureEvidence:
-    return CaptureEvidence(names, SLOT, None, None, (), AWAY, {}, None, None)
 
 
 def test_behind_an_end_that_is_not_judged_no_heartbeat_counts(services: Services) -> None:

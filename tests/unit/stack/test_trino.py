@@ -12,7 +12,7 @@ from stack import trino_software
 from stack.layout import METASTORE, NEEDED, OPTIONAL, TRINO, Record, layout
 from stack.trino import catalog_properties, server_properties
 from stack.trino_software import TESTED_MAJORS, TrinoSoftware, installed_java
-from tests.unit.cdc.runtime.test_java import install
+from tests.unit.cdc.runtime.java_homes import install
 
 
 def test_only_this_machine_reaches_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pyarrow.fs import LocalFileSystem
 
 from cdc.lake.pointer import POINTER, Pointer, Published
 from cdc.store.reader_state import ReadersLook, ReaderState
-from tests.unit.tributary_reader.test_timeline import table
+from tests.unit.tributary_reader.hudi_folder import table
 from tributary_reader import ReadError, open_table, record_reader
 from tributary_reader.position import Position
 from tributary_reader.reader_files import MOST_READERS, remove_file

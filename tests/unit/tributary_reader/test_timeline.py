@@ -18,33 +18,13 @@ from fastavro import writer as avro_writer
 from pyarrow.fs import LocalFileSystem
 
 from cdc.lake.pointer import POINTER, Pointer, Published
+from tests.unit.tributary_reader.hudi_folder import table
 from tributary_reader import ReadError, open_table
 from tributary_reader.files import DataFile, as_of, data_files, require_written
 from tributary_reader.storage import Entry, LocalStorage
 from tributary_reader.timeline import COMMIT_KEY, Timeline
 
 A, B, C, D = (f"2026010112000{number}000" for number in range(4))
-
-
-def table(folder: Path, commits: dict[str, Any], *files: str, version: str = "6") -> Path:
-    """Create a folder with the files of a Hudi table.
-
-    A commit has its metadata, or a text: the state of an incomplete commit.
-    """
-    hoodie = folder / ".hoodie"
-    hoodie.mkdir(parents=True)
-    (hoodie / "hoodie.properties").write_text(f"#saved\nhoodie.table.version={version}\n")
-    for instant, metadata in commits.items():
-        if isinstance(metadata, str):
-            (hoodie / f"{instant}.{metadata}").touch()
-            continue
-        action = "replacecommit" if "partitionToReplaceFileIds" in metadata else "commit"
-        (hoodie / f"{instant}.{action}").write_text(json.dumps(metadata))
-    for file in files:
-        path = folder / file
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    return folder
 
 
 def noted(kind: str, **facts: Any) -> dict[str, Any]:

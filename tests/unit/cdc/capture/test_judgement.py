@@ -12,7 +12,6 @@ import pytest
 
 from cdc.capture.evidence import (
     Beats,
-    CaptureEvidence,
     CleanupPolicy,
     ConnectorFacts,
     ConnectorHealth,
@@ -27,35 +26,18 @@ from cdc.capture.judgement import (
     stopping,
     why_silent,
 )
-from cdc.connect import ConnectorStatus
-from cdc.connect.worker_status import TaskStatus
-from cdc.debezium import CaptureNames, ReportedStatements, SettingFinding
-from cdc.errors import SourceError
+from cdc.debezium import ReportedStatements, SettingFinding
 from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
 from tests.records import table_record
+from tests.unit.cdc.capture.capture_evidence import DOWN, NAMES, RUNNING, SOUND, STATUS
 
 ORDERS = TableId("shop", "public", "orders")
-NAMES = CaptureNames("shop", "default", "p", "s", "c", "t", "postgres")
-STATUS = ConnectorStatus("c", "RUNNING", "w", tasks=(TaskStatus(0, "RUNNING", "w"),))
-RUNNING = ConnectorFacts({}, (), None, ConnectorHealth(STATUS))
 BEATING = SignsOfLife("t.tributary.heartbeat", 3.0, sends=True, remedy="Look at the heartbeats.")
 QUIET = replace(BEATING, beat_age_s=3600.0, sends=False)
 STRANGERS = Beats(strangers="topic t.tributary.heartbeat has heartbeats of servers 1 and 2")
-SOUND = CaptureEvidence(
-    names=NAMES,
-    log=cast("Any", SimpleNamespace(title="replication slot s", danger=None)),
-    lost=None,
-    unreadable=None,
-    obstacles=(),
-    server=cast("Any", None),
-    topics={"t.schema": CleanupPolicy("delete", lagging=False)},
-    connector=RUNNING,
-    stored=None,
-)
-DOWN = SourceError("it is down", remedy="Wait.")
 WRONG = SettingFinding("skipped.operations", "d", "none", "changes would be left out")
 FAILED = ConnectorHealth(
     replace(STATUS, state="FAILED"), "connector c failed: no route", "Build one."

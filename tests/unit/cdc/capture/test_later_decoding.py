@@ -13,9 +13,9 @@ from cdc.store.attempt import Attempt
 from cdc.store.state_store import Store
 from cdc.store.table_state import TableRecord
 from cdc.store.task_looks import KeptLooks
-from tests.unit.cdc.capture.test_task_looks import NAMES, asked, beat, looks_at, losses, record
-from tests.unit.cdc.store.test_table_state import READY
-from tests.unit.cdc.task_topics import START, Topics, in_binlog, learned
+from tests.records import READY
+from tests.unit.cdc.capture.looks_in_memory import asked, beat, looks_at, losses, record
+from tests.unit.cdc.task_topics import NAMES, START, Topics, in_binlog, learned
 
 NAMES_MYSQL = replace(NAMES, kind="mysql")
 HISTORY = NAMES_MYSQL.schema_history_topic

@@ -10,16 +10,8 @@ import pytest
 from cdc.capture.look_bounds import to_search
 from cdc.store.state_store import Store
 from cdc.store.task_looks import KeptLooks, TaskLook
-from tests.unit.cdc.capture.test_task_looks import (
-    MOVED,
-    NAMES,
-    asked,
-    beat,
-    looks_at,
-    losses,
-    record,
-)
-from tests.unit.cdc.task_topics import Topics, event
+from tests.unit.cdc.capture.looks_in_memory import MOVED, asked, beat, looks_at, losses, record
+from tests.unit.cdc.task_topics import NAMES, Topics, event
 
 AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
 LATER = AT + timedelta(minutes=1)

@@ -9,16 +9,8 @@ from cdc.capture.remembered_losses import table_scope
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.task_looks import KeptLooks, TaskLook
-from tests.unit.cdc.capture.test_task_looks import (
-    MOVED,
-    NAMES,
-    asked,
-    beat,
-    kept,
-    looks_at,
-    record,
-)
-from tests.unit.cdc.task_topics import Topics, event
+from tests.unit.cdc.capture.looks_in_memory import MOVED, asked, beat, kept, looks_at, record
+from tests.unit.cdc.task_topics import NAMES, Topics, event
 
 
 def test_a_look_that_is_not_new_is_not_written(tmp_path: Path) -> None:

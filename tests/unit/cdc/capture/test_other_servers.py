@@ -21,8 +21,7 @@ from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import CopyView
 from schemas.avro import field_name
 from schemas.table import TableId
-from tests.records import table_record
-from tests.unit.cdc.store.test_table_state import READY
+from tests.records import READY, table_record
 from tests.unit.cdc.task_topics import START, headers
 
 NAMES = CaptureNames("shop", "default", "p", "s", "c", "shop", "postgres")

@@ -26,8 +26,7 @@ from cdc.sources.postgres.slot import SlotHealth
 from cdc.store.connector_restarts import LIMIT, Restarts
 from cdc.store.state_store import Store
 from cdc.store.tables import restart_rows
-from tests.unit.cdc.capture.test_sent_records import Sender
-from tests.unit.cdc.task_topics import Registry, Topics
+from tests.unit.cdc.task_topics import Registry, Sender, Topics
 
 BEHIND = {
     "messageType": "TRUNCATE",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -17,7 +16,6 @@ from cdc.capture.sent_records import (
     SentRecords,
     is_sent,
 )
-from cdc.debezium import CaptureNames
 from cdc.debezium.task_streams import TaskStream
 from cdc.errors import KafkaError
 from cdc.log.position import Lsn
@@ -27,35 +25,9 @@ from cdc.store.state_store import Store
 from cdc.store.tables import late_commit_rows
 from schemas.table import TableId
 from tests.records import table_record
-from tests.unit.cdc.task_topics import Registry, Topics, event
+from tests.unit.cdc.task_topics import NAMES, Registry, Sender, Topics
 
-NAMES = CaptureNames("shop", "default", "p", "s", "c", "shop", "postgres")
 BEATS, ORDERS = NAMES.heartbeat_topic, "shop.public.orders"
-
-
-@dataclass
-class Sender:
-    """Writes the events of a connector's tasks; each event is one transaction of the source."""
-
-    topics: Topics = field(default_factory=Topics)
-    second: float = 0.0
-
-    def send(self, task: str, loaded: int, ends: Sequence[int], **more: Any) -> None:
-        """Send transactions that end at these positions.
-
-        Args:
-            task: The task that sends.
-            loaded: The position from which the task starts; without a gap, ``ends`` follow it.
-            ends: The ends of the transactions.
-            more: ``topic``, ``rows`` and ``every_s``, if not the defaults.
-        """
-        topic, before = more.get("topic", BEATS), loaded
-        for end in ends:
-            place = {"sequence": f'["{before}","{end - more.get("rows", 5)}"]', "task": task}
-            offset = self.topics.end(topic)
-            self.topics.add(event(offset, end, "c", 1, topic=topic, at=self.second, **place))
-            self.second += more.get("every_s", 1.0)
-            before = end
 
 
 @pytest.fixture

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,61 +13,31 @@ import pytest
 from cdc.capture.look_bounds import is_worth_keeping, settled
 from cdc.capture.remembered_losses import table_scope
 from cdc.capture.task_end_events import begins_group, is_doubled
-from cdc.capture.task_looks import TaskLooks
-from cdc.debezium import CaptureNames
 from cdc.debezium.task_ends import SentChange
 from cdc.errors import SourceError
 from cdc.kafka import KafkaRecord
 from cdc.sources.source_facts import NextInserted
 from cdc.store.attempt import Attempt
-from cdc.store.loss_counts import Loss, Losses
-from cdc.store.state_store import Store
-from cdc.store.table_state import TableRecord
 from cdc.store.task_looks import Doubt, TaskLook
 from schemas.table import TableId
-from tests.records import table_record
-from tests.unit.cdc.store.test_table_state import READY
-from tests.unit.cdc.task_topics import Registry, Topics, event, headers, in_binlog
+from tests.records import READY
+from tests.unit.cdc.capture.looks_in_memory import (
+    AT,
+    MOVED,
+    asked,
+    beat,
+    kept,
+    looks_at,
+    losses,
+    record,
+)
+from tests.unit.cdc.task_topics import NAMES, Topics, event, headers, in_binlog
 
-NAMES = CaptureNames("shop", "default", "p", "s", "c", "shop", "postgres")
-AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
 LATER = AT + timedelta(minutes=6)
-MOVED = ("__debezium.newkey",)
 
 
 def change(position: str, op: str = "c", row: int = 1) -> SentChange:
     return SentChange(op, position, 7, {"id": row}, {"id": row})
-
-
-def record(name: str = "orders", topic_id: str | None = None) -> TableRecord:
-    attempt = Attempt(READY.id, AT, "p", start_offsets={0: 0}, topic_id=topic_id)
-    return table_record(TableId("shop", "public", name), topic=name, attempt=attempt)
-
-
-def beat(topics: Topics, task: str, at: int, names: CaptureNames = NAMES) -> None:
-    offset = topics.end(names.heartbeat_topic)
-    topics.add(event(offset, 1, "c", 1, topic=names.heartbeat_topic, task=task, at=at))
-
-
-def looks_at(folder: Path, topics: Topics, *, exactly_once: bool = True) -> TaskLooks:
-    store, registry = Store(f"sqlite:///{folder / 'state.db'}"), cast("Any", Registry())
-    return TaskLooks(store, cast("Any", topics), registry, exactly_once=exactly_once)
-
-
-def kept(folder: Path, *scopes: str) -> Mapping[str, Loss]:
-    return Losses(Store(f"sqlite:///{folder / 'state.db'}")).seen(*scopes)
-
-
-def asked() -> Any:
-    raise AssertionError("the source is not needed")
-
-
-def losses(folder: Path) -> dict[str, int]:
-    """The number of losses that count for each table, in any tier."""
-    tables, tiers = ("orders", "lines"), ("default", "default_append")
-    named = [(record(table).table, replace(NAMES, tier=tier)) for table in tables for tier in tiers]
-    scopes = {table_scope(names, table): str(table) for table, names in named}
-    return {scopes[scope]: loss.times for scope, loss in kept(folder, *scopes).items()}
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,8 @@ from pathlib import Path
 import pytest
 
 from cdc.store.task_looks import Doubt, TaskLook
-from tests.unit.cdc.capture.test_task_looks import (
-    AT,
-    MOVED,
-    NAMES,
-    asked,
-    beat,
-    looks_at,
-    losses,
-    record,
-)
-from tests.unit.cdc.task_topics import Topics, event
+from tests.unit.cdc.capture.looks_in_memory import AT, MOVED, asked, beat, looks_at, losses, record
+from tests.unit.cdc.task_topics import NAMES, Topics, event
 
 
 @pytest.mark.parametrize("between", [True, False], ids=["seen between", "not seen between"])

@@ -21,8 +21,7 @@ from cdc.store.state_store import Store
 from cdc.store.table_state import TableRecord
 from cdc.store.type_looks import TYPE_LOOKS, KeptTypeLooks, NamedType, TypeDoubt, TypeLook
 from schemas.table import Column
-from tests.records import ORDERS, table_record
-from tests.unit.cdc.store.test_table_state import READY
+from tests.records import ORDERS, READY, table_record
 from tests.unit.cdc.task_topics import event
 
 NAMES = CaptureNames("shop", "default", "p", "s", "c", "shop", "postgres")

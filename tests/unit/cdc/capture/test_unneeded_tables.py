@@ -21,7 +21,7 @@ from cdc.store.table_state import State, TableRecord, TierCapture
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, table_record
-from tests.unit.cdc.capture.test_judgement import DOWN, RUNNING, SOUND
+from tests.unit.cdc.capture.capture_evidence import DOWN, RUNNING, SOUND
 
 OTHER = TableId("shop", "public", "orders_2023")
 DROP = 'ALTER PUBLICATION "p" DROP TABLE ONLY "public"."orders_2023";'

@@ -10,7 +10,7 @@ from cdc.debezium.connector import capture_settings
 from schemas.redaction import redact
 from tests.unit.cdc.configuration import changed, read, refusal
 from tests.unit.cdc.configuration import environment as environment
-from tests.unit.cdc.debezium.test_postgres import plain
+from tests.unit.cdc.debezium.connectors import plain
 
 SECRETS = [
     "database.password",

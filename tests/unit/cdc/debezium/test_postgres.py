@@ -3,14 +3,12 @@ from __future__ import annotations
 import copy
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.config import Config, TableSettings, parse
+from cdc.config import TableSettings
 from cdc.debezium import (
     CaptureNames,
     audit,
@@ -25,39 +23,14 @@ from cdc.debezium.connector import apicurio_url, capture_settings, silence_remed
 from cdc.debezium.kind import NOT_SET
 from cdc.errors import ConfigError
 from schemas.table import TableId
-from tests.unit.cdc.configuration import ENVIRONMENT, full, minimal
+from tests.unit.cdc.configuration import ENVIRONMENT, minimal, read
+from tests.unit.cdc.debezium.connectors import made, plain, with_connect
 
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-
-
-def read(document: dict[str, Any]) -> Config:
-    return parse(yaml.safe_dump(document))
-
-
-def made(document: dict[str, Any]) -> tuple[dict[str, str], CaptureNames]:
-    config = read(document)
-    source = config.sources["shop"]
-    made = connector_config("shop", source, "default", config.kafka, config.connect)
-    return made, names("shop", source)
-
-
-def with_connect(**settings: Any) -> dict[str, Any]:
-    """A configuration with all settings that appear in a connector's configuration."""
-    document = minimal()
-    whole = full()
-    document["sources"] = whole["sources"]
-    document["kafka"]["registry"] = whole["kafka"]["registry"]
-    document["connect"] = {"url": "https://connect.example.com", **settings}
-    return document
-
-
-def plain() -> tuple[dict[str, str], CaptureNames]:
-    """A connector by default settings of ``connect``."""
-    return made(with_connect())
 
 
 # --- names ---------------------------------------------------------------------------------------

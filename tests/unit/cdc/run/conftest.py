@@ -9,7 +9,7 @@ import pytest
 
 from cdc.run import RunContext
 from operate.context import Services
-from tests.unit.bootstrap.test_killed import Command
+from tests.unit.failing_command import Command
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from cdc.run.published_settings import PublishedSettings
 from cdc.run.workers import Work, Workers
 from cdc.runtime.rounds import Rounds
 from cdc.store.table_state import State
-from tests.unit.cdc.run.test_workers import WAIT_S, work
+from tests.unit.cdc.run.waiting_work import WAIT_S, work
 
 
 class Gone:

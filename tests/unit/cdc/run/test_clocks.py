@@ -10,7 +10,7 @@ from cdc.run import cycle, run_table, work_finder
 from cdc.run import table as run_module
 from cdc.run.plan import FIRST_RETRY
 from cdc.store.table_state import State
-from tests.unit.bootstrap.test_killed import TABLE, Command
+from tests.unit.failing_command import TABLE, Command
 
 AHEAD = timedelta(hours=2)
 

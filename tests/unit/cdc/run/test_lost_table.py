@@ -21,7 +21,7 @@ from cdc.store.state_store import Store
 from cdc.store.table_state import LakeSize, State, TableRecord
 from cdc.store.tables import leases, loss_rows
 from tests.records import NOW
-from tests.unit.bootstrap.test_killed import TABLE, Command
+from tests.unit.failing_command import TABLE, Command
 
 
 def copied_again(store: Store) -> TableRecord:

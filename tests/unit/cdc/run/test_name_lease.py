@@ -16,7 +16,7 @@ from cdc.run import catalog_name
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import State
 from cdc.store.tables import leases
-from tests.unit.bootstrap.test_killed import TABLE, Command
+from tests.unit.failing_command import TABLE, Command
 
 
 @pytest.mark.parametrize("during", [True, False], ids=["while it sets the name", "before"])

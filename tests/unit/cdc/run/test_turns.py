@@ -28,7 +28,7 @@ from cdc.store.lease import Leases
 from cdc.store.lease_wish import LeaseWish
 from cdc.store.table_state import CommitSummary, State
 from operate.context import Services
-from tests.unit.bootstrap.test_killed import TABLE, Command
+from tests.unit.failing_command import TABLE, Command
 
 COMMITS = 5
 _INSTANTS = itertools.count()

@@ -20,7 +20,7 @@ from cdc.run.work_finder import WorkFinder
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from operate.context import Services
 from schemas.table import TableId
-from tests.unit.bootstrap.test_killed import TABLE, Command
+from tests.unit.failing_command import TABLE, Command
 
 OTHER = TableId("shop", "public", "other")
 

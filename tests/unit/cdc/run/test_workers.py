@@ -7,36 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from cdc.capture.position_check import TopicFacts
 from cdc.run import workers as workers_module
-from cdc.run.context import RunResult, Turn
-from cdc.run.schedule import Entry, Rules
+from cdc.run.context import RunResult
+from cdc.run.schedule import Rules
 from cdc.run.workers import DEFERRED_S, Work, Workers
 from cdc.store.table_state import State
-from schemas.table import TableId
-from tests.records import table_record
-
-WAIT_S = 20.0
-
-
-def work(
-    name: str,
-    *,
-    found: bool = False,
-    seconds: float = 1.0,
-    end: int = 9,
-    lake: str | None = None,
-) -> Work:
-    """A table that waits for a run."""
-    table = TableId("shop", "public", name)
-    facts = TopicFacts("T1", {0: 0}, {0: end})
-    entry = Entry(table, "default", time.time() + 900.0, 900.0, seconds, lake)
-    captures = cast("Any", None)
-    return Work(table_record(table), facts, captures, entry, Turn(), time.time(), found)
+from tests.unit.cdc.run.waiting_work import WAIT_S, work
 
 
 class Runs:

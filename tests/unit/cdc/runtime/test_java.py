@@ -9,6 +9,7 @@ import pytest
 
 from cdc.runtime import java
 from cdc.runtime.java import JavaError, find_java
+from tests.unit.cdc.runtime.java_homes import install
 
 
 @pytest.fixture(autouse=True)
@@ -16,15 +17,6 @@ def fresh() -> Iterator[None]:
     find_java.cache_clear()
     yield
     find_java.cache_clear()
-
-
-def install(home: Path, version: str) -> Path:
-    """Create a program that reports this version of Java."""
-    program = home / "bin" / "java"
-    program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025' >&2\n")
-    program.chmod(0o755)
-    return home
 
 
 def homes(monkeypatch: pytest.MonkeyPatch, *found: Path) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from cdc.store.actor import Actor
-from cdc.store.checks import CheckResult, Checks
+from cdc.store.checks import Checks
 from cdc.store.commit_counts import commit_counts
 from cdc.store.histories import Histories
 from cdc.store.history import RunEntry
@@ -19,18 +17,10 @@ from cdc.store.state_store import Store
 from cdc.store.table_state import State
 from cdc.store.tables import check_result_rows
 from schemas.table import TableId
+from tests.records import NOW, ORDERS
+from tests.unit.cdc.store.check_results import BROKEN, FAILED, PASSED
 
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
-ORDERS, PARTS = TableId("shop", "public", "orders"), TableId("shop", "public", "parts")
-PASSED = CheckResult(
-    *(ORDERS, "keys", "not_null", "alarm", "a", NOW, NOW, "passed", {"rows": 3, "id": 0}),
-    detail="3 rows",
-    instant="20260102030405000",
-    commits=7,
-    by=Actor("u", "h", "checks run"),
-)
-FAILED = replace(PASSED, outcome="failed", started_at=NOW + timedelta(hours=1), counts={"id": 2})
-BROKEN = replace(PASSED, outcome="error", started_at=NOW + timedelta(hours=2), counts={})
+PARTS = TableId("shop", "public", "parts")
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from cdc.store.attempt import Attempt
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.task_looks import TASK_LOOKS, Doubt, KeptLooks, NextLook, TaskLook
-from tests.records import table_record
-from tests.unit.cdc.store.test_table_state import READY
+from tests.records import READY, table_record
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, timezone.utc)
 FIRST = TaskLook("a", AT, {"t": 12})

@@ -22,8 +22,7 @@ from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
-from tests.records import table_record
-from tests.unit.cdc.store.test_table_state import READY
+from tests.records import READY, table_record
 
 NAMES = CaptureNames("shop", "default", "p", "s", "c", "t", "postgres")
 OTHER = CaptureNames("shop", "slow", "p2", "s2", "c2", "t2", "postgres")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.errors import KafkaError, StateError
-from cdc.store.attempt import Attempt, Chunk
+from cdc.store.attempt import Attempt
 from cdc.store.error_record import ErrorRecord
 from cdc.store.table_state import (
     RESUMABLE,
@@ -24,30 +24,14 @@ from cdc.store.table_state import (
     with_attempt,
     with_commit,
 )
-from schemas.fingerprint import Fingerprint
 from schemas.table import Shard, TableId
-from tests.handoffs import VIEW
-from tests.records import table_record
+from tests.records import READY, table_record
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 LATER = NOW + timedelta(hours=1)
 TABLE = TableId("shop", "public", "orders")
 ERROR = KafkaError("broker is down", remedy="Start it.", topic="t")
 
-READY = Attempt(
-    id=UUID(int=7),
-    started_at=NOW,
-    path="s3a://lake/orders/attempt=7",
-    topic_id="topic",
-    start_offsets={0: 5},
-    marker_id=UUID(int=8),
-    x0="900",
-    chunks=(Chunk(0, None, ("5",), 10, 100),),
-    view=VIEW,
-    fingerprint=Fingerprint({"oid": 1}),
-    reads_upto="0/16B3748",
-    handoff_offsets={0: 9},
-)
 FRESH = Attempt(id=UUID(int=9), started_at=LATER, path="s3a://lake/orders/attempt=9")
 COMMIT = CommitSummary({0: 12}, "0/1:0/2", NOW, "20260102030405000", NOW)
 

@@ -27,9 +27,8 @@ from operate.data_checks import command, pausing
 from operate.data_checks.command import Wanted, run_checks
 from operate.exit_codes import ExitCode
 from operate.run import Runs
-from tests.records import ORDERS, table_record
+from tests.records import ATTEMPT, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
-from tests.unit.operate.test_check_status import ATTEMPT
 
 CHECKS = {
     "fresh": {"kind": "freshness", "max_age": "1h", "every_commits": 1},

@@ -17,7 +17,7 @@ from operate.data_checks.findings import (
     violations,
     volume,
 )
-from tests.unit.cdc.store.test_checks import PASSED
+from tests.unit.cdc.store.check_results import PASSED
 
 
 def check(**settings: Any) -> CheckSettings:

@@ -16,7 +16,7 @@ from operate.context import Services
 from operate.exit_codes import ExitCode
 from tests.integration.rigs.lineage_receiver import receiving
 from tests.unit.operate.lineage.conftest import to_file
-from tests.unit.operate.lineage.test_lineage import run
+from tests.unit.operate.lineage.recorded_runs import run
 
 CANARY = "canary-of-the-client"
 

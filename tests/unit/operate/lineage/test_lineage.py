@@ -20,9 +20,9 @@ from cdc.config import parse
 from cdc.errors import ConfigError, SourceError
 from cdc.store.attempt import Attempt
 from cdc.store.error_record import ErrorRecord
-from cdc.store.history import RunEntry, SchemaEntry
+from cdc.store.history import SchemaEntry
 from cdc.store.recorded_change import RecordedChange
-from cdc.store.table_state import Cause, CommitSummary, LakeField, State, TableRecord, transition
+from cdc.store.table_state import Cause, State, TableRecord, transition
 from cdc.store.tables import run_rows
 from operate.cli import app
 from operate.context import Services
@@ -31,16 +31,13 @@ from operate.lineage import datasets, sending
 from operate.lineage.datasets import Name, lake_name
 from operate.lineage.sending import Lineage, LineageError, Wanted
 from schemas.changes import DropColumn, Verdict
-from schemas.table import DROPPED, Shard, TableId
+from schemas.table import Shard, TableId
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
 from tests.unit.operate.lineage.conftest import to_file
 from tests.unit.operate.lineage.lineage_shapes import checked
+from tests.unit.operate.lineage.recorded_runs import COMMIT, ID, run
 
-ID = LakeField("id", "bigint", "bigint")
-EMAIL = LakeField("email", "string", "text", "hash")
-GONE = LakeField("note", "string", DROPPED)
-COMMIT = CommitSummary({0: 9}, "0/9", NOW, "20260102030409000", NOW, columns=(ID, EMAIL, GONE))
 ATTEMPT = Attempt(
     UUID(int=1), NOW, "/lake/orders/attempt=1", start_offsets={0: 1}, handoff_offsets={0: 2}
 )
@@ -51,11 +48,6 @@ def sent(folder: Path) -> list[dict[str, Any]]:
     """The events in the file of the client's transport, checked against the specification."""
     file = folder / "events"
     return [checked(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def run(**facts: object) -> RunEntry:
-    known = RunEntry("r1", ORDERS, 1, State.INCREMENTAL, NOW, 2.5, 1, 1234, {"c": 1234}, {0: 9})
-    return replace(known, **{"instant": COMMIT.instant, **facts})
 
 
 def published(services: Services, **facts: Any) -> TableRecord:

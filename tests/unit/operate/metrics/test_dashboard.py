@@ -14,8 +14,8 @@ from operate.metrics import catalog
 from operate.metrics.dashboard import UID, as_json, dashboard
 from operate.metrics.panel import WIDTH, Panel
 from operate.metrics.panels import LEFT_OUT, ROWS
-from tests.unit.operate.metrics.test_rules import RULES, SECTIONS
-from tests.unit.operate.test_docs import text
+from tests.unit.operate.documents import text
+from tests.unit.operate.metrics.alarm_rules import RULES, SECTIONS
 
 FILE = "deploy/grafana/tributary.json"
 BOARD = dashboard()

@@ -30,8 +30,8 @@ from operate.targets import Shortfall
 from schemas.table import TableId
 from tests.records import table_record
 from tests.unit.cdc.configuration import minimal
-from tests.unit.cdc.store.test_checks import BROKEN, FAILED, PASSED
-from tests.unit.operate.test_docs import text
+from tests.unit.cdc.store.check_results import BROKEN, FAILED, PASSED
+from tests.unit.operate.documents import text
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 ORDERS, PARTS = TableId("shop", "public", "orders"), TableId("shop", "public", "parts")

@@ -26,13 +26,7 @@ from operate.metrics.facts import FactReader
 from operate.metrics.text import as_text
 from schemas.table import TableId
 from tests.records import table_record
-from tests.unit.operate.metrics.test_scrape import (
-    attempt,
-    document,
-    fill,
-    fill_more,
-    statements,
-)
+from tests.unit.operate.metrics.filled_store import attempt, document, fill, fill_more, statements
 
 TABLES = 3_000
 BOUND_S = 60.0

@@ -6,17 +6,10 @@ import re
 from typing import Any
 
 import pytest
-import yaml
 
 from operate.metrics import catalog
-from tests.unit.operate.test_docs import ROOT_COMMAND, text
-
-RULES: list[dict[str, Any]] = [
-    rule
-    for group in yaml.safe_load(text("deploy/prometheus/rules.yaml"))["groups"]
-    for rule in group["rules"]
-]
-SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text("docs/runbooks.md"), re.M | re.S))
+from tests.unit.operate.documents import ROOT_COMMAND, text
+from tests.unit.operate.metrics.alarm_rules import RULES, SECTIONS
 
 
 def alarm_table() -> str:

@@ -12,8 +12,7 @@ import pytest
 from cdc.errors import StateError
 from operate.verify import following as module
 from operate.verify.following import Following
-from tests.records import ORDERS, table_record
-from tests.unit.cdc.store.test_table_state import READY
+from tests.records import ORDERS, READY, table_record
 
 
 def test_a_copy_that_another_one_replaces_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
