@@ -34,6 +34,8 @@ from tests.integration.rigs.shop import settle
 
 ORDERS, PARTS, NEWCOMER = "public.orders", "public.parts", "public.newcomer"
 SCALE = 1
+SETTINGS = {"on_bad_message": "quarantine", "on_schema_change": "freeze"}
+"""The settings of `PARTS`."""
 EQUAL = {ORDERS: 100, PARTS: 20, **pgbench.rows(SCALE)}
 """The number of rows at the end, for each table with a key."""
 _END_S = 90.0
@@ -56,6 +58,7 @@ def test_a_project_from_its_first_command_to_its_last(
     begins(project)
     finds_its_tables(project)
     onboards(project, database)
+    foresees_its_runs(project)
     pauses_while_another_goes_on(project)
     replays_what_was_left_out(project)
     shows_its_page(project)
@@ -74,7 +77,7 @@ def begins(project: Project) -> None:
     schema = project.run("config", "schema").expect(0).json
     jsonschema.validate(starting, schema)
 
-    project.configure({PARTS: {"on_bad_message": "quarantine", "on_schema_change": "freeze"}})
+    project.configure({PARTS: SETTINGS})
     filled_in = yaml.safe_load(project.file.read_text())
     jsonschema.validate(filled_in, schema)
     assert starting.keys() < filled_in.keys(), "every section of the starting file was filled in"
@@ -129,6 +132,52 @@ def onboards(project: Project, database: Database) -> None:
     assert f"What to do: See `tributary status {name}:{ORDERS}`" in refused.stderr
 
 
+def foresees_its_runs(project: Project) -> None:
+    """Test ``plan`` before the first run: all targets are kept, and then one is missed.
+
+    A target of one second makes a table late; ``status`` agrees. The tables of pgbench have changes
+    that wait, too, since it wrote on after their copies.
+    """
+    name = project.database.name
+    project.execute("UPDATE parts SET v = 1 WHERE id < 4")
+    with opened(project) as services:
+        settle(services, project.table("parts"))
+    kept, idle = project.run_together(
+        ["plan", PARTS, "--tier", "default"], ["plan", ORDERS, "--output", "json"]
+    )
+    assert_line(kept.expect(0), "table", "tier", "starts in", "takes", "behind", "can wait")
+    assert_line(kept, f"{name}:{PARTS} ", " default ", " 3 ")
+    assert_line(kept, "tier default: 0% of ")
+    assert_line(kept, "All targets can be kept: they need 0% of ")
+    found = idle.expect(0).json
+    assert (found["kept"], found["next"], found["targets"]) == (True, [], [])
+    assert [one["table"] for one in found["tables"]] == [f"{name}:{ORDERS}"]
+
+    project.configure({PARTS: {**SETTINGS, "freshness_target_s": 1}})
+    missed, document, late, unknown = project.run_together(
+        ["plan", "--next", "1"],
+        ["plan", "--next", "1", "--output", "json"],
+        ["status", "--fail-on", "late"],
+        ["plan", "--tier", "hot"],
+    )
+    project.configure({PARTS: SETTINGS})
+    assert_line(missed.expect(3), f"{name}:{PARTS} ", " late")
+    assert_line(missed, "and 3 more tables")
+    assert_line(missed, "Not all targets can be kept: they need ")
+    assert_line(missed, "no commit for longer than the target, at most for ")
+    assert_line(missed, "What to do: start runs more often than the targets ask, or use")
+    found = document.expect(3).json
+    assert [one["table"] for one in found["next"]] == [f"{name}:{PARTS}"]
+    (target,) = found["targets"]
+    assert (target["cause"], target["missed"], target["tables"]) == (
+        *("runs", True),
+        [f"{name}:{PARTS}"],
+    )
+    assert not found["kept"]
+    assert_line(late.expect(1), f"Not as it should be: late: {name}:{PARTS}")
+    assert "'tier hot' matches no table on the plan" in unknown.expect(1).stderr
+
+
 def pauses_while_another_goes_on(project: Project) -> None:
     """Test ``pause``, ``run``, ``report``, ``status`` and ``resume``; other tables go on."""
     name = project.database.name
@@ -136,9 +185,7 @@ def pauses_while_another_goes_on(project: Project) -> None:
     assert_line(paused, f"{name}:{ORDERS}: paused")
     refused = project.run("verify", ORDERS).expect(3)
     assert f"{name}:{ORDERS} is paused" in refused.stderr
-    project.execute("UPDATE orders SET v = 1", "UPDATE parts SET v = 1 WHERE id < 4")
-    with opened(project) as services:
-        settle(services, project.table("parts"))
+    project.execute("UPDATE orders SET v = 1")
     ran = project.run("run", "--fail-on", "paused,quarantined").expect(3)
     assert_line(ran, f"{name}:{PARTS}: 3 changes in 1 commits,")
     assert_line(ran, f"{name}:{ORDERS}: paused: a migration")
