@@ -22,8 +22,8 @@ from operate.resync import resync
 from operate.status import status
 from stack.postgres import POSTGRES
 from tests.integration.rigs.databases import OwnDatabase
+from tests.integration.rigs.kinds import KINDS, for_each_kind
 from tests.integration.rigs.kinds import database as database
-from tests.integration.rigs.kinds import for_each_kind
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, run_without_error, succeeded
@@ -74,9 +74,13 @@ def names(count: int) -> list[str]:
     return [f"orders_{n}" for n in range(count)]
 
 
-@for_each_kind()
-def test_sixteen_shards_merge_under_writers_and_a_17th_is_added(shop: Shop) -> None:
-    shards = names(16)
+@pytest.mark.parametrize(
+    ("database", "count"),
+    [(POSTGRES, 3), *(pytest.param(kind, 16, marks=pytest.mark.breadth) for kind in KINDS)],
+    indirect=["database"],
+)
+def test_shards_merge_under_writers_and_one_more_is_added(shop: Shop, count: int) -> None:
+    *shards, added = names(count + 1)
     for shard in shards:
         shop.create(shard, 200)
     shop.create("orders_other", 5)
@@ -86,14 +90,14 @@ def test_sixteen_shards_merge_under_writers_and_a_17th_is_added(shop: Shop) -> N
         succeeded(shop.onboard(*shards))
         run_without_error(shop)
         before = {shard: shop.record(shard) for shard in shards}
-        shop.create("orders_16", 200)
-        with writers(shop, "orders_16") as last:
+        shop.create(added, 200)
+        with writers(shop, added) as last:
             wanted = at_source(shop.services, ["sales.orders"]).tables
             succeeded(shop.onboard(*(table.name for table in wanted)))
             run_without_error(shop)
             assert last[0][0] > 0
-    assert min(count for (count,) in done) > 10
-    everyone = [*shards, "orders_16"]
+    assert min(turns for (turns,) in done) > 10
+    everyone = [*shards, added]
     shop.assert_equal(*everyone)
     for shard in shards:
         # Adding one has not touched the others' attempt or handoff.
@@ -107,7 +111,7 @@ def test_sixteen_shards_merge_under_writers_and_a_17th_is_added(shop: Shop) -> N
     found = rows_by_shard(shop)
     assert found == {s: shop.scalar(f"SELECT count(*) FROM {s}") for s in everyone}
     (shared,) = status(shop.services, []).shared
-    assert (shared.shards, shared.joining, shared.held_back) == (17, (), {})
+    assert (shared.shards, shared.joining, shared.held_back) == (count + 1, (), {})
     marks = [table.watermark for table in status(shop.services, []).tables]
     assert shared.watermark is not None
     assert shared.watermark <= min(mark for mark in marks if mark is not None)
