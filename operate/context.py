@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture import signs_of_life
 from cdc.capture.gathering import gather
+from cdc.capture.kept_statements import StatementsInStore
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.onboarded_names import capture_of
 from cdc.capture.sent_records import SentRecords
@@ -161,6 +162,13 @@ class Services:
             exactly_once=self.config.connect.exactly_once,
         )
 
+    def definitions(self) -> Definitions:
+        """Return a new reader of the table definitions that connectors have reported.
+
+        It reads only the DDL statements that no earlier process of this installation has read.
+        """
+        return Definitions(self.kafka, self.schemas, StatementsInStore(self.store))
+
     def take_over_if_asked(self, connector: str) -> None:
         """Take over a connector of another installation, if the command has `--take-over`.
 
@@ -189,9 +197,9 @@ class Services:
         """Return the facts that show whether a capture works, including the facts in topics.
 
         The topics show whether the connector sends changes, and which DDL statements the connector
-        has reported. The topic of DDL statements, which PostgreSQL does not have, is read from its
-        beginning: this topic shows whether the connector ever started without a stored position.
-        The schema history of a MariaDB connector is read, too.
+        has reported. The topic of DDL statements, which PostgreSQL does not have, also shows
+        whether the connector ever started without a stored position. The schema history of a
+        MariaDB connector is read, too.
 
         Args:
             capture: The capture.
@@ -203,7 +211,7 @@ class Services:
             capture,
             servers or self._servers(capture),
             sent=self.sent,
-            definitions=lambda: Definitions(self.kafka, self.schemas),
+            definitions=self.definitions,
             life=lambda kafka: signs_of_life.look(kafka, capture, topics, interval_ms),
             looks=LogLooks(self.store, lambda: self.kafka, lambda: self.schemas),
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc.store.late_commits import LateCommits
 from cdc.store.log_marks import LogMarks
+from cdc.store.statements import StatementRows
 from cdc.store.task_looks import KeptLooks
 from cdc.store.type_looks import KeptTypeLooks
 from operate import tier_capture
@@ -88,4 +89,5 @@ def remove_capture(
     KeptTypeLooks(services.store).forget(capture.connector)
     LogMarks(services.store).forget(capture.resource)
     LateCommits(services.store).forget(capture.resource)
+    StatementRows(services.store).forget(capture.schema_change_topic)
     return removed

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cdc.capture.known_definition import newest
-from cdc.debezium import DefinitionChange, Definitions, known_tables
+from cdc.debezium import DefinitionChange, known_tables
 from cdc.errors import CaptureError
 from cdc.runtime.waiting import wait_while
 from cdc.store.table_state import State
@@ -42,7 +42,7 @@ def require_known_definitions(
         if one.state is State.INCREMENTAL and one.tier == capture.tier
     }
     tables = [table for table in tables if table not in following]
-    definitions = Definitions(services.kafka, services.schemas)
+    definitions = services.definitions()
 
     def reported() -> tuple[DefinitionChange, ...]:
         return definitions.of(capture).changes

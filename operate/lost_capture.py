@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.captured_tables import users
 from cdc.capture.skipped_definitions import skipped
-from cdc.debezium import Definitions, read_server
+from cdc.debezium import read_server
 from cdc.errors import CaptureError, LeaseHeldError
 from cdc.store.table_state import Cause, State, TableRecord, transition
 
@@ -130,7 +130,7 @@ def skipping_definition(services: Services, evidence: CaptureEvidence) -> str | 
     connector = evidence.connector_facts
     if connector is None or connector.listed is None:
         return None
-    definitions = Definitions(services.kafka, services.schemas)
+    definitions = services.definitions()
     stored = evidence.stored_position
     return skipped(evidence.names, lambda: definitions, stored, connector.listed)
 

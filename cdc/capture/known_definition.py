@@ -134,7 +134,7 @@ def exact_columns(schema: TableSchema) -> tuple[str, ...]:
     return schema.key or tuple(column.name for column in schema.columns)
 
 
-def newest(changes: Iterable[DefinitionChange]) -> dict[TableId, tuple[KnownColumn, ...]]:
+def newest(changes: Iterable[DefinitionChange]) -> dict[TableId, Sequence[KnownColumn]]:
     """Return a mapping from each table to the columns of its newest definition in the connector."""
     return {change.table: change.columns for change in changes if change.table is not None}
 

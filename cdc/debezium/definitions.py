@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cdc.debezium.event_reader import EventReader
 from cdc.debezium.known_columns import KnownColumn, known_columns, table_of
@@ -27,7 +28,7 @@ from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.debezium.names import CaptureNames
-    from cdc.kafka import KafkaAdmin
+    from cdc.kafka import KafkaAdmin, KafkaRecord
     from schemas.registry import SchemaRegistry
 
 _OPEN_S = 10.0
@@ -68,7 +69,7 @@ class DefinitionChange:
     snapshot: bool
     offset: int
     place: str | None = None
-    columns: tuple[KnownColumn, ...] = ()
+    columns: Sequence[KnownColumn] = ()
     beside: TableId | None = None
 
 
@@ -118,7 +119,9 @@ def definition_changes(
     topic = capture.schema_change_topic
     first = kafka.start_offsets(topic)[0] if start is None else start
     last = kafka.stable_offsets(topic)[0] if end is None else end
-    yield from _read_changes(kafka, EventReader(registry), capture, first, last)
+    events = EventReader(registry)
+    for record in kafka.read(topic, 0, first, last):
+        yield from _changes_of(events, record, capture.source)
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,56 @@ class ReportedStatements:
         return StatementsByTable(self.changes)
 
 
+@dataclass(frozen=True)
+class TopicRead:
+    """How far a topic of DDL statements was read.
+
+    Args:
+        topic_id: The topic's UUID.
+        first: The first offset that the topic had when it was read from there.
+        last: Offset of the last record that was read.
+        sent_ms: Kafka's timestamp of that record, in milliseconds since 1970; 0 if it has none.
+        records: Number of records that were read.
+    """
+
+    topic_id: str
+    first: int
+    last: int
+    sent_ms: int
+    records: int
+
+
+class KeptStatements(Protocol):
+    """Keeps the DDL statements that one process has read for later processes."""
+
+    def load(
+        self, capture: CaptureNames
+    ) -> tuple[TopicRead, tuple[DefinitionChange, ...] | None] | None:
+        """Return how far a connector's topic was read, and the changes of all records up to there.
+
+        The result is None if nothing is kept. The changes are None if they are not complete.
+        """
+        ...
+
+    def add(
+        self,
+        capture: CaptureNames,
+        before: TopicRead | None,
+        now: TopicRead,
+        records: Mapping[int, Sequence[DefinitionChange]],
+    ) -> None:
+        """Keep further records, unless another process has kept some meanwhile.
+
+        Args:
+            capture: The names of the connector and of its topics.
+            before: How far the topic was read by what is kept; None if nothing is kept.
+            now: How far the topic is read with ``records``. If it counts no other records, these
+                replace all that is kept.
+            records: The changes of each record, by offset.
+        """
+        ...
+
+
 class Definitions:
     """Reads the topics of DDL statements. It caches all records, so each is read only once.
 
@@ -152,11 +205,14 @@ class Definitions:
     Args:
         kafka: The cluster.
         registry: The writers' schemas.
+        kept: Keeps the statements for later processes; None reads each topic from its first offset.
     """
 
-    def __init__(self, kafka: KafkaAdmin, registry: SchemaRegistry) -> None:
-        self._kafka, self._events = kafka, EventReader(registry)
-        self._read: dict[CaptureNames, ReportedStatements] = {}
+    def __init__(
+        self, kafka: KafkaAdmin, registry: SchemaRegistry, kept: KeptStatements | None = None
+    ) -> None:
+        self._kafka, self._events, self._kept = kafka, EventReader(registry), kept
+        self._read: dict[CaptureNames, _Followed] = {}
         self._learned: dict[CaptureNames, _Learned] = {}
         self._lock = threading.Lock()
 
@@ -168,24 +224,83 @@ class Definitions:
                 Kafka transaction stays open.
             RegistryError: The registry does not know a record's schema.
             DecodeError: A record does not report a DDL statement.
+            StateError: The state store, which keeps the statements, cannot be used.
         """
         topic = capture.schema_change_topic
         with self._lock:
-            topic_id, known = self._kafka.topic_id(topic), self._read.get(capture)
+            topic_id = self._kafka.topic_id(topic)
             first = self._kafka.start_offsets(topic)[0]
             end = _readable_end(self._kafka, topic)
-            # A topic can end before what was read, for example after the loss of a broker.
-            if known is None or known.topic_id != topic_id or known.end > end:
-                known = ReportedStatements(topic_id, first, first)
-            while known.end < end:
+            known = self._read.get(capture)
+            if known is None or not self._goes_on(topic, known, topic_id, first, end):
+                known = self._begin(capture, topic_id, first, end)
+            while known.reported.end < end:
                 # Each part has its own time limit. Parts that were read are not read again.
-                upto = min(known.end + _PART, end)
-                more = _read_changes(self._kafka, self._events, capture, known.end, upto)
-                known = replace(known, end=upto, changes=(*known.changes, *more))
+                known = self._read_on(capture, known, min(known.reported.end + _PART, end))
                 self._read[capture] = known
-            if known.first != first:
-                known = self._read[capture] = replace(known, first=first)
-            return known
+            if known.reported.first != first:
+                known = replace(known, reported=replace(known.reported, first=first))
+            self._read[capture] = known
+            return known.reported
+
+    def _goes_on(self, topic: str, known: _Followed, topic_id: str, first: int, end: int) -> bool:
+        """Return whether a topic continues what this process has read of it.
+
+        A topic can end before what was read, for example after the loss of a broker. It can also
+        have been filled again beyond that end.
+        """
+        reported, read = known.reported, known.read
+        if reported.topic_id != topic_id or reported.end > end:
+            return False
+        if reported.end == end or read is None:
+            return first <= reported.end
+        return first <= read.last and self._has(topic, read)
+
+    def _begin(self, capture: CaptureNames, topic_id: str, first: int, end: int) -> _Followed:
+        """Return what an earlier process has read of a topic; nothing if it is not true any more.
+
+        What is kept counts only if the topic is the same one, begins at the same offset, and still
+        has the last record. So the result is what a read from the first offset would return.
+        """
+        nothing = ReportedStatements(topic_id, first, first)
+        found = None if self._kept is None else self._kept.load(capture)
+        if found is None:
+            return _Followed(nothing)
+        read, changes = found
+        same = (read.topic_id, read.first) == (topic_id, first) and first <= read.last < end
+        if changes is None or not same or not self._has(capture.schema_change_topic, read):
+            return _Followed(nothing, kept=read)
+        # From the last record to the former end, there were only markers of Kafka transactions.
+        # They are read again, since a topic that was cut off there can have got records.
+        return _Followed(replace(nothing, end=read.last + 1, changes=changes), read, kept=read)
+
+    def _has(self, topic: str, read: TopicRead) -> bool:
+        """Return whether a topic still has the last record that was read of it.
+
+        Raises:
+            KafkaError: The topic cannot be read.
+        """
+        found = self._kafka.read(topic, 0, read.last, read.last + 1)
+        return [_sent_ms(record) for record in found] == [read.sent_ms]
+
+    def _read_on(self, capture: CaptureNames, known: _Followed, upto: int) -> _Followed:
+        """Read a topic up to before offset ``upto``, and keep the records for later processes."""
+        topic, reported, read = capture.schema_change_topic, known.reported, known.read
+        found: dict[int, list[DefinitionChange]] = {}
+        sent_ms = 0
+        for record in self._kafka.read(topic, 0, reported.end, upto):
+            found[record.offset] = _changes_of(self._events, record, capture.source)
+            sent_ms = _sent_ms(record)
+        changes = (*reported.changes, *chain.from_iterable(found.values()))
+        reported = replace(reported, end=upto, changes=changes)
+        if not found:
+            return replace(known, reported=reported)
+        before = 0 if read is None else read.records
+        first = reported.first if read is None else read.first
+        read = TopicRead(reported.topic_id, first, max(found), sent_ms, before + len(found))
+        if self._kept is not None:
+            self._kept.add(capture, known.kept, read, found)
+        return _Followed(reported, read, kept=read)
 
     def learned(self, capture: CaptureNames) -> tuple[LearnedDefinition, ...]:
         """Return the definitions of tables in the topic of a connector's schema history.
@@ -207,6 +322,22 @@ class Definitions:
                 known = replace(known, end=upto, definitions=(*known.definitions, *more))
                 self._learned[capture] = known
             return known.definitions
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """What a process has read of one connector's topic of DDL statements.
+
+    Args:
+        reported: The statements.
+        read: How far the topic was read; None if no record was read.
+        kept: How far the topic was read by what is kept for later processes, as far as this process
+            knows; None if nothing is kept.
+    """
+
+    reported: ReportedStatements
+    read: TopicRead | None = None
+    kept: TopicRead | None = None
 
 
 @dataclass(frozen=True)
@@ -294,13 +425,15 @@ def _readable_end(kafka: KafkaAdmin, topic: str) -> int:
     return end
 
 
-def _read_changes(
-    kafka: KafkaAdmin, events: EventReader, capture: CaptureNames, start: int, end: int
-) -> Iterator[DefinitionChange]:
-    """Yield the changes in a range of Debezium's topic of DDL statements."""
-    for record in kafka.read(capture.schema_change_topic, 0, start, end):
-        take = partial(_changes_in_record, source=capture.source, offset=record.offset)
-        yield from events.read(record, "a changed definition", take)
+def _changes_of(events: EventReader, record: KafkaRecord, source: str) -> list[DefinitionChange]:
+    """Return the changes in a record of Debezium's topic of DDL statements."""
+    take = partial(_changes_in_record, source=source, offset=record.offset)
+    return events.read(record, "a changed definition", take)
+
+
+def _sent_ms(record: KafkaRecord) -> int:
+    """Return Kafka's timestamp of a DDL record, in milliseconds since 1970; 0 if it has none."""
+    return 0 if record.timestamp is None else round(record.timestamp.timestamp() * 1000)
 
 
 def _changes_in_record(event: Any, source: str, offset: int) -> list[DefinitionChange]:

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from cdc.capture.kept_statements import StatementsInStore
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.onboarded_names import capture_of, require_as_onboarded
 from cdc.capture.sent_records import SentRecords
@@ -134,8 +135,11 @@ class RunContext:
 
     @cached_property
     def definitions(self) -> Definitions:
-        """The table definitions that connectors have reported, as read by this process."""
-        return Definitions(self.kafka, self.registry)
+        """The table definitions that connectors have reported.
+
+        This process reads only what no earlier process has read.
+        """
+        return Definitions(self.kafka, self.registry, StatementsInStore(self.store))
 
     @cached_property
     def predictions(self) -> Predictions:

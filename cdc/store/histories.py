@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, STATE_ENTRIES
+from cdc.store.statements import forget_statements
 from cdc.store.table_state import State
 from cdc.store.tables import (
     check_result_rows,
@@ -17,6 +18,7 @@ from cdc.store.tables import (
     run_rows,
     schema_change_rows,
     state_change_rows,
+    statement_topic_rows,
     table_rows,
 )
 
@@ -100,7 +102,7 @@ class Histories:
         return sorted(found, key=lambda noted: noted.at)
 
     def forget(self, keep_s: float) -> int:
-        """Delete entries that are older than ``keep_s``, at most some thousands in one call.
+        """Delete entries that are older than ``keep_s``, at most some thousands of each history.
 
         Schema changes of tables on the plan are not deleted. `status` reads from these changes
         which columns a frozen table leaves out. If a table's newest change was deleted, a run would
@@ -123,7 +125,19 @@ class Histories:
                 gone += deleted
                 if deleted < BATCH:
                     break
-        return gone + self._delete_schemas(keep_s)
+        return gone + self._delete_schemas(keep_s) + self._forget_statements(keep_s)
+
+    def _forget_statements(self, keep_s: float) -> int:
+        """Delete the DDL statements of one topic that got no statement for a long time.
+
+        Most of these topics are of captures that no longer exist. If a capture still exists, the
+        next process reads its topic from the first offset again.
+        """
+        heads = statement_topic_rows
+        old = heads.c.noted_at < self._store.clock - keep_s
+        with self._store.transaction() as connection:
+            topic = connection.execute(sa.select(heads.c.topic).where(old).limit(1)).scalar()
+            return 0 if topic is None else forget_statements(connection, topic)
 
     def _delete_oldest(self, rows: sa.Table, old: sa.ColumnElement[bool]) -> int:
         """Delete one batch of a SQL table's old rows, the oldest first; return their number."""

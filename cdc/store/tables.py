@@ -11,7 +11,7 @@ from sqlalchemy.types import TypeEngine
 if TYPE_CHECKING:
     from schemas.table import TableId
 
-FORMAT = 3
+FORMAT = 4
 """Version of the SQL tables in this module. A state store of any other version is refused."""
 
 MYSQL = ("mysql", "mariadb")
@@ -313,6 +313,30 @@ task_look_rows = look_table("tributary_task_look")
 
 type_look_rows = look_table("tributary_type_look")
 """One row per connector that finds types by name: the newest look at the types and their names."""
+
+statement_topic_rows = sa.Table(
+    "tributary_statement_topic",
+    metadata,
+    sa.Column("topic", _name_type(255), primary_key=True),
+    sa.Column("topic_id", _name_type(64), nullable=False),
+    sa.Column("first_offset", sa.BigInteger, nullable=False),
+    sa.Column("last_offset", sa.BigInteger, nullable=False),
+    sa.Column("sent_ms", sa.BigInteger, nullable=False),
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("noted_at", sa.Double, nullable=False, index=True),
+)
+"""One row per topic of DDL statements that was read: the fields of its `StoredRead`, and when a
+process last added records."""
+
+statement_rows = sa.Table(
+    "tributary_statement",
+    metadata,
+    sa.Column("topic", _name_type(255), primary_key=True),
+    sa.Column("topic_id", _name_type(64), primary_key=True),
+    sa.Column("record_offset", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("record", _document_type(), nullable=False),
+)
+"""One row per record that was read of a topic of DDL statements."""
 
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",

@@ -5,12 +5,25 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from cdc.capture.kept_statements import StatementsInStore
+from cdc.capture.known_definition import newest
+from cdc.config import KafkaConfig
 from cdc.connect import failures
-from cdc.debezium import StatementsByTable, audit, fresh_starts, known_tables
+from cdc.debezium import (
+    Definitions,
+    ReportedStatements,
+    StatementsByTable,
+    audit,
+    fresh_starts,
+    known_tables,
+)
 from cdc.errors import ConnectError
+from cdc.kafka import KafkaAdmin, KafkaRecord
+from cdc.store.state_store import Store
 from schemas.table import TableId
 from stack.mysql_software import MARIADB, MYSQL
 from tests.integration.rigs.captured import wait_until
@@ -377,6 +390,57 @@ def test_the_topic_of_definitions_explains_changes(captured: MysqlCaptured) -> N
         ("ALTER", "item"),
         ("DROP", "item_old"),
     ], "TRUNCATE is a change of rows, OPTIMIZE none at all"
+
+
+class Noting(KafkaAdmin):
+    """Notes the offsets that are read of topics."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        super().__init__(config)
+        self.asked = list[tuple[int, int]]()
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int, *, timeout_s: float = 30.0
+    ) -> Iterator[KafkaRecord]:
+        self.asked.append((start, end))
+        return super().read(topic, partition, start, end, timeout_s=timeout_s)
+
+
+def test_a_later_process_goes_on_after_the_statements_of_an_earlier_one(
+    captured: MysqlCaptured, tmp_path: Path
+) -> None:
+    store, names, kafka = (
+        Store(f"sqlite:///{tmp_path / 'state.db'}"),
+        captured.names,
+        Noting(captured.config.kafka),
+    )
+
+    def found(kept: StatementsInStore | None) -> ReportedStatements:
+        """What a new process finds."""
+        kafka.asked.clear()
+        return Definitions(kafka, captured.registry, kept).of(names)
+
+    earlier = found(StatementsInStore(store))
+    assert kafka.asked[0][0] == earlier.first
+    last = earlier.changes[-1].offset
+    captured.database.query("ALTER TABLE item ADD COLUMN more int")
+    captured.wait_until_captured(captured.position())
+    later = found(StatementsInStore(store))
+    assert kafka.asked[0] == (last, last + 1)
+    assert kafka.asked[1][0] == last + 1
+    item = captured.table("item")
+    assert [one.kind for one in later.by_table.of(item)] == ["ALTER"]
+    whole = found(None)
+    assert later.by_table.of(item) == whole.by_table.of(item)
+    assert newest(later.changes) == newest(whole.changes)
+    assert fresh_starts(later.changes) == fresh_starts(whole.changes)
+    assert known_tables(later.changes) == known_tables(whole.changes)
+
+    topic = names.schema_change_topic
+    kafka.delete_topic(topic)
+    wait_until(lambda: not kafka.topics([topic]), "the end of the topic")
+    kafka.ensure_topic(topic, config=names.topic_config(topic))
+    assert found(StatementsInStore(store)).changes == found(None).changes
 
 
 def test_a_statement_is_told_with_the_table_that_its_record_lacks(captured: MysqlCaptured) -> None:

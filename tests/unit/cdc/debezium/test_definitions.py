@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from types import SimpleNamespace
-from typing import Any, cast
+from datetime import datetime, timedelta, timezone
+from typing import cast
 
 import fastavro
 import pytest
@@ -20,7 +20,7 @@ from cdc.debezium import (
     definitions,
 )
 from cdc.errors import KafkaError
-from cdc.kafka import KafkaAdmin
+from cdc.kafka import KafkaAdmin, KafkaRecord
 from cdc.log.binlog_position import BinlogPosition
 from schemas.ddl.mysql_reported import read_statements
 from schemas.registry import SchemaRegistry
@@ -92,18 +92,23 @@ SCHEMA = {
 }
 
 
+def second(number: int) -> datetime:
+    return datetime(2026, 1, 2, tzinfo=timezone.utc) + timedelta(seconds=number)
+
+
 class Kafka:
-    """A topic with these records, from offset 7 on."""
+    """A topic with these records, from offset 7 on, one each second."""
 
     def __init__(self, values: list[bytes]) -> None:
         self.values, self.id, self.asked = values, "first", list[tuple[int, int]]()
         self.hidden = self.ends_with = 0
+        self.first, self.sent = 7, dict[int, datetime]()
 
     def topic_id(self, _: str) -> str:
         return self.id
 
     def start_offsets(self, _: str) -> dict[int, int]:
-        return {0: 7}
+        return {0: self.first}
 
     def high_watermarks(self, _: str) -> dict[int, int]:
         return {0: 7 + len(self.values)}
@@ -113,9 +118,12 @@ class Kafka:
         hidden, self.hidden = self.hidden, self.ends_with
         return {0: 7 + len(self.values) - hidden}
 
-    def read(self, _: str, __: int, start: int, end: int) -> list[SimpleNamespace]:
+    def read(self, _: str, __: int, start: int, end: int) -> list[KafkaRecord]:
         self.asked.append((start, end))
-        found = [SimpleNamespace(value=one, offset=7 + n) for n, one in enumerate(self.values)]
+        found = [
+            KafkaRecord("shop", 0, at, None, one, self.sent.get(at, second(at)))
+            for at, one in enumerate(self.values, 7)
+        ]
         return [record for record in found if start <= record.offset < end]
 
 
@@ -134,10 +142,8 @@ def told(file: str, *, gtid: str | None = None, at: int = 300) -> list[Definitio
     return read("RENAME TABLE orders TO former, swapped TO orders", "orders", "former", **source)
 
 
-def read(
-    ddl: str, *tables: str, database: str | None = "shop", **source: object
-) -> list[DefinitionChange]:
-    """The changes that are read from one statement whose record has these tables of ``shop``."""
+def written(ddl: str, *tables: str, database: str | None = "shop", **source: object) -> bytes:
+    """The record of one statement, which changes these tables of ``shop``."""
     columns = [
         dict(zip(("name", "typeName", "length", "optional", "position"), one, strict=True))
         for one in (("v", "VARCHAR", 20, True, 2), ("id", "INT", None, False, 1))
@@ -146,17 +152,22 @@ def read(
         {"type": "ALTER", "id": f'"shop"."{name}"', "table": {"columns": columns}}
         for name in tables
     ]
-    body, value = (
-        io.BytesIO(),
-        {
-            "ddl": ddl,
-            "databaseName": database,
-            "source": {"gtid": None, "snapshot": "false", "file": "", "pos": 4, **source},
-            "tableChanges": changes,
-        },
-    )
-    fastavro.schemaless_writer(body, fastavro.parse_schema(SCHEMA), value)
-    kafka = Kafka([b"\0\0\0\0\1" + body.getvalue()])
+    event = {
+        "ddl": ddl,
+        "databaseName": database,
+        "source": {"gtid": None, "snapshot": "false", "file": "", "pos": 4, **source},
+        "tableChanges": changes,
+    }
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(SCHEMA), event)
+    return b"\0\0\0\0\1" + body.getvalue()
+
+
+def read(
+    ddl: str, *tables: str, database: str | None = "shop", **source: object
+) -> list[DefinitionChange]:
+    """The changes that are read from one statement whose record has these tables of ``shop``."""
+    kafka = Kafka([written(ddl, *tables, database=database, **source)])
     return list(definition_changes(cast("KafkaAdmin", kafka), REGISTRY, CAPTURE, 0, 8))
 
 
@@ -179,39 +190,39 @@ def test_a_snapshot_of_definitions_may_name_no_file(file: str, place: str | None
 
 def value(ddl: str) -> bytes:
     """A record with one statement, which names no table."""
-    source = {"gtid": None, "snapshot": "false", "file": "", "pos": 4}
-    body = io.BytesIO()
-    event: dict[str, Any] = {
-        "ddl": ddl,
-        "databaseName": None,
-        "source": source,
-        "tableChanges": [],
-    }
-    fastavro.schemaless_writer(body, fastavro.parse_schema(SCHEMA), event)
-    return b"\0\0\0\0\1" + body.getvalue()
+    return written(ddl, database=None)
+
+
+def statements(reader: Definitions) -> str:
+    return "".join(change.statement for change in reader.of(CAPTURE).changes)
 
 
 def test_each_record_is_read_once_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(definitions, "_PART", 2)
     kafka = Kafka([value(ddl) for ddl in "abc"])
     reader = Definitions(cast("KafkaAdmin", kafka), REGISTRY)
-
-    def statements() -> str:
-        return "".join(change.statement for change in reader.of(CAPTURE).changes)
-
-    assert (statements(), kafka.asked) == ("abc", [(7, 9), (9, 10)])
+    assert (statements(reader), kafka.asked) == ("abc", [(7, 9), (9, 10)])
     kafka.values.append(value("d"))
-    assert (statements(), kafka.asked[2:]) == ("abcd", [(10, 11)])
-    assert (statements(), kafka.asked[3:]) == ("abcd", [])
+    # It goes on only if the topic still has the last record that was read.
+    assert (statements(reader), kafka.asked[2:]) == ("abcd", [(9, 10), (10, 11)])
+    assert (statements(reader), kafka.asked[4:]) == ("abcd", [])
     found = reader.of(CAPTURE)
     assert (found.topic_id, found.first, found.end) == (kafka.id, 7, 11)
     # A topic that lost records is read again.
     del kafka.values[1:]
     kafka.values.append(value("z"))
-    assert (statements(), kafka.asked[3:]) == ("az", [(7, 9)])
+    assert (statements(reader), kafka.asked[4:]) == ("az", [(7, 9)])
     # Another topic of that name is read from its start.
     kafka.id, kafka.values = "second", [value(ddl) for ddl in "vwxyz"]
-    assert statements() == "vwxyz"
+    assert statements(reader) == "vwxyz"
+
+
+def test_a_topic_that_was_cut_off_and_filled_again_is_read_again() -> None:
+    kafka = Kafka([value(ddl) for ddl in "abc"])
+    reader = Definitions(cast("KafkaAdmin", kafka), REGISTRY)
+    assert statements(reader) == "abc"
+    kafka.values[1:], kafka.sent[9] = [value(ddl) for ddl in "xyz"], second(60)
+    assert statements(reader) == "axyz"
 
 
 def test_statements_of_an_open_transaction_are_waited_for() -> None:

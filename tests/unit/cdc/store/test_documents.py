@@ -22,6 +22,14 @@ from cdc.store.documents import Codec, Part
 from cdc.store.error_record import ErrorRecord
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
 from cdc.store.recorded_change import RecordedChange
+from cdc.store.statements import (
+    STATEMENT_COLUMNS,
+    STATEMENT_RECORDS,
+    StoredChange,
+    StoredColumn,
+    StoredColumns,
+    StoredRecord,
+)
 from cdc.store.table_state import TABLE_RECORDS, CommitSummary, LastRecord, State, TableRecord
 from schemas.changes import RenameColumn, Verdict
 from schemas.errors import TributaryError
@@ -178,6 +186,21 @@ RENAMED = RecordedChange.of(
     RenameColumn(verdict=Verdict.FILL, why="y", name="a", to="b", former=("c",))
 )
 CHANGE = SchemaEntry(TABLE, 1, 2, NOW, (1,), (RENAMED,), "followed", "k")
+STATEMENT = StoredRecord(
+    (
+        StoredChange(
+            "ALTER",
+            ("s", "t"),
+            "ALTER TABLE t",
+            "0-1-5",
+            False,
+            "b.1:5",
+            "",
+            None,
+        ),
+    )
+)
+COLUMNS = StoredColumns((StoredColumn("c", "VARCHAR", 20, None, None, True, ()),))
 INDEX = IndexLayout("bloom")
 SHOWN = Pointer.of(Published("/p2", 2, "b", NOW), (Published("/p1", 1, "a", NOW),))
 DOCUMENTS: dict[str, tuple[str, Callable[[str], object], type[TributaryError]]] = {
@@ -190,6 +213,16 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], object], type[TributaryError]]] 
     "change": (
         SCHEMA_ENTRIES.write(CHANGE),
         lambda text: SCHEMA_ENTRIES.read(text, "it"),
+        StateError,
+    ),
+    "statement": (
+        STATEMENT_RECORDS.write(STATEMENT),
+        lambda text: STATEMENT_RECORDS.read(text, "it"),
+        StateError,
+    ),
+    "columns": (
+        STATEMENT_COLUMNS.write(COLUMNS),
+        lambda text: STATEMENT_COLUMNS.read(text, "it"),
         StateError,
     ),
     "index": (INDEX.to_json(), lambda text: IndexLayout.from_json(text, "it"), LakeError),

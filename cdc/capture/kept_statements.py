@@ -1,0 +1,168 @@
+"""Keeps the DDL statements that connectors have reported, in the state store.
+
+The texts of statements are the users' own. A text is stored only if a run can need it, and without
+passwords: Debezium reports the statements on all tables, also on those that read another server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, overload
+
+from cdc.debezium import DefinitionChange, KnownColumn, TopicRead
+from cdc.store.statements import (
+    STATEMENT_COLUMNS,
+    StatementRows,
+    StoredChange,
+    StoredColumn,
+    StoredColumns,
+    StoredRead,
+    StoredRecord,
+)
+from schemas.ddl.mysql_secrets import without_passwords
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cdc.debezium import CaptureNames
+    from cdc.store.state_store import Store
+
+
+class StatementsInStore:
+    """The DDL statements that all processes of a state store have read (see `KeptStatements`).
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._rows = StatementRows(store)
+
+    def load(
+        self, capture: CaptureNames
+    ) -> tuple[TopicRead, tuple[DefinitionChange, ...] | None] | None:
+        """Return how far a connector's topic was read, and the changes (see `KeptStatements`).
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not a record.
+        """
+        found = self._rows.of(capture.schema_change_topic)
+        if found is None:
+            return None
+        read, records = TopicRead(**vars(found.read)), found.records
+        return read, None if records is None else tuple(_changes(records, capture.source))
+
+    def add(
+        self,
+        capture: CaptureNames,
+        before: TopicRead | None,
+        now: TopicRead,
+        records: Mapping[int, Sequence[DefinitionChange]],
+    ) -> None:
+        """Keep further records, unless another process has kept some (see `KeptStatements`).
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        self._rows.add(
+            capture.schema_change_topic,
+            None if before is None else StoredRead(**vars(before)),
+            StoredRead(**vars(now)),
+            {offset: StoredRecord(tuple(map(_stored, one))) for offset, one in records.items()},
+        )
+
+
+class _LazyColumns(Sequence[KnownColumn]):
+    """The columns of a stored definition, which are parsed when they are first needed.
+
+    Args:
+        text: The text of a `StoredColumns`.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _columns(self) -> tuple[KnownColumn, ...]:
+        """The columns.
+
+        Raises:
+            StateError: The text is not of columns.
+        """
+        found = STATEMENT_COLUMNS.read(self._text, "a stored definition of a table").columns
+        return tuple(KnownColumn(**vars(column)) for column in found)
+
+    @overload
+    def __getitem__(self, at: int) -> KnownColumn: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[KnownColumn]: ...
+    def __getitem__(self, at: int | slice) -> KnownColumn | Sequence[KnownColumn]:
+        return self._columns[at]
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._columns == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._columns)
+
+
+def _columns_as_text(columns: Iterable[KnownColumn]) -> str:
+    """Return the text of the columns of a connector's definition, for the state store."""
+    return STATEMENT_COLUMNS.write(
+        StoredColumns(tuple(StoredColumn(**vars(one)) for one in columns))
+    )
+
+
+def _changes(records: Mapping[int, StoredRecord], source: str) -> Iterator[DefinitionChange]:
+    """Yield the changes in stored records of a connector's topic, in order.
+
+    Args:
+        records: The records by offset, in order.
+        source: Key of the source.
+    """
+    for offset, record in records.items():
+        for one in record.changes:
+            yield DefinitionChange(
+                kind=one.kind,
+                table=None if one.table is None else TableId(source, *one.table),
+                statement=one.statement,
+                gtid=one.gtid,
+                snapshot=one.snapshot,
+                offset=offset,
+                place=one.place,
+                columns=_LazyColumns(one.columns) if one.columns else (),
+                beside=None if one.beside is None else TableId(source, *one.beside),
+            )
+
+
+def _stored(change: DefinitionChange) -> StoredChange:
+    """Return a table's change by a DDL statement, as the state store has it."""
+    table, beside = (
+        None if one is None else (one.schema, one.name) for one in (change.table, change.beside)
+    )
+    return StoredChange(
+        kind=change.kind,
+        table=table,
+        statement=without_passwords(change.statement) if _needed_text(change) else "",
+        gtid=change.gtid,
+        snapshot=change.snapshot,
+        place=change.place,
+        columns=_columns_as_text(change.columns) if change.columns else "",
+        beside=beside,
+    )
+
+
+def _needed_text(change: DefinitionChange) -> bool:
+    """Return whether a run can need the text of a reported DDL statement.
+
+    A run needs the statements that can have changed a table, to derive their effects. In a
+    snapshot, only the settings of the server are needed, which show where a snapshot begins. No
+    text is needed of a statement that changes no table, such as CREATE USER.
+    """
+    of_table = change.table is not None or change.beside is not None
+    return not of_table if change.snapshot else of_table

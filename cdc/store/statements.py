@@ -1,0 +1,252 @@
+"""Stores the DDL statements that a connector has reported, which no later process reads again.
+
+Each record of the connector's topic has a row. One more row says how far the topic was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.errors import StateError
+from cdc.store.documents import Codec, Part
+from cdc.store.table_state import STORE_REMEDY
+from cdc.store.tables import statement_rows, statement_topic_rows
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from cdc.store.state_store import Store
+
+
+@dataclass(frozen=True)
+class StoredColumn(Part):
+    """A column of a table in a connector's definition; the fields are those of `KnownColumn`."""
+
+    name: str
+    type_name: str
+    length: int | None
+    scale: int | None
+    charset: str | None
+    nullable: bool
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StoredColumns(Part):
+    """The columns of a table in a connector's definition, in order.
+
+    Args:
+        columns: The columns.
+        format: Version of this document.
+    """
+
+    columns: tuple[StoredColumn, ...]
+    format: Literal[1] = 1
+
+
+@dataclass(frozen=True)
+class StoredChange(Part):
+    """The change of one table by one DDL statement.
+
+    The fields are those of `DefinitionChange`, but a table is its schema and its name, and
+    ``statement`` is empty if nothing reads it. ``columns`` is the text of a `StoredColumns`, since
+    most processes need the columns of few tables; it is empty if there are no columns.
+    """
+
+    kind: str | None
+    table: tuple[str, str] | None
+    statement: str
+    gtid: str | None
+    snapshot: bool
+    place: str | None
+    columns: str
+    beside: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class StoredRecord(Part):
+    """One record of a topic of DDL statements.
+
+    Args:
+        changes: The changes that the record reports, one for each table.
+        format: Version of this document.
+    """
+
+    changes: tuple[StoredChange, ...]
+    format: Literal[1] = 1
+
+
+STATEMENT_RECORDS = Codec(StoredRecord, error=StateError, remedy=STORE_REMEDY)
+"""The codec of the records of topics of DDL statements (`StoredRecord`)."""
+
+STATEMENT_COLUMNS = Codec(StoredColumns, error=StateError, remedy=STORE_REMEDY)
+"""The codec of the columns in these records (`StoredColumns`)."""
+
+
+@dataclass(frozen=True)
+class StoredRead:
+    """How far a topic of DDL statements was read.
+
+    Args:
+        topic_id: The topic's UUID.
+        first: The first offset that the topic had.
+        last: Offset of the last record that was read.
+        sent_ms: Kafka's timestamp of that record, in milliseconds since 1970.
+        records: Number of records that were read; each has a row.
+    """
+
+    topic_id: str
+    first: int
+    last: int
+    sent_ms: int
+    records: int
+
+
+@dataclass(frozen=True)
+class StoredStatements:
+    """What the state store has of a topic of DDL statements.
+
+    Args:
+        read: How far the topic was read.
+        records: For each offset, the record; None if rows are missing.
+    """
+
+    read: StoredRead
+    records: Mapping[int, StoredRecord] | None
+
+
+class StatementRows:
+    """The stored DDL statements, which all processes that share a state store read and extend.
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of(self, topic: str) -> StoredStatements | None:
+        """Return what is stored of a topic; None if nothing is stored.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not a record.
+        """
+        rows = statement_rows.c
+        with self._store.transaction() as connection:
+            head = connection.execute(
+                sa.select(statement_topic_rows).where(statement_topic_rows.c.topic == topic)
+            ).first()
+            if head is None:
+                return None
+            read = StoredRead(
+                head.topic_id, head.first_offset, head.last_offset, head.sent_ms, head.records
+            )
+            # Another process can have extended or replaced the rows since the query above.
+            mine = (rows.topic == topic) & (rows.topic_id == read.topic_id)
+            query = sa.select(rows.record_offset, rows.record).where(mine)
+            found = connection.execute(
+                query.where(rows.record_offset <= read.last).order_by(rows.record_offset)
+            ).all()
+        if len(found) != read.records:
+            return StoredStatements(read, None)
+        name = f"a stored statement of topic {topic}"
+        return StoredStatements(
+            read, {row.record_offset: STATEMENT_RECORDS.read(row.record, name) for row in found}
+        )
+
+    def add(
+        self,
+        topic: str,
+        before: StoredRead | None,
+        now: StoredRead,
+        records: Mapping[int, StoredRecord],
+    ) -> bool:
+        """Store further records of a topic, unless another process has stored some meanwhile.
+
+        If ``now`` counts only ``records``, the topic was read from its first offset again, and the
+        new rows replace all rows of the topic.
+
+        Args:
+            topic: The topic.
+            before: How far the topic was read by what is stored, as this process knows it; None if
+                nothing is stored.
+            now: How far the topic is read with ``records``.
+            records: The records by offset.
+
+        Returns:
+            Whether the records were stored. If not, what another process has stored is unchanged.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        head = {
+            "topic_id": now.topic_id,
+            "first_offset": now.first,
+            "last_offset": now.last,
+            "sent_ms": now.sent_ms,
+            "records": now.records,
+            "noted_at": self._store.clock,
+        }
+        rows = [
+            {
+                "topic": topic,
+                "topic_id": now.topic_id,
+                "record_offset": offset,
+                "record": STATEMENT_RECORDS.write(record),
+            }
+            for offset, record in records.items()
+        ]
+        try:
+            with self._store.transaction() as connection:
+                # The first statement locks the row of the topic, so no other process adds rows.
+                if before is None:
+                    connection.execute(sa.insert(statement_topic_rows).values(topic=topic, **head))
+                else:
+                    update = sa.update(statement_topic_rows).where(_is_read(topic, before))
+                    if connection.execute(update.values(**head)).rowcount != 1:
+                        return False
+                if now.records == len(records):
+                    connection.execute(_rows_of(topic))
+                connection.execute(sa.insert(statement_rows), rows)
+        except IntegrityError:  # another process has just stored the topic's first records
+            return False
+        return True
+
+    def forget(self, topic: str) -> None:
+        """Delete what is stored of a topic, since its capture is removed.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        with self._store.transaction() as connection:
+            forget_statements(connection, topic)
+
+
+def forget_statements(connection: Connection, topic: str) -> int:
+    """Delete what is stored of a topic of DDL statements; return the number of its records."""
+    heads = statement_topic_rows
+    connection.execute(sa.delete(heads).where(heads.c.topic == topic))
+    return connection.execute(_rows_of(topic)).rowcount
+
+
+def _rows_of(topic: str) -> sa.Delete:
+    """Return the SQL statement that deletes the stored DDL statements of a topic."""
+    return sa.delete(statement_rows).where(statement_rows.c.topic == topic)
+
+
+def _is_read(topic: str, read: StoredRead) -> sa.ColumnElement[bool]:
+    """Return the SQL condition that a topic of DDL statements is stored just as far as ``read``."""
+    row: Any = statement_topic_rows.c
+    return sa.and_(
+        row.topic == topic,
+        row.topic_id == read.topic_id,
+        row.first_offset == read.first,
+        row.last_offset == read.last,
+        row.sent_ms == read.sent_ms,
+        row.records == read.records,
+    )

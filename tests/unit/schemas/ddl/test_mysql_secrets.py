@@ -1,0 +1,42 @@
+"""Passwords in DDL statements."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas.ddl.mysql_reported import read_statements
+from schemas.ddl.mysql_secrets import without_passwords
+
+
+@pytest.mark.parametrize(
+    ("statement", "shown"),
+    [
+        ("CREATE TABLE f (a int) CONNECTION='u:pw@h'", "CREATE TABLE f (a int) CONNECTION='***'"),
+        (
+            'ALTER TABLE f comment = "it\'\'s \\"pw", ADD b int',
+            "ALTER TABLE f comment = '***', ADD b int",
+        ),
+        ("ALTER TABLE f PASSWORD 'a''pw'", "ALTER TABLE f PASSWORD '***'"),
+        (
+            "ALTER TABLE f ADD b int COMMENT 'x', DROP c",
+            "ALTER TABLE f ADD b int COMMENT '***', DROP c",
+        ),
+        ("ALTER TABLE f ADD connection varchar(9) DEFAULT 'x'", None),
+        ("ALTER TABLE f ADD b varchar(9) DEFAULT 'COMMENT ''x'''", None),
+        ("ALTER TABLE f ADD `comment` int", None),
+        ("ALTER TABLE f /*! COMMENT 'x' */", None),
+        ("ALTER TABLE f COMMENT 'x", None),
+        ("ALTER TABLE f ADD b int", None),
+    ],
+)
+def test_only_texts_that_can_have_a_password_are_left_out(
+    statement: str, shown: str | None
+) -> None:
+    found = without_passwords(statement)
+    assert found == (statement if shown is None else shown)
+    before, after = (read_statements([one]) for one in (statement, found))
+    assert (after.added, after.gone, len(after.grave)) == (
+        before.added,
+        before.gone,
+        len(before.grave),
+    )
