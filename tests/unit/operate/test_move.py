@@ -23,6 +23,7 @@ from cdc.sources.postgres.slot import NoSlot
 from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import Attempt
 from cdc.store.log_marks import LogMarks
+from cdc.store.statements import StatementRows, StoredRead, StoredRecord
 from cdc.store.table_state import (
     TABLE_RECORDS,
     CaptureRecord,
@@ -464,6 +465,8 @@ def test_what_is_kept_of_a_capture_goes_with_it(
     """If tables moved back to the tier later, its new capture would seem to begin with a loss."""
     fast, marks = services.capture(ORDERS), LogMarks(services.store)
     marks.move(fast.resource, None, LogMark("server", "", "9 900"))
+    statements, read = StatementRows(services.store), StoredRead("A", 0, 0, 0, 1)
+    assert statements.add(fast.schema_change_topic, None, read, {0: StoredRecord(())})
     slot = Log(there=True)
     source = SimpleNamespace(capture=lambda _: SimpleNamespace(kept_log=slot, sent_tables=None))
     monkeypatch.setattr(services, "source", lambda _: source)
@@ -471,3 +474,4 @@ def test_what_is_kept_of_a_capture_goes_with_it(
     assert remove_capture(services, fast) == [f"connector {fast.connector}", "slot s"]
     assert not slot.there
     assert marks.of(fast.resource) is None
+    assert statements.of(fast.schema_change_topic) is None
