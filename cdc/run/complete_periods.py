@@ -274,12 +274,10 @@ def _why_not_announced(context: RunContext, captures: Captures, record: TableRec
     check_losses(captures.losses(record), evidence.names, record)
     if LateCommits(context.store).of(evidence.names.resource) is not None:
         return "it is not known yet whether the capture has lost changes"
-    capture = source.capture(evidence.names)
-    source_table, fingerprint = capture.described(record.table)
+    source_table, fingerprint, obstacles = source.capture(evidence.names).audited(record.table)
     known = None if record.attempt is None else record.attempt.fingerprint
     if known is None or known.digest != fingerprint.digest:
         return "the table has changed on the source since its last run"
-    obstacles = capture.audit_table(source_table)
     findings = [*of_capture(evidence), *of_table(evidence, record.table, obstacles, record)]
     grave = next((one for one in findings if _prevents_announcement(one, evidence.log)), None)
     if grave is not None:

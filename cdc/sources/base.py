@@ -375,7 +375,42 @@ class SnapshotReader(KeyRanges, Protocol):
         """
 
 
-class SourceCapture(Protocol):
+class CatalogLooks(Protocol):
+    """Looks at captured tables in the catalog of the source's server."""
+
+    def audit_table(self, table: SourceTable) -> list[str]:
+        """Return a message for each reason why changes of a source table are not captured."""
+
+    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
+        """Return the missing rights on a table, and the GRANTs to run; None if none is missing."""
+
+    def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
+        """Return the table and its fingerprint on the source's primary, both as of one moment.
+
+        The fingerprint has the facts of the catalog that may not change unseen.
+
+        Raises:
+            SourceError: There is no such table.
+        """
+
+    def audited(self, table: TableId) -> tuple[SourceTable, Fingerprint, list[str]]:
+        """Return what `described` and `audit_table` return, read in one session.
+
+        Raises:
+            SourceError: There is no such table.
+        """
+
+    def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
+        """Return the table's fingerprint on one server of the source, read in a new transaction."""
+
+    def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
+        """Return a mapping from each table to its fingerprint, whose facts are as of one moment.
+
+        A table that does not exist, or that changed at each attempt to read it, is left out.
+        """
+
+
+class SourceCapture(CatalogLooks, Protocol):
     """The part of one capture that is on the source's server."""
 
     @property
@@ -425,30 +460,6 @@ class SourceCapture(Protocol):
 
     def audit(self) -> list[str]:
         """Return a message for each problem of the source that can affect all captured tables."""
-
-    def audit_table(self, table: SourceTable) -> list[str]:
-        """Return a message for each reason why changes of a source table are not captured."""
-
-    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the missing rights on a table, and the GRANTs to run; None if none is missing."""
-
-    def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
-        """Return the table and its fingerprint on the source's primary, both as of one moment.
-
-        The fingerprint has the facts of the catalog that may not change unseen.
-
-        Raises:
-            SourceError: There is no such table.
-        """
-
-    def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
-        """Return the table's fingerprint on one server of the source, read in a new transaction."""
-
-    def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return a mapping from each table to its fingerprint, whose facts are as of one moment.
-
-        A table that does not exist, or that changed at each attempt to read it, is left out.
-        """
 
 
 class Source(TableReader, SourceLog, RowLookup, MissedChanges, Replay, SnapshotReader, Protocol):

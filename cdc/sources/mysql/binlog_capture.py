@@ -10,7 +10,7 @@ from cdc.log.position import LogPosition
 from cdc.sources.log_health import LogHealth
 from cdc.sources.mysql import binlog_continuity, catalog, preparation, primary, rights
 from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
-from cdc.sources.mysql.connection import Connections
+from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.source_facts import SourceTable
 from schemas.fingerprint import READ_AT, Fingerprint
 from schemas.table import TableId
@@ -101,8 +101,19 @@ class BinlogCapture:
         The table and the fingerprint are read at one moment.
         """
         with self._connections.open("admin") as session:
-            read_at = str(primary.shown(session, self._kind, table))
-            found, fingerprint = catalog.read_described(session, table)
+            return self._described(session, table)
+
+    def audited(self, table: TableId) -> tuple[SourceTable, Fingerprint, list[str]]:
+        """Return what `described` and `audit_table` return, with one login on the primary."""
+        with self._connections.open("admin") as session:
+            found, facts = self._described(session, table)
+            problems = preparation.audit_table(session, found, append=self._names.append)
+        return found, facts, problems
+
+    def _described(self, session: Session, table: TableId) -> tuple[SourceTable, Fingerprint]:
+        """Return a table of MySQL or MariaDB, and its fingerprint with the log's position."""
+        read_at = str(primary.shown(session, self._kind, table))
+        found, fingerprint = catalog.read_described(session, table)
         return found, Fingerprint({**fingerprint.facts, READ_AT: read_at})
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:

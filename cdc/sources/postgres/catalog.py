@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from cdc.errors import MissingTableError
@@ -185,6 +186,10 @@ FROM pg_catalog.pg_type t
 LEFT JOIN pg_catalog.pg_type e ON e.typarray = t.oid
 WHERE t.oid = ANY(%s)
 """
+_SHOWN = """
+SELECT wanted.oid, wanted.modifier, pg_catalog.format_type(wanted.oid, wanted.modifier)
+FROM unnest(%s::oid[], %s::int4[]) AS wanted (oid, modifier)
+"""
 
 
 def read_tables(session: Session, source: str, *, measured: bool = True) -> list[TableStats]:
@@ -199,7 +204,7 @@ def read_tables(session: Session, source: str, *, measured: bool = True) -> list
     names = {field.name for field in dataclasses.fields(TableStats)}
     return [
         TableStats(**{name: value for name, value in facts.items() if name in names})
-        for facts in _described(session, source, None, measured=measured)
+        for facts in _described(session, source, None, read_extensions(session), measured=measured)
     ]
 
 
@@ -213,26 +218,21 @@ def read_table(session: Session, table: TableId) -> SourceTable:
     """
     with session.transaction():
         qualify_names(session)
-        facts = next(iter(_described(session, table.source, table)), None)
-        if facts is None:
-            raise missing(table)
-        identity_index = facts.pop("identity_index")
-        for measured in ("rows_estimate", "total_bytes"):
-            del facts[measured]
-        columns = _read_columns(session, table.schema, facts["number"])
-        unique = [tuple(row[0]) for row in session.execute(_UNIQUE, (facts["number"],))]
-        leaves = [
-            Leaf(
-                TableId(table.source, schema, name),
-                _kind_of(kind, persistence),
-                _IDENTITY[identity],
-                tuple(names),
-                method,
-            )
-            for schema, name, kind, persistence, identity, names, method in session.execute(
-                _LEAVES, (facts["number"],)
-            )
-        ]
+        return table_within(session, table, read_extensions(session))
+
+
+def table_within(session: Session, table: TableId, extensions: Extensions) -> SourceTable:
+    """Return what `read_table` returns, within a transaction after `qualify_names`."""
+    facts = next(iter(_described(session, table.source, table, extensions)), None)
+    if facts is None:
+        raise missing(table)
+    identity_index = facts.pop("identity_index")
+    for measured in ("rows_estimate", "total_bytes"):
+        del facts[measured]
+    columns = _read_columns(session, table.schema, facts["number"])
+    unique = [tuple(row[0]) for row in session.execute(_UNIQUE, (facts["number"],))]
+    # A plain table has no leaves.
+    leaves = () if facts["kind"] == "table" else _read_leaves(session, table, facts["number"])
     identity: dict[ReplicaIdentity, tuple[str, ...]] = {
         "default": facts["primary_key"],
         "index": identity_index,
@@ -246,8 +246,24 @@ def read_table(session: Session, table: TableId) -> SourceTable:
         unique_indexes=tuple(unique),
         hazards=hazards(columns, facts["replica_identity"]),
         identity_columns=identity[facts["replica_identity"]],
-        leaves=tuple(leaves),
+        leaves=leaves,
         withheld=_withheld(session, columns),
+    )
+
+
+def _read_leaves(session: Session, root: TableId, oid: int) -> tuple[Leaf, ...]:
+    """Return the leaf partitions of a PostgreSQL table, by the table's object id."""
+    return tuple(
+        Leaf(
+            TableId(root.source, schema, name),
+            _kind_of(kind, persistence),
+            _IDENTITY[identity],
+            tuple(names),
+            method,
+        )
+        for schema, name, kind, persistence, identity, names, method in session.execute(
+            _LEAVES, (oid,)
+        )
     )
 
 
@@ -263,11 +279,17 @@ def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, .
 
 
 def _described(
-    session: Session, source: str, only: TableId | None, *, measured: bool = True
+    session: Session,
+    source: str,
+    only: TableId | None,
+    extensions: Extensions,
+    *,
+    measured: bool = True,
 ) -> Iterable[dict[str, Any]]:
     """Yield PostgreSQL's description of each user table; with ``only``, of that table alone."""
     parameters = {"schema": only.schema if only else None, "name": only.name if only else None}
-    hypertables, distributed = _hypertables(session), _distributed(session)
+    hypertables = _hypertables(session) if extensions.timescale else set()
+    distributed = _distributed(session) if extensions.citus else set()
     for row in session.execute(_TABLES, {**parameters, "measured": measured}).fetchall():
         schema, name, oid, kind, persistence, identity, owner, rows, total = row[:9]
         primary, identity_index, root_schema, root_name, updated, deleted, children = row[9:16]
@@ -298,23 +320,34 @@ def _described(
 
 def _hypertables(session: Session) -> set[tuple[str, str]]:
     """Return TimescaleDB's hypertables (PostgreSQL), whose rows are in their child tables."""
-    there = session.execute("SELECT to_regclass('_timescaledb_catalog.hypertable')").fetchone()
-    if there is None or there[0] is None:
-        return set()
     query = "SELECT schema_name::text, table_name::text FROM _timescaledb_catalog.hypertable"
     return {(row[0], row[1]) for row in session.execute(query)}
 
 
-def has_citus(session: Session) -> bool:
-    """Whether the PostgreSQL database has the catalog of Citus (``pg_dist_partition``)."""
-    there = session.execute("SELECT to_regclass('pg_catalog.pg_dist_partition')").fetchone()
-    return there is not None and there[0] is not None
+@dataclass(frozen=True)
+class Extensions:
+    """The extensions of a PostgreSQL database that store rows of tables elsewhere.
+
+    Args:
+        timescale: Whether the database has the catalog of TimescaleDB.
+        citus: Whether the database has the catalog of Citus (``pg_dist_partition``).
+    """
+
+    timescale: bool
+    citus: bool
+
+
+def read_extensions(session: Session) -> Extensions:
+    """Return the extensions of the PostgreSQL database that store rows of tables elsewhere."""
+    found = session.execute(
+        "SELECT to_regclass('_timescaledb_catalog.hypertable') IS NOT NULL,"
+        " to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL"
+    ).fetchone()
+    return Extensions(*found) if found is not None else Extensions(timescale=False, citus=False)
 
 
 def _distributed(session: Session) -> set[int]:
     """Return object ids of Citus's tables (PostgreSQL), whose rows Citus stores in other tables."""
-    if not has_citus(session):
-        return set()
     query = "SELECT logicalrelid::oid FROM pg_catalog.pg_dist_partition"
     return {int(row[0]) for row in session.execute(query)}
 
@@ -328,7 +361,8 @@ def _read_columns(session: Session, schema: str, oid: int) -> tuple[SourceColumn
     """Return the columns of a PostgreSQL table, by the table's object id."""
     rows = session.execute(_COLUMNS, (oid,)).fetchall()
     oids = {row[2] for row in rows}
-    types, others = _Types(session, oids), misread_types.others(session, schema, oids)
+    types = _Types(session, {(row[2], row[3]) for row in rows})
+    others = misread_types.others(session, schema, oids)
     return tuple(
         SourceColumn(
             name=name,
@@ -361,27 +395,43 @@ def read_type(session: Session, oid: int, modifier: int) -> PostgresType:
     """Return one parsed PostgreSQL type by its object id and its type modifier."""
     with session.transaction():
         qualify_names(session)
-        return _Types(session, {oid}).describe(oid, modifier)
+        return _Types(session, {(oid, modifier)}).describe(oid, modifier)
 
 
 class _Types:
-    """Reads the facts of PostgreSQL types, also of the types' element types and base types."""
+    """Reads the facts of PostgreSQL types, also of the types' element types and base types.
 
-    def __init__(self, session: Session, oids: set[int]) -> None:
+    Args:
+        session: A session with an open transaction, after `qualify_names`.
+        wanted: The object id of each type, with the type modifier.
+    """
+
+    def __init__(self, session: Session, wanted: Collection[tuple[int, int]]) -> None:
         self._session = session
         self._rows: dict[int, tuple[str, TypeKind, int, int, int | None]] = {}
-        missing = oids
+        missing = {oid for oid, _ in wanted}
         while missing:
             for oid, *facts in session.execute(_TYPES, (list(missing),)):
                 self._rows[oid] = cast("tuple[str, TypeKind, int, int, int | None]", tuple(facts))
             needed = {part for row in self._rows.values() for part in (row[2], row[4]) if part}
             missing = needed - self._rows.keys()
+        shown = list(self._with_parts(wanted))
+        asked = ([oid for oid, _ in shown], [modifier for _, modifier in shown])
+        self._shown = {(row[0], row[1]): row[2] for row in session.execute(_SHOWN, asked)}
+
+    def _with_parts(self, wanted: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Return types with modifiers, and the same of their element types and base types."""
+        found: set[tuple[int, int]] = set()
+        left = set(wanted)
+        while left:
+            found.add(one := left.pop())
+            _, kind, base, base_typmod, element = self._rows[one[0]]
+            parts = {(element, one[1])} if element else set()
+            left |= (parts | ({(base, base_typmod)} if kind == "d" else set())) - found
+        return found
 
     def describe(self, oid: int, typmod: int) -> PostgresType:
         name, kind, base, base_typmod, element = self._rows[oid]
-        row = self._session.execute(
-            "SELECT pg_catalog.format_type(%s, %s)", (oid, typmod)
-        ).fetchone()
         return PostgresType(
             name=name,
             typmod=_money_digits(self._session) if name == "money" else typmod,
@@ -389,7 +439,7 @@ class _Types:
             # the modifier of an array is that of its elements
             element=self.describe(element, typmod) if element else None,
             base=self.describe(base, base_typmod) if kind == "d" else None,
-            display=row[0] if row else name,
+            display=self._shown[oid, typmod],
             infinite=name == "interval" and self._session.info.server_version >= _INFINITE,
         )
 

@@ -11,12 +11,13 @@ from psycopg import sql
 from cdc.sources.postgres.catalog import (
     ALLOWS_NULL,
     DEFAULT,
+    Extensions,
     access_method,
-    has_citus,
     leaves,
     missing,
     qualify_names,
-    read_table,
+    read_extensions,
+    table_within,
 )
 from cdc.sources.postgres.connection import Session
 from cdc.sources.source_facts import SourceTable
@@ -233,17 +234,23 @@ def read_fingerprints(
     publication and added again has a new entry. No topic has the changes that the table had between
     the removal and the addition.
     """
-    named = {(table.schema, table.name): table for table in tables}
     with session.transaction():
         qualify_names(session)
-        asked = {
-            "publication": publication,
-            "schemas": [schema for schema, _ in named],
-            "names": [name for _, name in named],
-        }
-        distributed = _DISTRIBUTED if has_citus(session) else "NULL::bool"
-        query = _FINGERPRINTS.replace("DISTRIBUTED", distributed)
-        rows = session.execute(query, asked).fetchall()
+        return _fingerprints_within(session, tables, publication, read_extensions(session))
+
+
+def _fingerprints_within(
+    session: Session, tables: Collection[TableId], publication: str, extensions: Extensions
+) -> dict[TableId, Fingerprint]:
+    """Return what `read_fingerprints` returns, within a transaction after `qualify_names`."""
+    named = {(table.schema, table.name): table for table in tables}
+    asked = {
+        "publication": publication,
+        "schemas": [schema for schema, _ in named],
+        "names": [name for _, name in named],
+    }
+    distributed = _DISTRIBUTED if extensions.citus else "NULL::bool"
+    rows = session.execute(_FINGERPRINTS.replace("DISTRIBUTED", distributed), asked).fetchall()
     return {named[row[0], row[1]]: Fingerprint(row[2]) for row in rows}
 
 
@@ -373,4 +380,10 @@ def read_described(
     """
     with session.transaction():
         session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        return read_table(session, table), read_fingerprint(session, table, publication)
+        qualify_names(session)
+        extensions = read_extensions(session)
+        found = table_within(session, table, extensions)
+        facts = _fingerprints_within(session, [table], publication, extensions).get(table)
+    if facts is None:
+        raise missing(table)
+    return found, facts

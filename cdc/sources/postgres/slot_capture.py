@@ -311,6 +311,12 @@ class PostgresCapture:
         with self._connections.open("admin") as session:
             return fingerprint.read_described(session, table, self._publication)
 
+    def audited(self, table: TableId) -> tuple[SourceTable, Fingerprint, list[str]]:
+        """Return what `described` and `audit_table` return, read in one PostgreSQL session."""
+        with self._connections.open("admin") as session:
+            found, facts = fingerprint.read_described(session, table, self._publication)
+            return found, facts, publication.audit_table(session, self._publication, found)
+
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
         """Return the PostgreSQL table's fingerprint on one server, read in a new transaction."""
         role: Role = "snapshot" if on_replica else "admin"
