@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cdc.capture.judgement import Finding, Severity, follows, stopping
-from cdc.errors import LostHistoryError
+from cdc.capture.onboarded_names import capture_of
+from cdc.errors import ConfigError, LostHistoryError
 
 if TYPE_CHECKING:
+    from cdc.config import Config
     from cdc.debezium import CaptureNames
     from cdc.store.loss_counts import Loss, Losses
     from cdc.store.table_state import TableRecord
@@ -61,6 +63,17 @@ def loss_scopes(names: CaptureNames, *tables: TableId) -> tuple[str, ...]:
         tables: The tables.
     """
     return (names.resource, *(table_scope(names, table) for table in tables))
+
+
+def scopes_if_configured(config: Config, record: TableRecord) -> tuple[str, ...]:
+    """Return the names under which losses of a table are counted, for the capture on its record.
+
+    The result is empty if the table's source is not configured.
+    """
+    try:
+        return loss_scopes(capture_of(config, record), record.table)
+    except ConfigError:
+        return ()
 
 
 def times(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> int:

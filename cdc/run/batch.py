@@ -35,12 +35,10 @@ if TYPE_CHECKING:
 
     from cdc.config import TableSettings
     from cdc.lake.guard import Guard
-    from cdc.lake.write import FollowedTable
     from cdc.rows.kafka_records import Range
     from cdc.run.context import RunContext
-    from cdc.sources.source_facts import SourceTable
+    from cdc.run.follow import LakeShape
     from cdc.store.table_state import TableRecord
-    from schemas.table import TableSchema
 
 _log = logging.getLogger(__name__)
 
@@ -90,30 +88,30 @@ class BatchWriter:
 
     Args:
         context: The runs' context.
-        source_table: The table in the source's catalog.
-        source_schema: The lake schema that is derived from the source's catalog.
-        lake: The lake table with all its columns.
+        shape: The lake table, and the source table.
         settings: The table's settings.
         record: The table's record, which names topic and tier.
+        quarantined: Partition and offset of each quarantined record of the table's attempt. The
+            set is changed with the quarantine.
     """
 
     def __init__(
         self,
         context: RunContext,
+        shape: LakeShape,
         *,
-        source_table: SourceTable,
-        source_schema: TableSchema,
-        lake: FollowedTable,
         settings: TableSettings,
         record: TableRecord,
+        quarantined: set[Place],
     ) -> None:
         self._context = context
-        self._source_table = source_table
-        self._source_schema = source_schema
-        self._lake = lake
-        self._schema = lake.layout.schema
+        self._source_table = source_table = shape.source_table
+        self._source_schema = shape.source_schema
+        self._lake = shape.lake
+        self._schema = shape.lake.layout.schema
         self._settings = settings
         self._topic = record.topic
+        self._quarantined = quarantined
         self._is_large = is_large(record.size)
         capture = context.capture(record)
         self._from_binlog = capture.kind != "postgres"
@@ -183,7 +181,7 @@ class BatchWriter:
         definitions = LaterDefinitions.of(handoff, self._source_table.dropped_by)
         labels = FormerLabels.of(handoff)
         self._reader.expect(previous.schema_ids, late, definitions, labels, reading)
-        left_out = LeftOut(self._context, previous, self._settings)
+        left_out = LeftOut(self._context, previous, self._settings, self._quarantined)
         tolerated = left_out.tolerated(piece)
         try:
             batch = self._read_seen(piece, tolerated)
@@ -222,7 +220,7 @@ class BatchWriter:
         late = LateColumns.of(handoff, replayed=True)
         definitions = LaterDefinitions.of(handoff, dropped_by, replayed=True)
         self._reader.expect(previous.schema_ids, late, definitions, FormerLabels.of(handoff))
-        left_out = LeftOut(self._context, previous, self._settings)
+        left_out = LeftOut(self._context, previous, self._settings, self._quarantined)
         within = left_out.within(piece)
         try:
             batch = self._reader.read(piece, tolerated=len(within))

@@ -6,9 +6,10 @@ import logging
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING
 
-from cdc.errors import FencedError
+from cdc.errors import FencedError, StateError
 from cdc.lake.instants import clock_warnings
 from cdc.lake.space import measure
 from cdc.run import plan
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from cdc.lake.commit import CommitRecord
     from cdc.lake.timeline import Committed, Timeline, Written
     from cdc.rows.fold import Summary
-    from cdc.run.context import RunResult
+    from cdc.run.context import RunContext, RunResult
     from cdc.store.lease import Lease
     from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
@@ -162,6 +163,41 @@ def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
         steps=result.steps,
         instant=result.instant,
     )
+
+
+def history_of_run(
+    context: RunContext, record: TableRecord, result: RunResult
+) -> partial[None] | None:
+    """Return a function that adds a run to the history of runs, in a transaction that it gets.
+
+    The predictions learn from the run at once. The result is None if the run has no entry, since it
+    has made no commit and has not failed.
+
+    Args:
+        context: The runs' context.
+        record: The table's record before the run.
+        result: The result of the run.
+    """
+    if not result.commits and result.error is None:
+        return None
+    try:
+        cost = context.predictions.learn(record, result, context.cpu.cores)
+    except StateError as error:
+        _log.warning("the run of table %s is not in the history: %s", record.table, error)
+        return None
+    entry = run_entry(context.run_id, record, result)
+    return partial(context.store.add_run, entry=entry, cost=cost)
+
+
+def record_apart(context: RunContext, record: TableRecord, result: RunResult) -> None:
+    """Add a run to the history of runs, in a transaction of its own; a failure is only logged."""
+    if (write := history_of_run(context, record, result)) is None:
+        return
+    try:
+        with context.store.transaction() as connection:
+            write(connection)
+    except StateError as error:
+        _log.warning("the run of table %s is not in the history: %s", record.table, error)
 
 
 @step("upkeep")

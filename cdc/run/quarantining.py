@@ -10,6 +10,7 @@ applies them again.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from cdc.rows.kafka_records import Range
     from cdc.run.batch_reading import Batch, BatchReader
     from cdc.run.context import RunContext
-    from cdc.store.state_store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -31,16 +31,17 @@ Place = tuple[int, int]
 """Partition and offset of a record."""
 
 
-def require_listed(store: Store, commit: CommitRecord) -> None:
+def require_listed(commit: CommitRecord, quarantined: Collection[Place]) -> None:
     """Check for a run that the state store lists all records that the newest commit has left out.
+
+    Args:
+        commit: The record of the newest commit.
+        quarantined: Partition and offset of each quarantined record of the commit's attempt.
 
     Raises:
         LostHistoryError: The state store lists fewer records. Which records it lacks is not known.
     """
-    if not commit.lacks:
-        return
-    places = Quarantine(store).offsets(commit.attempt)
-    listed = sum(at < commit.offsets.get(partition, 0) for partition, at in places)
+    listed = sum(at < commit.offsets.get(partition, 0) for partition, at in quarantined)
     if listed < commit.lacks:
         raise LostHistoryError(
             f"the lake lacks {commit.lacks} records of table {commit.table} that could not be"
@@ -60,16 +61,23 @@ class LeftOut:
         context: The runs' context.
         previous: The record of the lake's newest commit with offsets.
         settings: The table's settings.
+        quarantined: Partition and offset of each quarantined record of the attempt. Only the holder
+            of the table's lease changes the quarantine, so the state store is not asked again. The
+            set is changed with the quarantine.
     """
 
     def __init__(
-        self, context: RunContext, previous: CommitRecord, settings: TableSettings
+        self,
+        context: RunContext,
+        previous: CommitRecord,
+        settings: TableSettings,
+        quarantined: set[Place],
     ) -> None:
         self._run_id = context.run_id
         self._previous = previous
         self._settings = settings
         self._quarantine = Quarantine(context.store)
-        self._kept = self._quarantine.offsets(previous.attempt)
+        self._kept = quarantined
 
     def outside(self, piece: Range) -> set[Place]:
         """Return partition and offset of each quarantined record outside of a range."""
@@ -136,6 +144,7 @@ class LeftOut:
                 for problem, record in zip(batch.left_out, raw, strict=True)
             ]
         )
+        self._kept.update((one.partition, one.offset) for one in batch.left_out)
         for problem in batch.left_out:
             _log.warning(
                 "table %s lacks the record at offset %d of topic %s: %s",
@@ -153,9 +162,7 @@ class LeftOut:
         """
         if not self._kept and not batch.left_out:
             return
-        self._quarantine.forget_range(
-            self._previous.attempt,
-            batch.piece.start,
-            batch.piece.end,
-            [(problem.partition, problem.offset) for problem in batch.left_out],
-        )
+        lacking = [(problem.partition, problem.offset) for problem in batch.left_out]
+        piece = batch.piece
+        self._quarantine.forget_range(self._previous.attempt, piece.start, piece.end, lacking)
+        self._kept.difference_update(self.within(piece).difference(lacking))

@@ -11,7 +11,7 @@ nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import follow
 from cdc.run.late_rows import note_late
 from cdc.run.published_generation import check_serving, no_offsets, require_files, require_folder
-from cdc.run.quarantining import require_listed
+from cdc.run.quarantining import Place, require_listed
 from cdc.run.truncates import Truncates
 from cdc.sources.source_facts import Look
 from cdc.store.quarantine import Quarantine
@@ -91,20 +91,20 @@ class _QuarantineReplay:
         if latest is None or latest.record.attempt != str(attempt.id):
             require_folder(self._context.spark, self._record)
             raise no_offsets(self._record, f"no commit under {attempt.path} belongs to its attempt")
-        require_listed(self._context.store, latest.record)
+        quarantined = Quarantine(self._context.store).offsets(str(attempt.id))
+        require_listed(latest.record, quarantined)
         require_files(self._context, self._record, timeline, latest)
-        start = self._first_offsets(attempt, latest, first)
+        start = self._first_offsets(quarantined, latest, first)
         piece = Range(start, dict(latest.record.offsets))
         self._require_history(attempt, latest, start)
         shape, latest = self._shape(latest)
         guard = RunGuard(self._table, self._lease, latest)
         writer = BatchWriter(
             self._context,
-            source_table=shape.source_table,
-            source_schema=shape.source_schema,
-            lake=shape.lake,
+            shape,
             settings=self._settings,
             record=self._record,
+            quarantined=quarantined,
         )
         replayed = writer.replay(piece, latest.record, guard)
         applied = replayed.applied
@@ -132,13 +132,13 @@ class _QuarantineReplay:
         return record.attempt
 
     def _first_offsets(
-        self, attempt: Attempt, latest: Committed, first: int | None
+        self, quarantined: Collection[Place], latest: Committed, first: int | None
     ) -> Mapping[int, int]:
         """Return the offsets from which a replay reads the topic again."""
         offsets = dict(latest.record.offsets)
         places = [
             (partition, at)
-            for partition, at in Quarantine(self._context.store).offsets(str(attempt.id))
+            for partition, at in quarantined
             if at < offsets.get(partition, 0) and (first is None or at >= first)
         ]
         if not places:

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc.capture import position_check
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
-from cdc.capture.remembered_losses import check_losses, loss_scopes, table_scope
+from cdc.capture.remembered_losses import check_losses, scopes_if_configured, table_scope
 from cdc.capture.topic_facts import one_topic, still_in_topic
 from cdc.errors import (
     FencedError,
@@ -27,9 +28,8 @@ from cdc.errors import (
     UnseenError,
 )
 from cdc.lake.timeline import Committed
-from cdc.run import plan
+from cdc.run import commits, plan
 from cdc.run.batch import Applied, BatchWriter
-from cdc.run.commits import RunGuard, commit_summary, commit_warnings, keep_size, run_entry
 from cdc.run.comparison import Comparison, SettingsDigests, compare
 from cdc.run.context import RunResult, Turn
 from cdc.run.ddl_events import statement_effects
@@ -46,7 +46,8 @@ from cdc.sources.selection import not_there
 from cdc.sources.source_facts import Look
 from cdc.store.error_record import ErrorRecord
 from cdc.store.history import SchemaEntry
-from cdc.store.loss_counts import Losses
+from cdc.store.loss_counts import Losses, newest_losses
+from cdc.store.run_facts import RunFacts
 from cdc.store.table_state import State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
 
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from cdc.store.table_state import CommitWrites
 
 _log = logging.getLogger(__name__)
-
 _STORE_TRIES = 5
 
 
@@ -90,30 +90,31 @@ def run_table(
     """
     started, at, steps = datetime.now(timezone.utc), time.monotonic(), begin_steps()
     begun = context.cpu.begin()
+
+    def timed(result: RunResult) -> RunResult:
+        spent = {"seconds": time.monotonic() - at, "cpu_s": context.cpu.used(begun)}
+        return replace(result, started_at=started, steps=steps.ended(), **spent)
+
+    facts = RunFacts(partial(scopes_if_configured, context.config))
+    held = context.leases.hold_record(record, gives_way=turn is not None, read=facts.read)
     try:
-        with context.leases.hold_record(record, gives_way=turn is not None) as (lease, newest):
+        with held as (lease, newest):
             if record.attempt_id != newest.attempt_id:
                 # It was copied again: the facts and the evidence are older than the copy.
                 topic, captures = None, None
-            run = _TableRun(context, newest, lease, captures or Captures(context), topic)
+            run = _TableRun(context, newest, lease, facts, captures or Captures(context), topic)
             run.work(until, turn)
-            result = run.result
-    except LeaseHeldError as held:
-        _log.info("%s", held)
-        result = RunResult(record.table, record.state, skipped=True, warnings=(held.message,))
+            result = timed(run.result)
+            lease.at_release(commits.history_of_run(context, record, result))
+    except LeaseHeldError as error:
+        _log.info("%s", error)
+        return timed(RunResult(record.table, record.state, skipped=True, warnings=(error.message,)))
     except StateError as error:
         _log.warning("%s", error)
-        result = RunResult(record.table, record.state, error=ErrorRecord.of(error))
+        result = timed(RunResult(record.table, record.state, error=ErrorRecord.of(error)))
+        commits.record_apart(context, record, result)
     finally:
-        used = context.cpu.end(begun)
-    took = time.monotonic() - at
-    result = replace(result, started_at=started, seconds=took, steps=steps.ended(), cpu_s=used)
-    if result.commits or result.error is not None:
-        try:
-            cost = context.predictions.learn(record, result, context.cpu.cores)
-            context.store.record_run(run_entry(context.run_id, record, result), cost)
-        except StateError as error:
-            _log.warning("the run of table %s is not in the history: %s", record.table, error)
+        context.cpu.end()
     return result
 
 
@@ -125,6 +126,7 @@ class _TableRun:
         context: RunContext,
         record: TableRecord,
         lease: Lease,
+        facts: RunFacts,
         captures: Captures,
         topic: TopicFacts | KafkaError | None,
     ) -> None:
@@ -132,6 +134,7 @@ class _TableRun:
         self._topic = topic
         self._table = record.table
         self._lease = lease
+        self._facts = facts
         self._captures = captures
         self._losses = Losses(context.store)
         self._record = record
@@ -226,9 +229,9 @@ class _TableRun:
             raise no_offsets(
                 self._record, f"the newest commit is of attempt {latest.record.attempt}"
             )
-        require_listed(self._context.store, latest.record)
+        require_listed(latest.record, self._facts.quarantined)
         require_files(self._context, self._record, timeline, latest)
-        warnings = commit_warnings(self._record, latest)
+        warnings = commits.commit_warnings(self._record, latest)
         self.result = replace(self.result, warnings=warnings)
         at = dict(latest.record.offsets)
         # Another process could have committed offsets that are newer than these facts of the topic.
@@ -245,7 +248,7 @@ class _TableRun:
         self._keep_history(latest)
         compared = self._compared(latest.record, handoff)
         self._captures.require_own_types(self._record, compared.wanted)
-        guard = RunGuard(self._table, self._lease, latest)
+        guard = commits.RunGuard(self._table, self._lease, latest)
         shape, followed = follow(self._context, self._record, latest, compared, guard, self._turn)
         if followed is not latest:
             self.result = replace(self.result, commits=self.result.commits + 1)
@@ -261,11 +264,10 @@ class _TableRun:
         """Commit batches up to end offsets, or until the turn is over."""
         writer = BatchWriter(
             self._context,
-            source_table=shape.source_table,
-            source_schema=shape.source_schema,
-            lake=shape.lake,
+            shape,
             settings=self._settings,
             record=self._record,
+            quarantined=self._facts.quarantined,
         )
         newest, at = latest, dict(latest.record.offsets)
         end = {partition: max(offset, end.get(partition, 0)) for partition, offset in at.items()}
@@ -275,7 +277,7 @@ class _TableRun:
         try:
             while at != end:
                 piece = next(plan.ranges(at, end, most))
-                guard = RunGuard(self._table, self._lease, newest)
+                guard = commits.RunGuard(self._table, self._lease, newest)
                 applied = writer.apply(piece, newest.record, guard, still_open=self._still_open)
                 crash("run.after_commit")
                 newest = Committed(applied.instant, "commit", applied.record)
@@ -290,7 +292,7 @@ class _TableRun:
                     return
                 if shape.lake.keep_up(self._lease.check):
                     context = self._context
-                    self._record = keep_size(context.spark, context.store, self._record)
+                    self._record = commits.keep_size(context.spark, context.store, self._record)
                 if self._turn is not None and self._turn.is_over(time.monotonic() - self._began):
                     return
                 if at != end:  # each commit checks the lease itself; this saves a useless batch
@@ -330,12 +332,11 @@ class _TableRun:
             # copy continues from a later position than the one that Connect had stored then.
             evidence = self._captures.gather_again(self._record)
             position_check.check_stream(self._table, rests, evidence, source)
-        capture = source.capture(evidence.names)
-        source_table, fingerprint = capture.described(self._table)
-        obstacles = capture.audit_table(source_table)
+        source_table, fingerprint, obstacles = source.capture(evidence.names).audited(self._table)
         own = of_table(evidence, self._table, obstacles, self._record)
         position_check.check_capture(self._table, stopping([*of_capture(evidence), *own]))
-        seen = self._losses.seen(*loss_scopes(evidence.names, self._table))
+        # The evidence can be newer than the lease, and can have counted a loss since.
+        seen = newest_losses(self._facts.losses, self._captures.losses(self._record))
         check_losses(seen, evidence.names, self._record)
         lake, reported = self._context.config.lake, self._captures.statements(self._record)
         look = Look(source_table, fingerprint)
@@ -425,12 +426,11 @@ class _TableRun:
                 FAILED table stays FAILED, unless the state store lacks the newest commit.
         """
         known = self._record.last_commit
-        summary = commit_summary(committed, known, writes)
+        summary = commits.commit_summary(committed, known, writes)
         self.result = self.result.at_commit(committed, 0 if writes is None else writes.bytes)
         healthy = self._record.state in RUN_STATES and not self._record.failures
-        same = known is not None and (known.instant, known.epochs) == (
-            *(committed.instant, summary.epochs),
-        )
+        place = (committed.instant, summary.epochs)
+        same = known is not None and (known.instant, known.epochs) == place
 
         def remembered(record: TableRecord) -> TableRecord:
             if record.state is State.FAILED and record.resume_to in RUN_STATES:

@@ -56,22 +56,27 @@ class CpuShares:
             self._read_at = self._read()
 
     def begin(self) -> float:
-        """Begin a run. `end` needs the returned value."""
+        """Begin a run. `used` needs the returned value."""
         with self._lock:
             self._advance()
             self._running += 1
             return self._share
 
-    def end(self, begun: float) -> float:
-        """End a run, and return its share of the CPU time, in seconds.
+    def used(self, begun: float) -> float:
+        """Return a run's share of the CPU time so far, in seconds.
 
         Args:
             begun: The value that `begin` has returned for the run.
         """
         with self._lock:
             self._advance()
-            self._running -= 1
             return self._share - begun
+
+    def end(self) -> None:
+        """End a run."""
+        with self._lock:
+            self._advance()
+            self._running -= 1
 
     def _advance(self) -> None:
         now = self._read()

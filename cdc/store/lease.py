@@ -35,6 +35,8 @@ _WAIT = "Wait for that process to end. After a crash the lease runs out by itsel
 _log = logging.getLogger(__name__)
 
 _Read = Callable[[Connection], object]
+_ReadRecord = Callable[[Connection, TableRecord], object]
+_Write = Callable[[Connection], object]
 
 
 class Lease:
@@ -57,6 +59,7 @@ class Lease:
         self.ttl_s = ttl_s
         self.token = 0
         self._store = store
+        self._last_write: _Write | None = None
         self.resource = str(resource)
         self.about = {} if isinstance(resource, str) else {"table": resource}
 
@@ -142,11 +145,33 @@ class Lease:
         """Whether another process waits for the lease."""
         return is_wanted(self._store, self.resource)
 
+    def at_release(self, write: _Write | None) -> None:
+        """Let `release` call ``write`` in its transaction, after the lease is released.
+
+        So what is stored last needs no transaction of its own. If ``write`` fails, the error is
+        logged, and the lease is released nevertheless. ``write`` is also called if this process has
+        lost the lease.
+        """
+        self._last_write = write
+
     def release(self) -> None:
         """Release the lease; do nothing if this process no longer holds it."""
+        write, self._last_write = self._last_write, None
+        try:
+            self._release(write)
+        except (StateError, IntegrityError) as error:
+            if write is None:
+                raise
+            _log.warning("the last facts about %s are not stored: %s", self.what, error)
+            self._release(None)
+
+    def _release(self, write: _Write | None) -> None:
+        """Release the lease, and call ``write`` in the same transaction."""
         free = sa.update(leases).where(self._held_by_this()).values(owner=None, expires_at=0.0)
         with self._store.transaction() as connection:
             connection.execute(free)
+            if write is not None:
+                write(connection)
 
     def _taken(self) -> dict[str, Any]:
         """Return the values that this process writes to the lease's row when it takes the lease."""
@@ -283,7 +308,7 @@ class Leases:
 
     @contextmanager
     def hold_record(
-        self, record: TableRecord, *, gives_way: bool = False
+        self, record: TableRecord, *, gives_way: bool = False, read: _ReadRecord | None = None
     ) -> Iterator[tuple[Lease, TableRecord]]:
         """Hold the lease of a record's table, and read the newest record when the lease is taken.
 
@@ -293,16 +318,19 @@ class Leases:
         Args:
             record: The table's record, as known before.
             gives_way: As in `hold`.
+            read: Called in the same transaction, with the newest record.
 
         Raises:
             LeaseHeldError: As in `hold`.
         """
         newest = [record]
 
-        def read(connection: Connection) -> None:
+        def read_all(connection: Connection) -> None:
             newest[0] = self._store.newest_within(connection, record)
+            if read is not None:
+                read(connection, newest[0])
 
-        with self.hold(record.resource, gives_way=gives_way, read=read) as lease:
+        with self.hold(record.resource, gives_way=gives_way, read=read_all) as lease:
             yield lease, newest[0]
 
     def held_by_other(self, resource: TableId | str) -> LeaseHeldError | None:

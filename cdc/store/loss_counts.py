@@ -8,7 +8,7 @@ attempt lacks changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -75,12 +75,8 @@ class Losses:
         Raises:
             StateError: The state store cannot be used.
         """
-        asked = sa.select(loss_rows).where(loss_rows.c.scope.in_(scopes))
         with self._store.transaction() as connection:
-            return {
-                row.scope: Loss(row.times, row.what, _loss_moment(row.seen_at))
-                for row in connection.execute(asked)
-            }
+            return losses_within(connection, scopes)
 
     def _count(self, scope: str, what: str) -> None:
         """Count a loss in the state store.
@@ -90,6 +86,29 @@ class Losses:
         """
         with self._store.transaction() as connection:
             count_loss(connection, self._store.clock, scope, what)
+
+
+def losses_within(connection: Connection, scopes: Sequence[str]) -> dict[str, Loss]:
+    """Return what `Losses.seen` returns, within a transaction."""
+    asked = sa.select(loss_rows).where(loss_rows.c.scope.in_(scopes))
+    return {
+        row.scope: Loss(row.times, row.what, _loss_moment(row.seen_at))
+        for row in connection.execute(asked)
+    }
+
+
+def newest_losses(*seen: Mapping[str, Loss]) -> dict[str, Loss]:
+    """Join counts that were read at several times; a count never falls, so the greatest is newest.
+
+    Args:
+        seen: Mappings from name to stored losses, as `Losses.seen` returns them.
+    """
+    joined: dict[str, Loss] = {}
+    for one in seen:
+        for scope, loss in one.items():
+            if scope not in joined or joined[scope].times < loss.times:
+                joined[scope] = loss
+    return joined
 
 
 def count_loss(

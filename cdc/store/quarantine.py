@@ -20,6 +20,8 @@ from cdc.store.tables import quarantine
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
     from cdc.store.state_store import Store
 
 MAX_BYTES = 1024 * 1024
@@ -135,10 +137,8 @@ class Quarantine:
 
     def offsets(self, attempt: str) -> set[tuple[int, int]]:
         """Return partition and offset of each record that an attempt has in quarantine."""
-        columns = (quarantine.c.partition_no, quarantine.c.record_offset)
         with self._store.transaction() as connection:
-            rows = connection.execute(sa.select(*columns).where(_records_of_attempt(attempt))).all()
-        return {(row.partition_no, row.record_offset) for row in rows}
+            return offsets_within(connection, attempt)
 
     def counts(self) -> dict[str, int]:
         """Return a mapping from each attempt with quarantined records to their number."""
@@ -185,6 +185,13 @@ class Quarantine:
             where &= quarantine.c.attempt != but
         with self._store.transaction() as connection:
             connection.execute(sa.delete(quarantine).where(where))
+
+
+def offsets_within(connection: Connection, attempt: str) -> set[tuple[int, int]]:
+    """Return what `Quarantine.offsets` returns, within a transaction."""
+    columns = (quarantine.c.partition_no, quarantine.c.record_offset)
+    rows = connection.execute(sa.select(*columns).where(_records_of_attempt(attempt))).all()
+    return {(row.partition_no, row.record_offset) for row in rows}
 
 
 def _records_of_attempt(attempt: str) -> sa.ColumnElement[bool]:

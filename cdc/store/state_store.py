@@ -13,7 +13,6 @@ from typing import Any
 
 import sqlalchemy as sa
 import stamina
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
@@ -24,13 +23,13 @@ from cdc.store.engine import LEAST_KEPT, exposed_file, open_engine, shown
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
 from cdc.store.history_rows import Writer
 from cdc.store.installation import Installation
-from cdc.store.table_cost import TABLE_COSTS, TableCost
+from cdc.store.stored_costs import put_cost, stored_costs
+from cdc.store.table_cost import TableCost
 from cdc.store.table_state import TABLE_RECORDS, TableRecord
 from cdc.store.tables import (
     FORMAT,
     MYSQL,
     copy_rows,
-    cost_rows,
     format_rows,
     installation_rows,
     metadata,
@@ -259,20 +258,19 @@ class Store:
                 stored cost stays.
         """
         with self.transaction() as connection:
-            self._history(connection).add_run(entry)
-            add_commits(connection, entry.table, entry.commits)
-            if cost is not None:
-                _put_cost(connection, entry.table, cost)
+            self.add_run(connection, entry, cost)
+
+    def add_run(self, connection: Connection, entry: RunEntry, cost: TableCost | None) -> None:
+        """Do what `record_run` does, within a transaction."""
+        self._history(connection).add_run(entry)
+        add_commits(connection, entry.table, entry.commits)
+        if cost is not None:
+            put_cost(connection, entry.table, cost)
 
     def costs(self) -> dict[TableId, TableCost]:
         """Return a mapping from each table to the stored cost of the table's runs."""
         with self.transaction() as connection:
-            return {
-                (table := TableId(row.source, row.schema_name, row.table_name)): TABLE_COSTS.read(
-                    row.cost, f"the cost of table {table}", table=table
-                )
-                for row in connection.execute(sa.select(cost_rows))
-            }
+            return stored_costs(connection)
 
     def last_runs(self, table: TableId, count: int = 10) -> list[RunEntry]:
         """Return the newest entries of a table's run history, newest first."""
@@ -438,22 +436,6 @@ def _lost_a_race(error: Exception) -> bool:
     """Whether an error means that another process has just created the state store's SQL tables."""
     signs = ("already exists", "concurrent DDL", "pg_type_typname_nsp_index")
     return isinstance(error, SQLAlchemyError) and any(text in str(error) for text in signs)
-
-
-def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
-    """Insert or replace the stored cost of a table's runs, in one SQL statement.
-
-    A run of the table and a run of its next generation can write the first row at the same time.
-    """
-    row, key = {**named(table), "cost": TABLE_COSTS.write(cost)}, list(cost_rows.primary_key)
-    dialect = connection.dialect.name
-    if dialect in MYSQL:
-        put = mysql.insert(cost_rows).values(**row)
-        connection.execute(put.on_duplicate_key_update(cost=row["cost"]))
-        return
-    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    new = insert(cost_rows).values(**row)
-    connection.execute(new.on_conflict_do_update(index_elements=key, set_={"cost": row["cost"]}))
 
 
 def _stored_record(connection: Connection, table: TableId, beside: bool) -> TableRecord | None:

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.run.commits import run_entry
 from cdc.run.context import RunResult
-from cdc.store import histories, history_rows, state_store
+from cdc.store import histories, history_rows, stored_costs
 from cdc.store import timeouts as store_timeouts
 from cdc.store.histories import Histories
 from cdc.store.history import SchemaEntry, StateEntry
@@ -136,7 +136,7 @@ def test_two_processes_store_the_first_cost_of_a_table(url: str) -> None:
     one, other = Store(url), Store(url)
     with ThreadPoolExecutor(1) as pool:
         with other.transaction() as connection:
-            state_store._put_cost(connection, TABLE, theirs)
+            stored_costs.put_cost(connection, TABLE, theirs)
             ended = pool.submit(one.record_run, entry, ours)
             with pytest.raises(FutureTimeout):
                 ended.result(timeout=1.0)

@@ -105,20 +105,20 @@ def test_a_run_gives_way_after_the_commit_during_which_another_process_asks(
 
 
 def test_a_run_uses_the_state_store_in_few_transactions(command: Command) -> None:
-    """A run has three transactions, one for each commit, and two between two commits.
+    """A run has two transactions, one for each commit, and two between two commits.
 
-    The three are for the lease with the newest record, for the history, and for the release.
+    The two are for the lease with all that the run reads, and for the history with the release.
     Between two commits, the run asks whether a process waits for the table, and checks its lease.
-    This run has no guard, no losses and no quarantine.
+    This run has no guard.
     """
     begun = list[object]()
     context, record = command.context(), command.put(State.INCREMENTAL)
     sa.event.listen(command.services.store._engine, "begin", begun.append)
     assert run_table(context, record, turn=Turn(0.0)).commits == 1
-    assert len(begun) == 3 + 1 + 1, "it also asks once who waits"
+    assert len(begun) == 2 + 1 + 1, "it also asks once who waits"
     begun.clear()
     assert run_table(context, record, turn=Turn()).commits == COMMITS
-    assert len(begun) == 3 + COMMITS + 2 * (COMMITS - 1)
+    assert len(begun) == 2 + COMMITS + 2 * (COMMITS - 1)
 
 
 @pytest.mark.parametrize("spaced", [True, False])

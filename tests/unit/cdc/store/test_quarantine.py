@@ -104,7 +104,8 @@ def test_bytes_keep_their_length_on_mysql() -> None:
 def left_out(store: Store, **settings: Any) -> LeftOut:
     context = cast(Any, SimpleNamespace(store=store, run_id="run-2"))
     previous = CommitRecord(kind="run", table=TABLE, attempt=ATTEMPT, offsets={0: 10})
-    return LeftOut(context, previous, TableSettings.model_validate(settings))
+    kept = Quarantine(store).offsets(ATTEMPT)
+    return LeftOut(context, previous, TableSettings.model_validate(settings), kept)
 
 
 def test_a_store_from_a_backup_does_not_forget_what_the_lake_lacks(
@@ -115,11 +116,11 @@ def test_a_store_from_a_backup_does_not_forget_what_the_lake_lacks(
     batch = cast(Any, SimpleNamespace(piece=piece, left_out=(later,)))
     assert left_out(store).lacking(batch) == 3, "one at 12 is applied, one at 30 is not reached"
     commit = CommitRecord(kind="run", table=TABLE, attempt=ATTEMPT, offsets={0: 20}, lacks=3)
-    require_listed(store, commit)
+    require_listed(commit, quarantine.offsets(ATTEMPT))
     quarantine.forget_range(ATTEMPT, {0: 3}, {0: 4}, [])
     with pytest.raises(LostHistoryError, match=r"lacks 3 records .* lists 2 of them"):
-        require_listed(store, commit)
-    require_listed(store, replace(commit, lacks=2))
+        require_listed(commit, quarantine.offsets(ATTEMPT))
+    require_listed(replace(commit, lacks=2), quarantine.offsets(ATTEMPT))
 
 
 def test_only_the_policy_tolerates_records_and_only_so_many(
@@ -135,3 +136,23 @@ def test_only_the_policy_tolerates_records_and_only_so_many(
     assert left_out(store, **policy, max_quarantined=1).tolerated(piece) == 0
     found = left_out(store, **policy)
     assert (found.outside(piece), found.within(piece)) == ({(0, 3), (0, 4)}, {(0, 12)})
+
+
+def test_what_a_run_knows_of_the_quarantine_follows_the_store(
+    store: Store, quarantine: Quarantine
+) -> None:
+    """A run reads the quarantine once, and all of its batches share what it knows."""
+    quarantine.keep([record(12), record(15), record(30)])
+    raw = [SimpleNamespace(timestamp=WHEN, size=1, key=b"k", value=None)]
+    reader = cast(Any, SimpleNamespace(topic="t", raw=lambda *_, **__: raw))
+    known = quarantine.offsets(ATTEMPT)
+    context = cast(Any, SimpleNamespace(store=store, run_id="run-2"))
+    previous = CommitRecord(kind="run", table=TABLE, attempt=ATTEMPT, offsets={0: 10})
+    found = LeftOut(context, previous, TableSettings(), known)
+    problem = SimpleNamespace(partition=0, offset=13, schema_id=7, reason="unreadable")
+    batch = cast(Any, SimpleNamespace(piece=Range({0: 10}, {0: 20}), left_out=(problem,)))
+    found.keep(batch, reader)
+    assert known == quarantine.offsets(ATTEMPT) == {(0, 12), (0, 13), (0, 15), (0, 30)}
+    assert found.outside(batch.piece) == {(0, 30)}
+    found.drop_applied(batch)
+    assert known == quarantine.offsets(ATTEMPT) == {(0, 13), (0, 30)}
