@@ -20,8 +20,8 @@ class BinlogHealth:
         source: Key of the source.
         purged: The position up to which the server has deleted the binlog.
         executed: Reads the position up to which the server has executed transactions. `problem`
-            calls this function each time: an older result could lack transactions that the
-            connector has captured in the meantime, and `problem` would report them as lost.
+            calls this function again if the last result lacks transactions that the connector has
+            captured, since the server can have executed them in the meantime.
         retained_bytes: Total size of the binlog's files; None if it is not known.
     """
 
@@ -31,6 +31,7 @@ class BinlogHealth:
     retained_bytes: int | None
     active: bool | None = None
     danger: str | None = None
+    _last: list[LogPosition] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def title(self) -> str:
@@ -56,7 +57,10 @@ class BinlogHealth:
         """Return why capture cannot continue at Connect's stored position; None if it can."""
         if isinstance(stored, StoredPosition):
             stored = stored.like(self.purged)
-        executed = self.executed()
+        executed = self._last[0] if self._last else self.executed()
+        if not executed.reaches(stored):
+            executed = self.executed()
+        self._last[:] = [executed]
         if not executed.reaches(stored):
             return (
                 f"lacks transactions that were captured (captured up to {stored}, the binlog has"
