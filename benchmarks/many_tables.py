@@ -1,11 +1,13 @@
 """A thousand tables: their onboarding, a run after all of them changed, and a hundred light runs.
 
 One process runs all rounds, as `run --continuous` does. First `onboard` copies all tables with one
-command. Then all tables change at once, twice: the first round warms the JVM up. In each of the
-light rounds that follow, a few other tables change. The memory of the process and its JVM and the
-CPU time of a round must not grow. At the end, all tables are compared with the source.
+command. Then all tables change at once, four times: the first round warms the JVM up, and the
+median of the others counts. In each of the light rounds that follow, a few other tables change. The
+time and the CPU time of a light round, the memory of the process and its JVM, and the state store
+must stay flat. Before a figure is printed, all tables are compared with the source.
 
-    python -m benchmarks.many_tables [--tables 1000] [--rounds 100] [--active 10] [--changes 20]
+    python -m benchmarks.many_tables [--tables 1000] [--whole 3] [--rounds 100] [--active 10]
+        [--changes 20]
 """
 
 from __future__ import annotations
@@ -42,8 +44,12 @@ ONBOARD_S = 900.0
 """Longest onboarding of 1,000 tables. For another number of tables, the bound is in proportion."""
 ALL_S = 420.0
 """Longest run in which 1,000 tables changed. For another number, the bound is in proportion."""
-MOST_GROWTH = 1.2
-"""Memory and CPU time of the last ten light rounds, as multiples of those of ten early ones."""
+MOST_GROWTH = {"wall": 1.1, "cpu": 1.1, "memory": 1.1, "store": 1.05}
+"""The most of the last ten light rounds, as multiples of ten early ones.
+
+Times and live objects differ by some percent between rounds that do the same. The store does not,
+but keeps less than 1 kB of each commit, until it joins or deletes old entries.
+"""
 EARLY = slice(10, 20)
 """The light rounds with which the last ten are compared: the first ten still fill caches."""
 
@@ -68,6 +74,7 @@ class Round:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tables", type=int, default=1_000, help="tables that are followed")
+    parser.add_argument("--whole", type=int, default=3, help="counted rounds of all tables")
     parser.add_argument("--rounds", type=int, default=100, help="light rounds, at least 30")
     parser.add_argument("--active", type=int, default=10, help="changed tables of a light round")
     parser.add_argument("--changes", type=int, default=20, help="changed rows of a table")
@@ -93,11 +100,12 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
         services = Services(Config.model_validate(document), NullProgress())
         try:
             plan = Fleet(services, source, ids, folder / "state.db", arguments.changes)
-            whole = [plan.round(number, ids) for number in range(2)]
+            whole = [plan.round(number, ids) for number in range(1 + arguments.whole)]
             light = []
             for number in range(arguments.rounds):
                 first = number * arguments.active % len(ids)
-                light.append(plan.round(number + 2, ids[first : first + arguments.active]))
+                some = ids[first : first + arguments.active]
+                light.append(plan.round(number + len(whole), some))
             compare(services, source, ids)
         finally:
             services.close()
@@ -171,18 +179,19 @@ def report(
     def median(rounds: list[Round], of: str) -> float:
         return float(statistics.median(getattr(one, of) for one in rounds))
 
-    growth = {of: round(median(last, of) / median(early, of), 2) for of in ("memory", "cpu")}
+    growth = {of: round(median(last, of) / median(early, of), 2) for of in MOST_GROWTH}
     share = arguments.tables / 1_000
+    all_active_s = median(whole[1:], "wall")
     reached = {
         "onboard": onboarded <= ONBOARD_S * share,
-        "all_active": whole[-1].wall <= ALL_S * share,
-        "memory": growth["memory"] <= MOST_GROWTH,
-        "cpu": growth["cpu"] <= MOST_GROWTH,
+        "all_active": all_active_s <= ALL_S * share,
+        **{of: growth[of] <= most for of, most in MOST_GROWTH.items()},
     }
     figures = {
         "tables": arguments.tables,
         "onboard_s": round(onboarded),
-        "all_active": [{"wall": round(one.wall), "cpu": round(one.cpu)} for one in whole],
+        "all_active_s": round(all_active_s),
+        "all_active_rounds": [{"wall": round(one.wall), "cpu": round(one.cpu)} for one in whole],
         "light_rounds": len(light),
         "active_of_a_light_round": arguments.active,
         "light_round_early": shown(early),
