@@ -41,7 +41,7 @@ COMMANDS: dict[str, list[str]] = {
     "commit_cost": ["benchmarks.commit_cost"],
     "thousand_commits": [
         *("benchmarks.commit_cost", "--commits", "1000"),
-        *("--rows", "1000000", "--stock-commits", "0"),
+        *("--rows", "1000000", "--no-stock"),
     ],
     "freshness": ["benchmarks.freshness"],
     "endurance": ["benchmarks.endurance"],
