@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -46,6 +47,7 @@ COMMANDS: dict[str, list[str]] = {
     "freshness": ["benchmarks.freshness"],
     "endurance": ["benchmarks.endurance"],
     "capture": ["benchmarks.capture"],
+    "mariadb_capture": ["benchmarks.capture", "--kind", "mariadb", "--sides", "as shipped"],
     "scrape": ["benchmarks.scrape"],
     "mariadb_readers": ["benchmarks.mysql_readers", "--kind", "mariadb"],
     "mysql_readers": ["benchmarks.mysql_readers", "--kind", "mysql"],
@@ -98,10 +100,9 @@ def section(command: list[str], figures: Any) -> str:
     shown = [part for part in command if not part.startswith("/")]
     memory = psutil.virtual_memory().total / 2**30
     where = f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.machine()}"
-    return (
-        f"`python -m {' '.join(shown)}` on {datetime.now(timezone.utc):%Y-%m-%d}, commit {commit},"
-        f" {where}\n\n```json\n{json.dumps(figures, indent=2)}\n```\n"
-    )
+    run_at = f"{datetime.now(timezone.utc):%Y-%m-%d}, commit {commit}, {where}"
+    document = json.dumps(figures, indent=2)
+    return f"`python -m {shlex.join(shown)}` on {run_at}\n\n```json\n{document}\n```\n"
 
 
 def git(*arguments: str) -> str:

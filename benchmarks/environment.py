@@ -12,23 +12,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stack.local import LocalStack
+from stack.postgres import POSTGRES
 
 PROJECT = Path(__file__).parents[1]
 
 
 def on_a_stack(
-    measure: Callable[[LocalStack, Path, argparse.Namespace], int], arguments: argparse.Namespace
+    measure: Callable[[LocalStack, Path, argparse.Namespace], int],
+    arguments: argparse.Namespace,
+    *,
+    kind: str = POSTGRES,
 ) -> int:
     """Measure with a stack and a folder, which are removed afterwards; return the exit code.
 
-    The servers stop also if SIGTERM ends the measurement.
+    The stack has one kind of source. Its servers stop also if SIGTERM ends the measurement.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with (
-        tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder,
-        LocalStack(Path(folder, "stack"), report=print) as stack,
-    ):
-        return measure(stack, Path(folder), arguments)
+    with tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder:
+        stack = LocalStack(Path(folder, "stack"), report=print)
+        try:
+            stack.up(sources=[kind])
+            return measure(stack, Path(folder), arguments)
+        finally:
+            stack.down()
 
 
 def peers_python(group: str) -> str:

@@ -211,11 +211,11 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
     return 0 if reached else 1
 
 
-def percentiles(ages: Sequence[float]) -> dict[str, float]:
-    """Return the percentiles of ages, which must be sorted."""
+def percentiles(ages: Sequence[float], *, digits: int = 1) -> dict[str, float]:
+    """Return the percentiles of ages, which must be sorted, rounded to ``digits``."""
     shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
     found = {name: ages[int(len(ages) * share)] for name, share in shares.items()}
-    return {name: round(age, 1) for name, age in (found | {"most": ages[-1]}).items()}
+    return {name: round(age, digits) for name, age in (found | {"most": ages[-1]}).items()}
 
 
 def play(stack: LocalStack, folder: Path, scenario: Scenario) -> Found:

@@ -19,3 +19,8 @@ def test_the_figures_are_the_last_document_of_the_output() -> None:
     lines = ["stack up\n", "{\n", '  "ratio": 1.1\n', "}\n", "stack stopped\n"]
     assert figures_of(lines) == {"ratio": 1.1}
     assert figures_of(["stack up\n", "AssertionError\n"]) is None
+
+
+def test_a_section_has_the_command_as_a_shell_takes_it() -> None:
+    found = section(["benchmarks.capture", "--sides", "as shipped"], {})
+    assert found.startswith("`python -m benchmarks.capture --sides 'as shipped'` on ")
