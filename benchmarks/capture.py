@@ -306,18 +306,20 @@ def backlogs(one: Captured, arguments: argparse.Namespace) -> dict[str, list[flo
 
 
 def drained(one: Captured, before: int, events: int) -> float:
-    """Resume the connector; return the events per second from its first one to its last one."""
+    """Resume the connector; return the events per second after those that come first."""
     one.services.connect.resume(one.connector)
     began = grown = 0.0
-    end, start = before, time.monotonic()
+    end, first, start = before, before, time.monotonic()
     while end < before + events or time.monotonic() - grown < QUIET_S:
         assert time.monotonic() - start < LIMIT_S, f"{end - before} of {events} events"
         time.sleep(0.05)
         now = one.end()
         if now > end:
             end, grown = now, time.monotonic()
-            began = began or grown
-    return events / (grown - began)
+            if not began:
+                began, first = grown, now
+    assert grown > began, f"{events} events are too few: all came at once"
+    return (end - first) / (grown - began)
 
 
 def steady(one: Captured, rate: int, seconds: int) -> dict[str, Any]:
