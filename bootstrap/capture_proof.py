@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from cdc.debezium import keeps_nulls, stored_position
 from cdc.errors import CaptureError
 from cdc.log.position import shortfall
 from cdc.runtime.progress import shown_as
-from cdc.runtime.waiting import wait_while
+from cdc.runtime.waiting import BACKLOG_S, Movement, wait_while_moving
 from schemas.errors import TributaryError
 from schemas.redaction import redact
 
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _POLL_S = (0.02, 0.5)
-_BACKLOG_S = 6 * 3600.0
-"""Maximum wait for a connector that still makes progress, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -224,30 +221,26 @@ class Capture:
             CaptureError: The connector fails repeatedly, or the source has removed a part of its
                 log before the connector read that part.
         """
-        seen = self._captured_position()
+        seen, captured = self._captured_position(), Movement()
+        captured.note(seen)
 
         def reached() -> bool:
             nonlocal seen
             seen = self._captured_position()
+            captured.note(seen)
             if not shortfall(seen, upto):
                 return True
             self.recovery.restart_if_failed(self.names, self.source.capture(self.names))
             self.source.nudge()
             return False
 
-        deadline = time.monotonic() + _BACKLOG_S
-        while True:
-            began = seen
-            try:
-                return self._wait_for_connector(
-                    f"wait until {self.names.connector} has captured {upto}",
-                    reached,
-                    timeout_s,
-                    lambda: shortfall(seen, upto),
-                )
-            except HandoffTimeoutError:
-                if seen == began or time.monotonic() > deadline:
-                    raise
+        self._wait_for_connector(
+            f"wait until {self.names.connector} has captured {upto}",
+            reached,
+            timeout_s,
+            lambda: shortfall(seen, upto),
+            captured.ended,
+        )
 
     def wait_until_readable(
         self, offsets: Mapping[int, int], *, timeout_s: float, topic: str | None = None
@@ -305,19 +298,23 @@ class Capture:
         reached: Callable[[], bool],
         timeout_s: float,
         describe: Callable[[], str],
+        moved: Callable[[], bool] = lambda: False,
     ) -> None:
         """Wait in a handoff until ``reached`` returns True.
 
         ``what`` names the wait in the progress display and in the error. ``describe`` returns what
-        is still missing, in words for the error.
+        is still missing, in words for the error. If ``moved`` returns True at the end of a wait,
+        the wait begins again, within `BACKLOG_S`.
 
         Raises:
             HandoffTimeoutError: ``reached`` did not return True within ``timeout_s`` seconds.
         """
         with shown_as(what, self.progress) as task:
-            if lacking := wait_while(
+            if lacking := wait_while_moving(
                 lambda: "" if reached() else describe(),
+                moved,
                 timeout_s=timeout_s,
+                most_s=BACKLOG_S,
                 poll_s=_POLL_S,
                 task=task,
             ):

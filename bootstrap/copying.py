@@ -130,7 +130,7 @@ class Copying:
                 if failed > self.failures:
                     raise self._given_up(error, failed) from error
                 _log.warning("copy of %s failed and is tried again: %s", self._name, error)
-                wait_to_retry(failed)
+                wait_to_retry(self.record.table, failed, self.context.progress)
         forget_report(self.context.store, self.record)
         crash("bootstrap.after_copy")
 

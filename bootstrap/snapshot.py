@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from cdc.rows.columns import (
     SOURCE_TS,
 )
 from cdc.rows.masking import hidden
+from cdc.runtime.waiting import pause
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cdc.lake.index import SnapshotSize
     from cdc.lake.timeline import Timeline
     from cdc.lake.write import LakeTable
-    from cdc.runtime.progress import Task
+    from cdc.runtime.progress import Progress, Task
     from cdc.sources.base import SnapshotReader, SourceTable, View
     from cdc.store.attempt import Chunk
     from schemas.table import TableId, TableSchema
@@ -267,11 +267,18 @@ def fetch_rows(rows: int, size_bytes: int, *, failures: int = 0) -> int:
     return max(1, min(FETCH_ROWS, FETCH_BYTES // width) >> (3 * failures))
 
 
-def wait_to_retry(failures: int) -> float:
-    """Wait before the copy's next try, longer after each failure; return the seconds waited."""
-    pause = float(min(30, 2 ** (failures - 1)))
-    time.sleep(pause)
-    return pause
+def wait_to_retry(table: TableId, failures: int, progress: Progress) -> None:
+    """Wait before the copy's next try, longer after each failure, for at most 30 s.
+
+    Args:
+        table: The table.
+        failures: Number of times in a row that the copy has failed, at least one.
+        progress: Shows the wait, and can interrupt it.
+
+    Raises:
+        StoppedError: The progress was interrupted.
+    """
+    pause(f"wait to copy {table} again", float(min(30, 2 ** (failures - 1))), progress)
 
 
 def _spark_failure_reason(error: BaseException) -> str:

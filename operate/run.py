@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from cdc.run import announce_periods, expiring, note_beats, run_continuously, ru
 from cdc.runtime.jvm_guard import end_soon
 from cdc.runtime.spark import cancel_jobs, has_ended
 from cdc.runtime.task_watch import held_cores
+from cdc.runtime.waiting import wait_while
 from cdc.store.announcements import Announcements
 from cdc.store.checks import Checks
 from cdc.store.histories import Histories
@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     Reported: TypeAlias = "Silence | Forgotten | Expiring | OverLimit | FailedCheck"
 
 _log = logging.getLogger(__name__)
-_INTERRUPT_S = 60.0
-_CANCEL_S = 1.0
+_INTERRUPT_S, _CANCEL_S = 60.0, 1.0
 _FOLLOWED = frozenset({State.INCREMENTAL, State.RETIRED})
 
 
@@ -383,12 +382,14 @@ class Runs:
     def _interrupt(self, copying: threading.Thread) -> None:
         """Interrupt automatic resyncs, cancel their Spark jobs, and wait for a limited time."""
         self._services.interruptible.interrupt()
-        deadline = time.monotonic() + _INTERRUPT_S
-        copying.join(_CANCEL_S)
-        while copying.is_alive() and time.monotonic() < deadline:
-            cancel_jobs(self._services.run_context.session)
-            copying.join(_CANCEL_S)
-        if copying.is_alive():
+
+        def still_copies() -> bool:
+            copying.join(_CANCEL_S)  # a pause that the end of the thread cuts short
+            if left := copying.is_alive():
+                cancel_jobs(self._services.run_context.session)
+            return left
+
+        if wait_while(still_copies, timeout_s=_INTERRUPT_S, poll_s=0.0):
             _log.warning(
                 "a resync did not stop within %.0f s; the next run continues it", _INTERRUPT_S
             )

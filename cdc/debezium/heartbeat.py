@@ -6,7 +6,6 @@ Each heartbeat names the server on which it was written, and the time when it wa
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,7 +16,7 @@ from cdc.debezium.event_reader import EventReader
 from cdc.debezium.task_ends import task_of
 from cdc.errors import CaptureError
 from cdc.runtime.progress import shown_as
-from cdc.runtime.waiting import wait_while
+from cdc.runtime.waiting import BACKLOG_S, Movement, wait_while, wait_while_moving
 from schemas.avro import field_name
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.1
 _SILENCE_S = 120.0
-_BACKLOG_S = 6 * 3600.0
-"""Bound of the wait for a connector that sends changes but no heartbeat, in seconds."""
 
 
 def silence_bound_s(interval_ms: int) -> float:
@@ -166,18 +163,24 @@ def wait_while_sending(
         CaptureError: No heartbeat came. Either the topics did not grow during the last wait, or the
             time limit for all waits together has passed.
     """
+    sent = Movement()
+
+    def silent() -> CaptureError | None:
+        try:
+            wait()
+        except CaptureError as error:
+            sent.note(end())
+            return error
+        return None
 
     def end() -> int:
         return sum(sum(ends.values()) for ends in kafka.high_watermarks_many(topics).values())
 
-    deadline = time.monotonic() + _BACKLOG_S
-    while True:
-        began = end()
-        try:
-            return wait()
-        except CaptureError:
-            if end() <= began or time.monotonic() > deadline:
-                raise
+    sent.note(end())
+    if error := wait_while_moving(
+        silent, sent.ended, timeout_s=0.0, most_s=BACKLOG_S, poll_s=_POLL_S
+    ):
+        raise error
 
 
 def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceKind) -> Heartbeat:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -52,6 +51,7 @@ from cdc.lake.shard_write import (
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable, layout_of, live_rows, read_table
 from cdc.rows.columns import OFFSET, OP, is_reserved
+from cdc.runtime.waiting import wait_while
 from schemas.table import Shard, TableSchema
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class SharedTable:
         leases: Leases that let one process commit at a time.
         path: Base path of the Hudi table.
         whole: The commits whose files the process has checked; None if there is none yet.
+        stop: Once it is set, a request that waits for another process fails after its present try.
     """
 
     def __init__(
@@ -102,7 +103,9 @@ class SharedTable:
         leases: Leases,
         path: str,
         whole: WholeCommits | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
+        self._stop = stop
         self._whole = WholeCommits() if whole is None else whole
         self._spark = spark
         self._leases = leases
@@ -148,13 +151,17 @@ class SharedTable:
             SchemaError: The shard's columns or key do not fit those of the other shards.
             FencedError: The guard refused the commit, or another writer has taken the table over.
             LakeError: The rows cannot be written. No row of the shard was committed.
-            LeaseHeldError: Another process holds the table's lease for longer than ``wait_s``.
+            LeaseHeldError: Another process holds the table's lease for longer than ``wait_s``, or
+                until the command is stopped.
         """
-        deadline = time.monotonic() + wait_s
-        self._try_to_write(wanted)
-        while isinstance(wanted.error, LeaseHeldError) and time.monotonic() < deadline:
+
+        def held() -> bool:
             wanted.error = None
             self._try_to_write(wanted)
+            return isinstance(wanted.error, LeaseHeldError)
+
+        # Each try pauses in its own wait for the lease, which shows its progress.
+        wait_while(held, timeout_s=wait_s, poll_s=0.0, stop=self._stop)
         if wanted.error is not None:
             raise wanted.error
         return wanted.instant or ""

@@ -286,7 +286,9 @@ class RunContext:
         """Return this process's only writer of a lake table that shards share."""
         with self._lock:
             if path not in self._shared:
-                self._shared[path] = SharedTable(lambda: self.spark, self.leases, path, self.whole)
+                self._shared[path] = SharedTable(
+                    lambda: self.spark, self.leases, path, self.whole, self.interrupted
+                )
             return self._shared[path]
 
     def copy_sessions(self, source: str) -> CopySessions:

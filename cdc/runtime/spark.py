@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import signal
@@ -27,6 +28,7 @@ from cdc.runtime.java import find_java
 from cdc.runtime.java_calls import known_class, remember_names
 from cdc.runtime.java_connections import close_with_threads
 from cdc.runtime.object_stores import store_defaults
+from cdc.runtime.waiting import wait_while
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JError
@@ -166,18 +168,13 @@ def _started_session(builder: SparkSession.Builder, config: Config) -> SparkSess
     master, limit_s = config.spark.master, config.spark.start_timeout_s
     late, over = threading.Event(), threading.Event()
 
-    def give_up() -> None:
-        wait_s: float = limit_s
-        while not over.wait(wait_s):
-            jvm = getattr(SparkContext._gateway, "proc", None)
-            if jvm is not None:  # else the JVM is not there yet, or spark-submit has started it
-                late.set()
-                jvm.kill()
-                return
-            wait_s = _JVM_POLL_S
-
     if not config.spark.local:
-        threading.Thread(target=give_up, name="limit of Spark's start", daemon=True).start()
+        threading.Thread(
+            target=_kill_late_jvm,
+            args=(limit_s, late, over),
+            name="limit of Spark's start",
+            daemon=True,
+        ).start()
     try:
         with _stdout_kept(), _interrupts_kept(), _py4j_quiet_once(late):
             return builder.getOrCreate()
@@ -198,6 +195,28 @@ def _started_session(builder: SparkSession.Builder, config: Config) -> SparkSess
         ) from error
     finally:
         over.set()
+
+
+def _kill_late_jvm(limit_s: float, late: threading.Event, over: threading.Event) -> None:
+    """Kill Spark's JVM if Spark has not started within a time.
+
+    Args:
+        limit_s: The time, in seconds. If there is no JVM of this process yet at that moment, the
+            JVM is killed as soon as it appears. There is never one if spark-submit has started it.
+        late: Set before the JVM is killed.
+        over: Set by the caller once the start has succeeded or failed; ends the wait.
+    """
+
+    def no_jvm() -> bool:
+        return not over.is_set() and getattr(SparkContext._gateway, "proc", None) is None
+
+    if over.wait(limit_s):
+        return
+    wait_while(no_jvm, timeout_s=math.inf, poll_s=_JVM_POLL_S, stop=over)
+    jvm = getattr(SparkContext._gateway, "proc", None)
+    if jvm is not None and not over.is_set():
+        late.set()
+        jvm.kill()
 
 
 @contextmanager

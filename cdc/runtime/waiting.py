@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from cdc.runtime.progress import Task
+from cdc.runtime.progress import Progress, Task, shown_as
 
 T = TypeVar("T")
 
 MOST_WAITS = 24
-"""Largest number of waits, one after the other, while something moves (`wait_while_moving`)."""
+"""Number of waits after which `wait_while_moving` ends if it gets no bound of its own."""
+BACKLOG_S = 6 * 3600.0
+"""Bound of all waits for a connector that works through a backlog, in seconds."""
+_PAUSE_POLL_S = 0.5
 
 
 class Clock:
@@ -82,36 +85,78 @@ class Movement:
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
+        self._newest: str | None = None
 
     def note(self, position: object) -> None:
         """Note a position that a look of the wait has seen."""
-        self._seen.add(str(position))
+        self._newest = str(position)
+        self._seen.add(self._newest)
 
     def ended(self) -> bool:
-        """Whether the position has moved during the wait that ends now; begin the next one."""
+        """Whether the position has moved during the wait that ends now; begin the next one.
+
+        The next wait begins at the newest position of this one.
+        """
         moved = len(self._seen) > 1
-        self._seen.clear()
+        self._seen = set() if self._newest is None else {self._newest}
         return moved
 
 
 def wait_while_moving(
-    lacking: Callable[[], T], moved: Callable[[], object], *, timeout_s: float, **how: Any
+    lacking: Callable[[], T],
+    moved: Callable[[], object],
+    *,
+    timeout_s: float,
+    most_s: float | None = None,
+    stop: threading.Event | None = None,
+    clock: Clock = _CLOCK,
+    **how: Any,
 ) -> T:
     """Wait as `wait_while` does, but begin again after ``timeout_s`` if something has moved.
 
-    A replica that is hours behind gets there, and one that stands still does not.
+    A replica that is hours behind gets there. The wait for a replica that does not move ends.
 
     Args:
         lacking: As for `wait_while`.
         moved: Whether something has moved since the last call, judged by what ``lacking`` has seen.
-        timeout_s: Bound of each wait, in seconds. There are at most `MOST_WAITS`.
+        timeout_s: Bound of each wait, in seconds.
+        most_s: Bound of all waits together, in seconds; if None, `MOST_WAITS` times ``timeout_s``.
+            No wait begins after this time, and the last wait lasts for ``timeout_s``.
+        stop: Ends all waits early once it is set.
+        clock: The clock that measures the time.
         how: The other arguments of `wait_while`.
     """
-    for _ in range(MOST_WAITS):
-        left = wait_while(lacking, timeout_s=timeout_s, **how)
-        if not left or not moved():
-            break
-    return left
+    deadline = clock.now() + (MOST_WAITS * timeout_s if most_s is None else most_s)
+    while True:
+        left = wait_while(lacking, timeout_s=timeout_s, stop=stop, clock=clock, **how)
+        if not left or not moved() or clock.now() >= deadline:
+            return left
+        if stop is not None and stop.is_set():
+            return left
+
+
+def pause(
+    name: str, seconds: float, progress: Progress | None = None, *, clock: Clock = _CLOCK
+) -> None:
+    """Pause before the next try. An interrupt of the progress ends the pause within a second.
+
+    Args:
+        name: The action and object that are tried again, for the display and the error.
+        seconds: Length of the pause, in seconds.
+        progress: Shows the pause, and can interrupt it.
+        clock: The clock that measures the time.
+
+    Raises:
+        StoppedError: The progress was interrupted.
+    """
+    with shown_as(name, progress) as task:
+        wait_while(
+            lambda: "a pause before the next try",
+            timeout_s=seconds,
+            poll_s=_PAUSE_POLL_S,
+            task=task,
+            clock=clock,
+        )
 
 
 def answered_within(

@@ -90,6 +90,19 @@ def test_a_command_that_waits_does_not_keep_runs_waiting(store: Store, shared: S
     assert [str(error) for error in errors] == ["the lease was taken"]
 
 
+def test_a_wait_for_a_shared_table_ends_when_the_command_is_stopped(
+    store: Store, shared: SharedTable
+) -> None:
+    stop = threading.Event()
+    stopped = SharedTable(shared._spark, Leases(store), shared.path, stop=stop)
+    began = time.monotonic()
+    with Leases(store, owner="other").hold(LAKE):
+        threading.Timer(0.5, stop.set).start()
+        with pytest.raises(LeaseHeldError, match="is held by other"):
+            stopped.write(wanted(), wait_s=60.0)
+    assert time.monotonic() - began < 10.0
+
+
 def test_a_process_that_slept_deletes_nothing_of_the_process_that_took_its_lease(
     store: Store, shared: SharedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,14 @@ import pytest
 
 from cdc.errors import StoppedError
 from cdc.runtime.progress import Interruptible, NullProgress, Task, shown_as
-from cdc.runtime.waiting import MOST_WAITS, Clock, Movement, wait_while, wait_while_moving
+from cdc.runtime.waiting import (
+    MOST_WAITS,
+    Clock,
+    Movement,
+    pause,
+    wait_while,
+    wait_while_moving,
+)
 
 
 class Stage(Clock):
@@ -165,7 +172,7 @@ def test_a_shown_task_ends_with_its_block() -> None:
         (["0/1"], 1),
         (["0/1", "0/2"], MOST_WAITS),
     ],
-    ids=("stands still", "moves"),
+    ids=("does not move", "moves"),
 )
 def test_a_wait_goes_on_while_something_moves_and_has_a_bound(
     positions: list[str], waits: int
@@ -191,3 +198,54 @@ def test_a_wait_that_moves_ends_with_its_reason() -> None:
 
     assert not wait_while_moving(behind, moves.ended, timeout_s=30.0, poll_s=10.0, clock=clock)
     assert clock.time == 500.0
+
+
+def test_a_wait_that_moves_ends_at_the_bound_of_all_waits() -> None:
+    clock, moves = Stage(), Movement()
+
+    def behind() -> str:
+        moves.note(clock.time)
+        return "behind"
+
+    left = wait_while_moving(
+        behind, moves.ended, timeout_s=30.0, poll_s=10.0, most_s=70.0, clock=clock
+    )
+    assert left == "behind"
+    assert clock.time - 100.0 == 90.0, "the wait that has begun goes on to its own bound"
+
+
+def test_a_wait_that_moves_ends_when_it_is_stopped() -> None:
+    stop, clock = threading.Event(), Stage(stopped_at=150)
+    left = wait_while_moving(
+        lambda: "behind", lambda: True, timeout_s=30.0, poll_s=10.0, stop=stop, clock=clock
+    )
+    assert left == "behind"
+    assert clock.time == 150
+
+
+def test_a_position_that_moves_from_one_wait_to_the_next_has_moved() -> None:
+    moves = Movement()
+    moves.note("0/1")
+    assert not moves.ended()
+    moves.note("0/2")
+    assert moves.ended()
+    moves.note("0/2")
+    assert not moves.ended()
+    assert not Movement().ended(), "nothing was seen"
+
+
+def test_a_pause_lasts_as_long_as_it_should_and_is_shown() -> None:
+    seen, clock = Seen(), Stage()
+    pause("copy orders again", 1.2, seen, clock=clock)
+    assert sum(clock.pauses) == pytest.approx(1.2)
+    assert [name for name, *_ in seen.started] == ["copy orders again"]
+    assert seen.ended == 1
+
+
+def test_an_interrupt_ends_a_pause() -> None:
+    progress = Interruptible(NullProgress())
+    threading.Timer(0.1, progress.interrupt).start()
+    began = Clock().now()
+    with pytest.raises(StoppedError, match="copy orders again"):
+        pause("copy orders again", 60.0, progress)
+    assert Clock().now() - began < 30
