@@ -25,7 +25,7 @@ from bootstrap.commit import chunk_commit
 from bootstrap.copy_report import ReportedCopy, forget_report
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
-from bootstrap.standstill import require_same_order, require_same_server, unspoiled
+from bootstrap.spoiling_checks import require_same_order, require_same_server, unspoiled
 from cdc.errors import (
     FencedError,
     LakeError,
@@ -329,8 +329,8 @@ class Copying:
         with ExitStack() as held:
             what = f"wait for sessions to copy {self._name}"
             with shown_as(what, self.context.progress) as task:
-                told = partial(task.note, f"other copies use the {sessions.most} sessions")
-                got = held.enter_context(sessions.taken(wanted, check=told, together=together))
+                shown = partial(task.note, f"other copies use the {sessions.most} sessions")
+                got = held.enter_context(sessions.taken(wanted, check=shown, together=together))
             yield got
 
     def _guard_chunks(self, _timeline: Timeline) -> None:

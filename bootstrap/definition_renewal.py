@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaRecord
     from cdc.run import RunContext
     from cdc.sources.base import KeptLog
-    from cdc.store.type_looks import TypeLook
+    from cdc.store.kept_type_looks import TypeLook
     from schemas.registry import SchemaRegistry
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from bootstrap.copying import Copying
 from bootstrap.definition_renewal import renew_definition
 from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.publish import after_publication, publish, require_own_folder
-from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
+from bootstrap.spoiling_checks import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
 from cdc.capture.remembered_losses import RememberedLossError, check_losses, loss_scopes, times
 from cdc.errors import (

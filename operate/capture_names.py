@@ -31,7 +31,7 @@ from cdc.errors import (
 )
 from cdc.runtime.waiting import wait_while
 from cdc.store.table_state import State
-from cdc.store.type_looks import KeptTypeLooks
+from cdc.store.kept_type_looks import KeptTypeLooks
 from operate.lost_capture import users_of
 
 if TYPE_CHECKING:

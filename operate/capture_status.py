@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdc.sources.log_health import LogHealth
     from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
-    from operate.answers import CaptureAnswer
+    from operate.server_answers import CaptureAnswer
     from schemas.table import TableId
 
 

@@ -28,7 +28,6 @@ from cdc.sources.views import wants_exact_view
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State, TableRecord
 from operate import check_kafka
-from operate.answers import Answers
 from operate.capture_names import unfinished_move
 from operate.check_tls import unprotected
 from operate.empty_store import empty_store
@@ -37,6 +36,7 @@ from operate.forgotten_tables import also_captured
 from operate.lake_storage import folder_here
 from operate.readiness import judge
 from operate.readiness_check import nulls_are_kept
+from operate.server_answers import Answers
 from operate.tier_capture import wanted_connector
 from operate.transactions import SET_ON_WORKERS
 from operate.unused_slots import unused_slots

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc.capture import signs_of_life
+from cdc.capture import connector_activity
 from cdc.capture.gathering import gather
 from cdc.capture.kept_statements import StatementsInStore
 from cdc.capture.log_looks import LogLooks
@@ -212,7 +212,7 @@ class Services:
             servers or self._servers(capture),
             sent=self.sent,
             definitions=self.definitions,
-            life=lambda kafka: signs_of_life.look(kafka, capture, topics, interval_ms),
+            life=lambda kafka: connector_activity.look(kafka, capture, topics, interval_ms),
             looks=LogLooks(self.store, lambda: self.kafka, lambda: self.schemas),
         )
 

@@ -20,8 +20,8 @@ from schemas.errors import TributaryError
 if TYPE_CHECKING:
     from cdc.config import Config
     from cdc.debezium import CaptureNames
-    from operate.answers import Answers
     from operate.context import Services
+    from operate.server_answers import Answers
 
 
 class LostTablesError(StateError):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cdc.config import Config
     from cdc.kafka import KafkaAdmin, KafkaRecord
     from cdc.store.table_state import TableRecord
-    from operate.answers import Answers
+    from operate.server_answers import Answers
     from schemas.registry import SchemaRegistry
     from schemas.table import TableId
 

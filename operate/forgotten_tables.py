@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from cdc.config import Config
     from cdc.debezium import CaptureNames
     from cdc.store.table_state import TableRecord
-    from operate.answers import Answers
     from operate.context import Services
+    from operate.server_answers import Answers
 
 _log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from cdc.store.copy_progress import CopyReports
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate import tier_capture
+from operate.capture_removal import depart, needed_by_others, remove_capture
 from operate.data_removal import remove_data
-from operate.departure import depart, needed_by_others, remove_capture
 from operate.lake_storage import folder_here
 from operate.selection import not_on_plan
 from operate.table_outcome import Outcome, unfinished

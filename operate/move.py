@@ -25,7 +25,7 @@ from cdc.errors import StateError
 from cdc.runtime.failpoints import crash
 from cdc.store.table_state import Cause, State, TableRecord, TierCapture, transition
 from operate import tier_capture
-from operate.departure import depart
+from operate.capture_removal import depart
 from operate.generations import clean
 from operate.lifecycle import LEASE_WAIT_S, forget_build, require
 from operate.onboard import copied
@@ -320,9 +320,9 @@ class _Move:
             except TributaryError as error:
                 for table in members:
                     advice = f"Then run `tributary move {table}` again: {names.resource}, still has"
-                    told = error.advising(f"{advice} the table, which does not need it.")
+                    advised = error.advising(f"{advice} the table, which does not need it.")
                     state = require(self._services, table).state
-                    self._outcomes[table] = Outcome(table, "leave", state, error=told)
+                    self._outcomes[table] = Outcome(table, "leave", state, error=advised)
 
     def _leave_one(self, names: CaptureNames, tables: Sequence[TableId]) -> None:
         """Remove tables from one capture whose topics they do not follow."""

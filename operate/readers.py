@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.store.reader_state import ReadersLook, ReaderState
     from cdc.store.table_state import TableRecord
-    from operate.answers import Answers
     from operate.context import Services
+    from operate.server_answers import Answers
     from schemas.table import TableId
     from tributary_reader.storage import Storage
 

@@ -25,7 +25,6 @@ from cdc.store.lease import held_leases
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State
 from cdc.store.verifications import Verifications
-from operate.answers import Answers
 from operate.automatic_resync import Unattended
 from operate.check_status import alarming
 from operate.conditions import Condition, chosen, joined, needs_copy, of_record, of_targets
@@ -35,6 +34,7 @@ from operate.exit_codes import ExitCode, exit_code
 from operate.forgotten_tables import forgotten_tables
 from operate.give_up import give_up, over_limits
 from operate.readers import keep_looks, readers
+from operate.server_answers import Answers
 from operate.signals import handle_ends, leave_terminal
 from operate.table_outcome import abandoned
 from operate.targets import shortfalls_now

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from cdc.run.predictions import Predictions
 from cdc.store.table_state import State
-from operate.answers import end_offsets
+from operate.server_answers import end_offsets
 from operate.targets import of_tables, shortfalls_now
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
-    from operate.answers import Answers
+    from operate.server_answers import Answers
     from operate.targets import Shortfall
     from schemas.table import TableId
 

@@ -20,9 +20,8 @@ from cdc.store.lease import held_leases
 from cdc.store.loss_counts import Loss, Losses
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
-from cdc.store.task_looks import KeptLooks
+from cdc.store.kept_task_looks import KeptLooks
 from cdc.store.verifications import Verifications
-from operate.answers import Answers, end_offsets
 from operate.capture_status import CaptureStatus, capture_status
 from operate.check_status import CheckStatus, statuses
 from operate.conditions import BY_STATE, Condition, half_copied, joined, of_targets, to_json
@@ -31,6 +30,7 @@ from operate.first_events import first_events
 from operate.forgotten_tables import also_captured
 from operate.periods import table_periods
 from operate.readers import readers_within
+from operate.server_answers import Answers, end_offsets
 from operate.shards import SharedStatus, shared_tables
 from operate.shown_targets import shown_shortfalls
 from operate.table_notes import edit_notes, generation_notes, queried_notes
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cdc.store.checks import CheckRecord
     from cdc.store.history import RunEntry
     from cdc.store.lease import HeldLease
-    from cdc.store.task_looks import TaskLook
+    from cdc.store.kept_task_looks import TaskLook
     from cdc.store.verifications import VerifyRecord
     from operate.conditions import Found
     from operate.context import Services

@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc.capture.captured_tables import captures_of
+from cdc.capture.connector_activity import lost_connection
 from cdc.capture.evidence import known
 from cdc.capture.judgement import Severity, of_capture
 from cdc.capture.recovery import restart
-from cdc.capture.signs_of_life import lost_connection
 from cdc.capture.type_looks import TypeLooks
 from cdc.debezium import (
     SERVER_ID,
@@ -429,7 +429,7 @@ def heal_log(services: Services, group: Group, source: Source) -> None:
     if not lost:
         if made is not None:
             # What follows can start the connector, which would hide a gap.
-            services.sent.settled(capture, log, stored_position(services.connect, capture))
+            services.sent.certain_position(capture, log, stored_position(services.connect, capture))
         return
     with cut_off(services, capture, lost[0]):
         if made is not None:

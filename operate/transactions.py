@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cdc.errors import ConnectError
-from operate.bounded import BoundedCalls, result
+from operate.bounded_calls import BoundedCalls, result
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:

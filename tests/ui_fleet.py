@@ -33,9 +33,9 @@ from cdc.store.quarantine import Quarantine, Quarantined
 from cdc.store.recorded_change import RecordedChange
 from cdc.store.table_state import Cause, CommitSummary, LakeSize, State, transition
 from cdc.store.verifications import Proven, Verifications, VerifyRecord
-from operate.answers import Answers, CaptureAnswer
 from operate.context import Services
 from operate.metrics.facts import FactReader, Facts
+from operate.server_answers import Answers, CaptureAnswer
 from operate.status import status
 from schemas.changes import Verdict
 from schemas.table import TableId

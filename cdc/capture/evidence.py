@@ -190,7 +190,7 @@ class CaptureEvidence:
         members: The tables that were added to the publication one by one, each with the statement
             that removes the table; empty for a source without publications.
         strays: By table, the topics to which the connector sent the table's changes because the
-            table's schema was renamed (`cdc.capture.strays`). Only runs search for such topics.
+            table's schema was renamed (`cdc.capture.stray_topics`). Only runs search for these.
         beats: The newest heartbeats. A failure to read them is no finding about the capture.
     """
 

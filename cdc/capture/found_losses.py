@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc.capture.remembered_losses import table_scope
-from cdc.store.task_looks import Doubt
+from cdc.store.kept_task_looks import Doubt
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames

@@ -23,7 +23,7 @@ from cdc.capture.recovery import explained
 from cdc.capture.remembered_losses import loss_scopes, remember, table_scope
 from cdc.capture.server_queries import ServerOpeners, ServerQueries
 from cdc.capture.skipped_definitions import skipped
-from cdc.capture.strays import stray_topics, written_since
+from cdc.capture.stray_topics import stray_topics, written_since
 from cdc.capture.task_looks import TaskLooks
 from cdc.capture.type_looks import TypeLooks, require_own_types
 from cdc.capture.unneeded_tables import of_unneeded
@@ -39,7 +39,7 @@ from cdc.kafka import never_compacted
 from cdc.log.continuity import Continuity
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State
-from cdc.store.task_looks import TaskLook
+from cdc.store.kept_task_looks import TaskLook
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from cdc.sources.sent_table import SentTable
     from cdc.store.loss_counts import Loss
     from cdc.store.table_state import TableRecord
-    from cdc.store.type_looks import TypeLook
+    from cdc.store.kept_type_looks import TypeLook
     from schemas.table import Column, TableId
 
 _log = logging.getLogger(__name__)
@@ -326,7 +326,8 @@ class Captures:
     ) -> dict[TableId, list[str]]:
         """Return each table's stray topics that got a record after the table's attempt began.
 
-        The result is empty if a server does not answer. `cdc.capture.strays` explains stray topics.
+        The result is empty if a server does not answer. `cdc.capture.stray_topics` explains what
+        stray topics are.
         """
         context = self._context
         began = {one.table: one.attempt.started_at for one in records if one.attempt is not None}

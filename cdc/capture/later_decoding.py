@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cdc.debezium.schema_history import LearnedDefinition, later_definition, learned_definitions
 from cdc.errors import DecodeError
-from cdc.store.task_looks import first_offset
+from cdc.store.kept_task_looks import first_offset
 
 if TYPE_CHECKING:
     from cdc.capture.found_losses import Found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cdc.capture.signs_of_life import lost_connection
+from cdc.capture.connector_activity import lost_connection
 from cdc.connect import failures
 from cdc.debezium import after_truncate, silence_remedy, stored_position
 from cdc.errors import (
@@ -104,7 +104,7 @@ def lost_before_restart(
     except TributaryError as error:
         _log.info("the log of connector %s was not looked at: %s", names.connector, error)
         return None
-    captured = sent.settled(names, log, stored)
+    captured = sent.certain_position(names, log, stored)
     try:
         lost = log.problem(captured, exactly_once=sent.exactly_once)
     except TributaryError as error:

@@ -164,7 +164,7 @@ class SentRecords:
         )
         return confirmed
 
-    def settled(
+    def certain_position(
         self, names: CaptureNames, log: LogHealth, stored: LogPosition | None
     ) -> LogPosition | None:
         """Return the same as `position`; raise an error while a commit can be late in Kafka.

@@ -8,7 +8,7 @@ from cdc.debezium.task_ends import task_of
 
 if TYPE_CHECKING:
     from cdc.debezium.task_ends import SentChange, TaskEnd, TaskEnds
-    from cdc.store.task_looks import TaskLook
+    from cdc.store.kept_task_looks import TaskLook
 
 
 def has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:

@@ -35,21 +35,21 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.found_losses import Found
 from cdc.capture.later_decoding import LaterDecoding
-from cdc.capture.look_bounds import (
+from cdc.capture.task_end_events import begins_group, has_later_task, is_doubled, place_of
+from cdc.capture.task_look_scope import (
     is_worth_keeping,
     of_same_topics,
     postponed,
     remaining,
     search_range,
-    settled,
     to_await,
     to_search,
+    with_certain_ends,
 )
-from cdc.capture.task_end_events import begins_group, has_later_task, is_doubled, place_of
 from cdc.debezium.event_reader import EventReader
 from cdc.debezium.task_ends import TaskEnds, moves_key, takes_key, task_of
 from cdc.errors import DecodeError, KafkaError, SourceError, UnreachableError
-from cdc.store.task_looks import KeptLooks, NextLook, TaskLook, first_offset
+from cdc.store.kept_task_looks import KeptLooks, NextLook, TaskLook, first_offset
 from schemas.avro import field_name
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class TaskLooks:
             awaited |= search.awaited if of_mysql else {}
         if known.task == now.task:
             ends = {topic: now.ends[topic] for topic in searched}
-            now = settled(now, sent, known.ends)
+            now = with_certain_ends(now, sent, known.ends)
             now = replace(now, ends={**now.ends, **ends})
         doubts = {**remaining(known, following), **found.doubts}
         now = replace(now, doubts=doubts, behind=behind, awaited=awaited)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from cdc.debezium.task_ends import task_of
 from cdc.errors import SchemaChangeError
-from cdc.store.type_looks import KeptTypeLooks, NamedType, TypeDoubt, TypeLook
+from cdc.store.kept_type_looks import KeptTypeLooks, NamedType, TypeDoubt, TypeLook
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cdc.sources.named_types import NamedTypes, TypedColumn
     from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
-    from cdc.store.type_looks import Former, Names
+    from cdc.store.kept_type_looks import Former, Names
     from schemas.table import Column
 
 _log = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.captured_tables import captures_of, listed
+from cdc.capture.connector_activity import any_lately, lost_connection, signs
 from cdc.capture.gathering import health
 from cdc.capture.judgement import Finding, Severity, why_silent
 from cdc.capture.recovery import (
@@ -18,7 +19,6 @@ from cdc.capture.recovery import (
     lost_before_restart,
     restart_connector,
 )
-from cdc.capture.signs_of_life import any_lately, lost_connection, signs
 from cdc.errors import ConnectError, KafkaError, LeaseHeldError, StateError
 from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import State

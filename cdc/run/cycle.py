@@ -239,7 +239,7 @@ def run_continuously(
     """
     clock = ClockWatch()
 
-    def told() -> None:
+    def report_results() -> None:
         if (results := workers.results()) and report is not None:
             report(results)
 
@@ -252,20 +252,20 @@ def run_continuously(
             if clock.look():
                 context.predictions.forget_whole()
             if done := _try_round(context, workers, background, records):
-                told()
+                report_results()
             if watch is not None and background.is_due("watch"):
                 background.begin("watch", watch)
             took = time.monotonic() - started
             if done:
                 context.rounds.note(took)
             while not _must_end(context, stop):
-                told()
+                report_results()
                 passed = time.monotonic() - started
                 if passed >= (workers.interval(min_interval_s, took) if done else min_interval_s):
                     break
                 stop.wait(min(_REPORT_S, max(0.01, min_interval_s)))
         background.end()
-    told()
+    report_results()
 
 
 class _Background:

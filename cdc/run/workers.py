@@ -335,8 +335,8 @@ class Workers:
             known.wait_s, known.until = wait_s, now + wait_s
         self._waiting.setdefault(work.table, work)
         self._schedule_waiting()
-        told = f"its worker is free for other tables; the next try is in {known.wait_s:.0f} s"
-        return replace(result, warnings=(*result.warnings, told))
+        note = f"its worker is free for other tables; the next try is in {known.wait_s:.0f} s"
+        return replace(result, warnings=(*result.warnings, note))
 
 
 def _has_more(work: Work, result: RunResult) -> bool:

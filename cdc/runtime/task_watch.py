@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _LOOK_S = 10.0
 """Pause between two checks, in seconds. Executors report their counts at the same interval."""
 
-_SETTLE_S = 15.0
+_ENDING_S = 15.0
 """How long tasks may take to end once their job is cancelled, in seconds.
 
 This time is less than the wait of a failed table before its next try, since that try would take
@@ -92,11 +92,11 @@ class CancelledStages:
     """The cancelled Spark stages that still have running tasks.
 
     Args:
-        settle_s: How long tasks may run on after their stage is cancelled, in seconds.
+        ending_s: How long tasks may run on after their stage is cancelled, in seconds.
     """
 
-    def __init__(self, settle_s: float) -> None:
-        self._settle_s = settle_s
+    def __init__(self, ending_s: float) -> None:
+        self._ending_s = ending_s
         self._stages: dict[Stage, float] = {}
 
     def add(self, stage: Stage, at: float) -> None:
@@ -109,7 +109,7 @@ class CancelledStages:
         self._stages.setdefault(stage, at)
 
     def held(self, running: Callable[[Stage], int], at: float) -> int:
-        """Return how many tasks still run ``settle_s`` or longer after their stage was cancelled.
+        """Return how many tasks still run ``ending_s`` or longer after their stage was cancelled.
 
         Each of these tasks holds a core.
 
@@ -119,7 +119,7 @@ class CancelledStages:
         """
         counts = {stage: running(stage) for stage in self._stages}
         self._stages = {stage: since for stage, since in self._stages.items() if counts[stage]}
-        late = [one for one, since in self._stages.items() if at - since >= self._settle_s]
+        late = [one for one, since in self._stages.items() if at - since >= self._ending_s]
         return sum(counts[stage] for stage in late)
 
 
@@ -156,7 +156,7 @@ def _watch_stages(spark: SparkSession, timeout_s: float) -> None:
     If a check of the stages fails, the error is only logged.
     """
     progress, pause = StageProgress(timeout_s), threading.Event()
-    cancelled = CancelledStages(min(_SETTLE_S, timeout_s))
+    cancelled = CancelledStages(min(_ENDING_S, timeout_s))
     while not pause.wait(min(_LOOK_S, timeout_s)) and spark.sparkContext._jsc is not None:
         try:
             _cancel_stuck_stages(spark.sparkContext._jsc.sc(), progress, cancelled, timeout_s)

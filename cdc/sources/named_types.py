@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
-from cdc.store.type_looks import Names
+from cdc.store.kept_type_looks import Names
 
 
 class TypedColumn(NamedTuple):

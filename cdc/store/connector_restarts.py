@@ -32,7 +32,7 @@ _OUTAGE_PAUSE_S = 300.0
 
 The bound makes changes arrive soon after the source is back.
 """
-_SETTLED_S = 600.0
+_RECOVERED_S = 600.0
 """A connector has recovered if it still runs this many seconds after its next restart was due."""
 
 
@@ -99,7 +99,7 @@ class Restarts:
         The caller must have seen the connector running. Each restart sets the earliest time of the
         next restart. The connector counts as recovered ten minutes after that time.
         """
-        long_ago = restart_rows.c.next_at < self._store.clock - _SETTLED_S
+        long_ago = restart_rows.c.next_at < self._store.clock - _RECOVERED_S
         with self._store.transaction() as connection:
             connection.execute(
                 sa.delete(restart_rows).where(_restarts_of_connector(connector), long_ago)

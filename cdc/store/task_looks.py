@@ -186,7 +186,7 @@ class KeptLooks(StoredLooks[TaskLook]):
                 continue
         return False
 
-    def settle(self, connector: str, table: TableId, end: int) -> None:
+    def clear_doubt(self, connector: str, table: TableId, end: int) -> None:
         """Delete a table's doubt from the stored look, since lake and source were found equal.
 
         Args:

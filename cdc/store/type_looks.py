@@ -16,7 +16,7 @@ from cdc.store.documents import Codec, Part
 from cdc.store.looks import StoredLooks
 from cdc.store.table_state import STORE_REMEDY
 from cdc.store.tables import type_look_rows
-from cdc.store.task_looks import first_offset
+from cdc.store.kept_task_looks import first_offset
 
 if TYPE_CHECKING:
     from cdc.store.looks import KeptLook

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _ROUNDS = 2
 """Number of comparisons that must all find a row without a counterpart before the check fails."""
-_KEY, _SETTLED = scratch("key"), scratch("settled")
+_KEY, _COVERED = scratch("key"), scratch("covered")
 _WHOLE, _FOUND = scratch("whole"), scratch("found")
 
 
@@ -144,15 +144,15 @@ def _count_dangling_references(
     keys = [f"{_KEY}_{at}" for at in range(len(columns))]
     asked = checked.select(
         *(column(name).alias(key) for name, key in zip(columns, keys, strict=True)),
-        (F.col(OFFSET) < below).alias(_SETTLED),
+        (F.col(OFFSET) < below).alias(_COVERED),
         whole.alias(_WHOLE),
     )
     there = known.select(*(column(name).alias(key) for name, key in zip(names, keys, strict=True)))
     joined = asked.join(there.distinct().withColumn(_FOUND, F.lit(True)), on=keys, how="left")
-    lost = F.col(_SETTLED) & F.col(_WHOLE) & F.col(_FOUND).isNull()
+    lost = F.col(_COVERED) & F.col(_WHOLE) & F.col(_FOUND).isNull()
     row = joined.agg(
         F.count(F.lit(1)).alias("rows"),
-        F.count(F.when(~F.col(_SETTLED), F.lit(1))).alias("left_out"),
+        F.count(F.when(~F.col(_COVERED), F.lit(1))).alias("left_out"),
         F.count(F.when(lost, F.lit(1))).alias("unmatched"),
     ).first()
     if row is None:

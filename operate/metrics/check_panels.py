@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operate.metrics import catalog as m
+from operate.metrics import metric_definitions as m
 from operate.metrics.panel import ONE, SOME, Panel, of
 
 CHECKS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operate.metrics import catalog as m
+from operate.metrics import metric_definitions as m
 from operate.metrics.panel import Panel, of, total, worst
 
 __all__ = ["COMMITS", "ROUNDS"]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from operate.metrics import catalog as m
+from operate.metrics import metric_definitions as m
 from operate.metrics.panel import WIDTH, Panel
 from operate.metrics.panels import ROWS
 

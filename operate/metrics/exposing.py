@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from cdc.errors import ConfigError
 from cdc.runtime.progress import NullProgress
-from operate.bounded import BoundedCalls, Overdue, result
+from operate.bounded_calls import BoundedCalls, Overdue, result
 from operate.context import Services
 from operate.metrics import CACHE_S, LOOPBACK, PORT
 from operate.metrics.facts import FactReader

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from cdc.capture.evidence import CaptureEvidence
 from cdc.errors import ConfigError, StateError
 from cdc.store.newest_runs import NewestRuns
-from operate.answers import Answers, CaptureAnswer, T
-from operate.bounded import BoundedCalls, Overdue, answer, result
+from operate.bounded_calls import BoundedCalls, Overdue, answer, result
 from operate.first_events import FirstEvents
 from operate.forecast import Forecast, forecast
+from operate.server_answers import Answers, CaptureAnswer, T
 from operate.status import Status, status
 from schemas.errors import TributaryError
 

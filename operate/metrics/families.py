@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 from cdc.config.tables import configured_tier
 from cdc.debezium import silence_bound_s
 from cdc.store.table_state import State
-from operate.metrics import catalog as m
+from operate.metrics import metric_definitions as m
 from operate.readers import Progress
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from operate.metrics import catalog as m
+from operate.metrics import metric_definitions as m
 
 WIDTH = 24
 """Number of columns of Grafana's grid."""

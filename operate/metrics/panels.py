@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operate.metrics import catalog as m
+from operate.metrics import metric_definitions as m
 from operate.metrics.check_panels import CHECKS
 from operate.metrics.commit_panels import COMMITS, ROUNDS
 from operate.metrics.panel import GREEN as _GREEN

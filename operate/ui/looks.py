@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cdc.errors import StateError
 from cdc.store.copy_progress import CopyReports
-from operate.bounded import BoundedCalls, Overdue, result
+from operate.bounded_calls import BoundedCalls, Overdue, result
 from operate.metrics.exposing import BOUND_S
 from operate.metrics.facts import FactReader
 from operate.ui import CACHE_S

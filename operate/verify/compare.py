@@ -19,7 +19,7 @@ from pyspark.storagelevel import StorageLevel
 
 from cdc.rows.columns import DELETED, scratch
 from cdc.runtime.local_frame import local_frame
-from operate.verify.settle import Key, RowDigest
+from operate.verify.suspects import Key, RowDigest
 from schemas.table import TableSchema
 
 if TYPE_CHECKING:

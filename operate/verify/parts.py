@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cdc.log.position import LogPosition
     from cdc.sources.source_facts import KeyRange
-    from operate.verify.settle import Suspect
+    from operate.verify.suspects import Suspect
 
 _NOTHING = ComparedRows(0, 0, 0, 0, ())
 
@@ -36,7 +36,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Settled:
+class ComparedPart:
     """The result for a part of a table, after the part's differing keys were checked one by one.
 
     Args:
@@ -96,7 +96,7 @@ class Compared:
     equal: bool = True
     equal_keys: int = 0
 
-    def after(self, found: Settled, part: Part) -> Compared:
+    def after(self, found: ComparedPart, part: Part) -> Compared:
         """Return the joint result, with the result of one more part taken into account."""
         rows, more = self.rows, found.rows
         equal = self.equal and found.equal

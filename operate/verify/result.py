@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cdc.store.verifications import Proven
-    from operate.verify.settle import DifferenceKind
+    from operate.verify.suspects import DifferenceKind
     from schemas.table import TableId
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from operate.verify.settle import Key
+from operate.verify.suspects import Key
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from cdc.run.published_generation import check_serving
 from cdc.sources import open_source
 from cdc.sources.source_facts import KeyRange
 from cdc.store.table_state import State
-from cdc.store.task_looks import KeptLooks
+from cdc.store.kept_task_looks import KeptLooks
 from cdc.store.verifications import Verifications, VerifyRecord
 from operate.lifecycle import require
 from operate.verify.compare import ComparedRows, as_table, compare, digests, source_rows, with_keys
 from operate.verify.following import WAIT_S, Following
 from operate.verify.log import LogComparison
-from operate.verify.parts import Compared, Part, Plan, Settled
+from operate.verify.parts import Compared, ComparedPart, Part, Plan
 from operate.verify.result import Difference, Verification
 from operate.verify.sampling import Sampler
 from operate.verify.scope import (
@@ -46,7 +46,7 @@ from operate.verify.selection import (
     of_ranges,
     of_time,
 )
-from operate.verify.settle import Key, Sighting, Suspect, judge, sightings
+from operate.verify.suspects import Key, Sighting, Suspect, judge, sightings
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def verify_table(
         _keep_verification(services, verifier._attempt, found, primary=primary)
     if found.equal and scope.whole and not scope.in_pieces:
         connector = services.capture_of(require(services, table)).connector
-        KeptLooks(services.store).settle(connector, table, found.covered.get(0, 0))
+        KeptLooks(services.store).clear_doubt(connector, table, found.covered.get(0, 0))
     return found
 
 
@@ -228,10 +228,10 @@ class _TableVerifier:
             over = self._scope.max_seconds
             if number and over is not None and time.monotonic() - started >= over:
                 break
-            settled = self._settled(part)
-            if plan.differing and part.of_lake is not None and not settled.rows.keys:
+            of_part = self._compared_part(part)
+            if plan.differing and part.of_lake is not None and not of_part.rows.keys:
                 self._require_alike(plan.differing)
-            found = found.after(settled, part)
+            found = found.after(of_part, part)
         if self._scope.whole and not plan.continued:
             self._require_rows(found.rows.keys)
         latest = self._context.timeline(self._attempt).latest_offsets()
@@ -312,7 +312,7 @@ class _TableVerifier:
         """The columns whose values make a partition."""
         return self._scope.partition_by or self._lake.layout.partition_columns
 
-    def _settled(self, part: Part) -> Settled:
+    def _compared_part(self, part: Part) -> ComparedPart:
         """Compare a part's rows, and then the differing keys again in up to MAX_ROUNDS rounds."""
         marker, covered, found = self._pass(part)
         passes = 1
@@ -327,7 +327,7 @@ class _TableVerifier:
             result = judge(pending, self._round(pending, rounds))
             differences += result.differences
             pending = result.pending
-        return Settled(found, tuple(differences), pending, rounds, marker.position, covered)
+        return ComparedPart(found, tuple(differences), pending, rounds, marker.position, covered)
 
     def _catch_up(self) -> tuple[Marker, Mapping[int, int]]:
         """Wait until replica and lake have passed a new marker.

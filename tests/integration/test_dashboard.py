@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from operate.metrics import catalog
+from operate.metrics import metric_definitions as m
 from operate.metrics.dashboard import dashboard
 from tests.integration.rigs.prometheus import filled, run_promtool
 
@@ -38,7 +38,7 @@ MINUTES = 120
 def series(value: str) -> list[dict[str, str]]:
     """The input series for every metric of the product, as two processes would show them."""
     found = []
-    for one in catalog.METRICS:
+    for one in m.METRICS:
         for state in STATES.get(one.name, ("running",)):
             labels = {name: VALUES.get(name, state) for name in one.labels}
             for instance in ("a", "b"):

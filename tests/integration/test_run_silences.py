@@ -96,7 +96,7 @@ def test_a_run_tells_through_which_connector_no_changes_come(
     retry(services, shop.table("orders"))
     assert told() == ""
 
-    monkeypatch.setattr("cdc.capture.signs_of_life.silence_bound_s", lambda _: 2.0)
+    monkeypatch.setattr("cdc.capture.connector_activity.silence_bound_s", lambda _: 2.0)
     with database.begin() as session:
         session.execute("LOCK TABLE tributary.heartbeat IN EXCLUSIVE MODE")
         told.wait_for(SILENCE, "the silence")
@@ -106,7 +106,7 @@ def test_a_run_tells_through_which_connector_no_changes_come(
     wait_until(lambda: told() == "", "a heartbeat")
     assert away(services) == [], "changes come"
 
-    monkeypatch.setattr("cdc.capture.signs_of_life.silence_bound_s", lambda _: 2.0)
+    monkeypatch.setattr("cdc.capture.connector_activity.silence_bound_s", lambda _: 2.0)
     assert_changes_without_heartbeats_are_no_silence(shop, database, told)
     connect.delete(name)
     assert f"there is no connector {name}" in told()

@@ -138,7 +138,7 @@ def test_a_binlogs_capture_that_sends_nothing_is_told_with_its_reason(
     retry(shop.services, table)
     watched.until_changes_come()
 
-    monkeypatch.setattr("cdc.capture.signs_of_life.silence_bound_s", lambda _: 2.0)
+    monkeypatch.setattr("cdc.capture.connector_activity.silence_bound_s", lambda _: 2.0)
     with database.begin() as session, session.cursor() as cursor:
         cursor.execute(f"SELECT 1 FROM tributary.heartbeat WHERE source = '{name}' FOR UPDATE")
         assert "tributary.heartbeat" in watched.until("runs, and its last heartbeat")
@@ -181,7 +181,7 @@ def test_a_large_transaction_arrives_whole_although_the_connector_of_its_binlog_
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement makes the connector's client believe that it has read the whole transaction."""
-    monkeypatch.setattr("cdc.capture.signs_of_life.lost_after_s", lambda *_: 20.0)
+    monkeypatch.setattr("cdc.capture.connector_activity.lost_after_s", lambda *_: 20.0)
     shop, kafka = watched.shop, watched.shop.services.kafka
     database, topic = mysql_of(shop.database), shop.record("orders").topic
     name = shop.services.capture(shop.table("orders")).connector

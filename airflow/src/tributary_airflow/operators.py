@@ -22,7 +22,7 @@ from tributary_airflow.outcome import (
     summary,
 )
 from tributary_airflow.process import Ran
-from tributary_airflow.raising import settle
+from tributary_airflow.raising import raise_verdict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -64,7 +64,7 @@ class TributaryOperator(BaseOperator):
 
     def finish(self, ran: Ran, judged: Judged | None = None) -> dict[str, Any]:
         """Return the task's result; raise an exception of Airflow unless the verdict is DONE."""
-        settle(judge(ran, messages=self.messages) if judged is None else judged)
+        raise_verdict(judge(ran, messages=self.messages) if judged is None else judged)
         found = summary(ran, messages=self.messages)
         self.log.info("%s: %d tables", ran.name, len(found["tables"]))
         return found
@@ -106,7 +106,7 @@ class TributaryOnboardOperator(TributaryOperator):
         found = self.finish(copied)
         failed = [one for one, entry in tables.items() if "error" in entry and one not in again]
         if failed:
-            settle(judge(ran, messages=self.messages))
+            raise_verdict(judge(ran, messages=self.messages))
         return {**found, "tables": {**tables, **found["tables"]}}
 
 
@@ -203,10 +203,10 @@ class TributaryVerdictOperator(BaseOperator):
         """Judge the run's result. A retry would see the same result, so a failure is final."""
         found = context["ti"].xcom_pull(task_ids=self.run_task_id)
         if found is None:
-            settle(Judged(Verdict.FAIL, f"the task {self.run_task_id} handed nothing on"))
+            raise_verdict(Judged(Verdict.FAIL, f"the task {self.run_task_id} handed nothing on"))
         judged = judge_run(found, self.own)
         if judged.verdict is not Verdict.DONE:
-            settle(Judged(Verdict.FAIL, judged.message))
+            raise_verdict(Judged(Verdict.FAIL, judged.message))
 
 
 class TributaryVerifyOperator(TributaryTablesOperator):
@@ -299,7 +299,7 @@ class TributaryMaintenanceOperator(TributaryOperator):
         if failed:
             final = all(one.verdict is Verdict.FAIL for one in failed)
             message = "; ".join(one.message for one in failed)
-            settle(Judged(Verdict.FAIL if final else Verdict.RETRY, message))
+            raise_verdict(Judged(Verdict.FAIL if final else Verdict.RETRY, message))
         return removed
 
 
@@ -317,6 +317,8 @@ class TributaryCheckOperator(TributaryOperator):
                 if one.get("status") == "error"
             ]
             listed = ", ".join(names)
-            settle(Judged(Verdict.RETRY, f"{listed}: see `tributary check` for the remedies"))
-        settle(judge(ran, messages=self.messages))
+            raise_verdict(
+                Judged(Verdict.RETRY, f"{listed}: see `tributary check` for the remedies")
+            )
+        raise_verdict(judge(ran, messages=self.messages))
         return counts

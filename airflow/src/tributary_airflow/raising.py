@@ -13,7 +13,7 @@ _EXCEPTIONS: dict[Verdict, type[AirflowException]] = {
 }
 
 
-def settle(judged: Judged) -> None:
+def raise_verdict(judged: Judged) -> None:
     """Raise the Airflow exception of a verdict; do nothing if the verdict is DONE.
 
     Raises:

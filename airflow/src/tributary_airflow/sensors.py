@@ -11,7 +11,7 @@ from airflow.sdk import BaseSensorOperator
 
 from tributary_airflow.hook import DEFAULT_CONNECTION, TributaryHook
 from tributary_airflow.outcome import Judged, Verdict
-from tributary_airflow.raising import settle
+from tributary_airflow.raising import raise_verdict
 from tributary_airflow.triggers import (
     BOUND_S,
     CompletenessTrigger,
@@ -70,7 +70,7 @@ class TributarySensor(BaseSensorOperator):
             AirflowException: Too many questions in a row had errors.
         """
         found = event or {"verdict": Verdict.RETRY, "message": "the trigger gave no answer"}
-        settle(Judged(Verdict(found["verdict"]), found["message"]))
+        raise_verdict(Judged(Verdict(found["verdict"]), found["message"]))
 
     def poke(self, context: Context) -> bool:
         """Ask once; return whether the sensor need not wait longer."""
@@ -80,7 +80,7 @@ class TributarySensor(BaseSensorOperator):
         if waiting:
             self.log.info(waiting)
             return False
-        settle(judged)
+        raise_verdict(judged)
         return True
 
     def on_kill(self) -> None:

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from tributary_airflow import assets, command
 from tributary_airflow.operators import TributaryOperator
 from tributary_airflow.outcome import TABLE_CONDITIONS, judge, judge_table, summary
-from tributary_airflow.raising import settle
+from tributary_airflow.raising import raise_verdict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,7 +46,7 @@ class TributaryTableOperator(TributaryOperator):
         found = context["ti"].xcom_pull(task_ids=self.run_task_id)
         if context["ti"].try_number > 1 or found is None:
             found = self._run_again()
-        settle(judge_table(found, self.table))
+        raise_verdict(judge_table(found, self.table))
         result = found["tables"][self.table]
         changes = {key: result[key] for key in ("commits", "events") if key in result}
         context["outlet_events"][self.changed].extra = changes
@@ -57,7 +57,7 @@ class TributaryTableOperator(TributaryOperator):
         self.hook.run(*command.of_tables("retry", [self.table]))
         ran = self.hook.run(*command.run([self.table], None, TABLE_CONDITIONS))
         if "conditions" not in ran.document:
-            settle(judge(ran, messages=self.messages))
+            raise_verdict(judge(ran, messages=self.messages))
         return summary(ran, messages=self.messages)
 
 
@@ -94,7 +94,7 @@ class TributaryPeriodsOperator(TributaryOperator):
     def execute(self, context: Context) -> list[str]:
         """Run `tributary complete TABLE`, and publish what no event has yet."""
         ran = self.hook.run(*command.complete(self.table))
-        settle(judge(ran, messages=self.messages))
+        raise_verdict(judge(ran, messages=self.messages))
         newest = context["inlet_events"][self.complete].ascending(False).limit(KNOWN_EVENTS)
         known = published((one.partition_key, one.extra) for one in newest)
         new = unpublished(ran.document.get("periods") or (), known, self.since)

@@ -15,7 +15,7 @@ from collections.abc import Collection
 
 from cdc.sources.named_types import TypedColumn
 from cdc.sources.postgres.connection import Connections, Session
-from cdc.store.type_looks import NamedType, Names
+from cdc.store.kept_type_looks import NamedType, Names
 
 _FROM = """
 FROM pg_catalog.pg_type t

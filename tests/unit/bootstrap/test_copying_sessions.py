@@ -154,7 +154,7 @@ def events_of(
 def test_a_view_whose_sessions_open_together_waits_for_all_of_them_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """MySQL's replica stands still from the first session to the last, so these must not wait."""
+    """MySQL's replica is paused from the first session to the last, so these must not wait."""
     found = events_of(monkeypatch, chunks=3, most=8, shares_views=False, one_view=True)
     assert found == [
         "take 3 of 3",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -9,17 +11,19 @@ from types import SimpleNamespace
 
 import pytest
 
+from bootstrap import snapshot
 from bootstrap.commit import chunk_commit, handoff_commit, require_planned
 from bootstrap.errors import AttemptSpoiledError
-from bootstrap.snapshot import FETCH_ROWS, fetch_rows
-from bootstrap.standstill import require_same_server
+from bootstrap.snapshot import FETCH_ROWS, fetch_rows, wait_to_retry
+from bootstrap.spoiling_checks import require_same_server
 from cdc.config.partitions import PartitionField
-from cdc.errors import StateError
+from cdc.errors import StateError, StoppedError
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.key_text import FORM
 from cdc.lake.layout import LakeLayout
 from cdc.log.position import Lsn
+from cdc.runtime.progress import Interruptible, NullProgress
 from cdc.sources.source_facts import Marker
 from cdc.store.attempt import Attempt, Chunk, CopiedServer
 from cdc.store.table_state import State
@@ -157,3 +161,22 @@ def test_each_failure_makes_a_fetch_smaller_but_never_nothing() -> None:
     assert sizes[0] == FETCH_ROWS
     assert sizes[1] <= FETCH_ROWS // 8
     assert sizes[-1] == 1
+
+
+def test_the_wait_before_a_copys_next_try_grows_up_to_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited = list[float]()
+    monkeypatch.setattr(snapshot, "pause", lambda _name, seconds, _progress: waited.append(seconds))
+    for failures in (1, 2, 3, 6, 90):
+        wait_to_retry(TABLE, failures, NullProgress())
+    assert waited == [1, 2, 4, 30, 30]
+
+
+def test_a_command_that_is_stopped_does_not_wait_for_a_copys_next_try() -> None:
+    progress = Interruptible(NullProgress())
+    threading.Timer(0.1, progress.interrupt).start()
+    began = time.monotonic()
+    with pytest.raises(StoppedError, match=r"wait to copy shop:public\.orders again"):
+        wait_to_retry(TABLE, 9, progress)
+    assert time.monotonic() - began < 15

@@ -16,9 +16,8 @@ from cdc.errors import ConnectError
 from cdc.runtime.progress import NullProgress
 from cdc.store.lease import Lease
 from cdc.store.table_state import State
-from operate import answers as asked
 from operate import run
-from operate.answers import Answers
+from operate import server_answers as asked
 from operate.check import _no_tables
 from operate.cli.status import EMPTY_PLAN, show_status
 from operate.context import Services
@@ -28,6 +27,7 @@ from operate.metrics.facts import Facts
 from operate.metrics.families import families
 from operate.render import Output, Renderer
 from operate.run import Runs
+from operate.server_answers import Answers
 from operate.status import Status, status
 from tests.records import NOW, table_record
 from tests.unit.cdc.configuration import minimal

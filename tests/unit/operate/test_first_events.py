@@ -27,8 +27,8 @@ from cdc.store.attempt import Attempt
 from cdc.store.quarantine import Quarantine, Quarantined
 from cdc.store.table_state import CommitSummary, State
 from operate import first_events
-from operate.answers import Answers, CaptureAnswer
 from operate.context import Services
+from operate.server_answers import Answers, CaptureAnswer
 from operate.status import Status, TableStatus, status
 from schemas.errors import UnknownSchemaError
 from schemas.table import TableId

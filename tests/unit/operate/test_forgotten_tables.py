@@ -20,8 +20,7 @@ from cdc.sources.sent_table import SentTable
 from cdc.store.lease import Lease
 from cdc.store.table_state import State
 from operate import check, run
-from operate.answers import Answers, CaptureAnswer
-from operate.bounded import Overdue
+from operate.bounded_calls import Overdue
 from operate.cli.status import EMPTY_PLAN, show_status
 from operate.conditions import Condition
 from operate.context import Services
@@ -31,6 +30,7 @@ from operate.metrics.facts import Facts
 from operate.metrics.families import families
 from operate.render import Output, Renderer
 from operate.run import Runs
+from operate.server_answers import Answers, CaptureAnswer
 from operate.status import Status, status
 from operate.transactions import Transactions
 from operate.unused_slots import UnusedSlotWarnings

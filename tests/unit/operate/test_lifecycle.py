@@ -91,7 +91,9 @@ def retry(store: Store, connect: Connect, begins: int = 400) -> Outcome:
         store=store,
         connect=connect,
         config=SimpleNamespace(source=lambda _: source),
-        sent=SimpleNamespace(exactly_once=True, settled=lambda _names, _log, stored: stored),
+        sent=SimpleNamespace(
+            exactly_once=True, certain_position=lambda _names, _log, stored: stored
+        ),
         leases=Leases(store),
         capture_of=lambda _record: NAMES,
         source=lambda _name: Source(begins),

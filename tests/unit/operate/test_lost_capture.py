@@ -160,7 +160,7 @@ PLACE, GTIDS = "binlog.000003:155", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7"
         ([PLACE], False),
         ([GTIDS], True),
         ([GTIDS, GTIDS, None], True),
-        # The first table has been copied under the new capture: it must not be made anew again.
+        # The first table has been copied under the new capture, which must not be recreated.
         ([PLACE, GTIDS], False),
     ],
 )

@@ -34,8 +34,8 @@ from cdc.store.table_state import (
     transition,
 )
 from operate.capture_names import unfinished_move
+from operate.capture_removal import needed_by_others, remove_capture
 from operate.context import Services
-from operate.departure import needed_by_others, remove_capture
 from operate.exit_codes import ExitCode
 from operate.lost_capture import dependent, not_retired, users_of
 from operate.move import Next, joining, move, next_of, not_moved

@@ -17,8 +17,8 @@ from cdc.errors import KafkaError
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from operate import shown_targets
-from operate.answers import Answers
 from operate.context import Services
+from operate.server_answers import Answers
 from operate.shown_targets import shown_shortfalls
 from operate.targets import Shortfall
 from schemas.table import TableId

@@ -19,13 +19,13 @@ from cdc.runtime.progress import NullProgress
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.lease import Lease, held_leases
 from cdc.store.table_state import CaptureRecord, CommitSummary, State, TableRecord, TierCapture
-from cdc.store.task_looks import TaskLook
+from cdc.store.kept_task_looks import TaskLook
 from operate import status as module
-from operate.answers import Answers, CaptureAnswer
 from operate.check import _capture
 from operate.context import Services
 from operate.metrics.facts import Facts
 from operate.metrics.families import families
+from operate.server_answers import Answers, CaptureAnswer
 from operate.status import Status, TableStatus
 from tests.records import table_record
 from tests.unit.cdc.capture.capture_evidence import without_connector

@@ -29,7 +29,7 @@ from cdc.store.log_marks import LogMarks
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
-from cdc.store.task_looks import TaskLook
+from cdc.store.kept_task_looks import TaskLook
 from schemas.errors import RegistryError, TributaryError
 from schemas.table import TableId
 from tests.records import table_record

@@ -270,10 +270,10 @@ def test_a_slot_that_begins_before_an_earlier_late_commit_is_another_one(
 
 def test_no_connector_is_started_while_a_commit_can_be_late(sender: Sender, store: Store) -> None:
     found, log = records(sender.topics, store, exactly_once=True), slot(120)
-    assert found.settled(NAMES, slot(100), Lsn(100)) == Lsn(100)
+    assert found.certain_position(NAMES, slot(100), Lsn(100)) == Lsn(100)
     with pytest.raises(KafkaError, match="can be late in Kafka") as refused:
-        found.settled(NAMES, log, Lsn(100))
+        found.certain_position(NAMES, log, Lsn(100))
     assert "in a minute" in refused.value.remedy
     let_pass(store, LATE_S)
-    assert found.settled(NAMES, log, Lsn(100)) == Lsn(100)
-    assert records(sender.topics).settled(NAMES, log, Lsn(100)) == Lsn(100)
+    assert found.certain_position(NAMES, log, Lsn(100)) == Lsn(100)
+    assert records(sender.topics).certain_position(NAMES, log, Lsn(100)) == Lsn(100)

@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.capture.look_bounds import is_worth_keeping, settled
 from cdc.capture.remembered_losses import table_scope
 from cdc.capture.task_end_events import begins_group, is_doubled
+from cdc.capture.task_look_scope import is_worth_keeping, with_certain_ends
 from cdc.debezium.task_ends import SentChange
 from cdc.errors import SourceError
 from cdc.kafka import KafkaRecord
 from cdc.sources.source_facts import NextInserted
 from cdc.store.attempt import Attempt
-from cdc.store.task_looks import Doubt, TaskLook
+from cdc.store.kept_task_looks import Doubt, TaskLook
 from schemas.table import TableId
 from tests.records import READY
 from tests.unit.cdc.capture.looks_in_memory import (
@@ -64,11 +64,11 @@ def test_a_row_is_doubled_if_it_comes_again_at_its_position() -> None:
 
 
 def test_a_topic_whose_newest_record_can_be_of_a_later_task_keeps_its_former_end() -> None:
-    look = TaskLook("a", AT, {"idle": 5, "settled": 7, "busy": 9, "new": 3})
-    sent = {"settled": AT, "busy": AT + timedelta(seconds=1), "new": AT + timedelta(seconds=1)}
-    assert settled(look, sent, {"busy": 4, "settled": 6}).ends == {
+    look = TaskLook("a", AT, {"idle": 5, "quiet": 7, "busy": 9, "new": 3})
+    sent = {"quiet": AT, "busy": AT + timedelta(seconds=1), "new": AT + timedelta(seconds=1)}
+    assert with_certain_ends(look, sent, {"busy": 4, "quiet": 6}).ends == {
         "idle": 5,
-        "settled": 7,
+        "quiet": 7,
         "busy": 4,
     }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc.store.task_looks import Doubt, TaskLook
+from cdc.store.kept_task_looks import Doubt, TaskLook
 from tests.unit.cdc.capture.looks_in_memory import AT, MOVED, asked, beat, looks_at, losses, record
 from tests.unit.cdc.task_topics import NAMES, Topics, event
 

@@ -19,7 +19,7 @@ from cdc.sources.named_types import TypedColumn
 from cdc.store.attempt import Attempt
 from cdc.store.state_store import Store
 from cdc.store.table_state import TableRecord
-from cdc.store.type_looks import TYPE_LOOKS, KeptTypeLooks, NamedType, TypeDoubt, TypeLook
+from cdc.store.kept_type_looks import TYPE_LOOKS, KeptTypeLooks, NamedType, TypeDoubt, TypeLook
 from schemas.table import Column
 from tests.records import ORDERS, READY, table_record
 from tests.unit.cdc.task_topics import event

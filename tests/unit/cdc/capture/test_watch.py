@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
+from cdc.capture.connector_activity import lost_connection
 from cdc.capture.onboarded_names import capture_record, captured_by
 from cdc.capture.sent_records import SentRecords
-from cdc.capture.signs_of_life import lost_connection
 from cdc.connect import ConnectorStatus, TaskStatus
 from cdc.debezium import CaptureNames, lost_after_s
 from cdc.errors import KafkaError

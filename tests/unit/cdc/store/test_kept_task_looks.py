@@ -9,7 +9,7 @@ from pathlib import Path
 from cdc.store.attempt import Attempt
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
-from cdc.store.task_looks import TASK_LOOKS, Doubt, KeptLooks, NextLook, TaskLook
+from cdc.store.kept_task_looks import TASK_LOOKS, Doubt, KeptLooks, NextLook, TaskLook
 from tests.records import READY, table_record
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, timezone.utc)
@@ -77,10 +77,10 @@ def test_a_doubt_ends_with_a_copy_or_an_equal_comparison(tmp_path: Path) -> None
     assert SECOND.doubt(table_record()) is None
 
     looks = KeptLooks(store_in(tmp_path))
-    looks.settle("c", before.table, 14)
+    looks.clear_doubt("c", before.table, 14)
     looks.move("c", None, NextLook(SECOND))
     for end, doubts in ((13, SECOND.doubts), (14, {})):
-        looks.settle("c", before.table, end)
+        looks.clear_doubt("c", before.table, end)
         kept = looks.of("c")
         assert kept is not None
         assert kept.look.doubts == doubts

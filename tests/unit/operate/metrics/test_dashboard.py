@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from operate.metrics import catalog
+from operate.metrics import metric_definitions as m
 from operate.metrics.dashboard import UID, as_json, dashboard
 from operate.metrics.panel import WIDTH, Panel
 from operate.metrics.panels import LEFT_OUT, ROWS
@@ -21,7 +21,7 @@ FILE = "deploy/grafana/tributary.json"
 BOARD = dashboard()
 PANELS: list[dict[str, Any]] = [one for one in BOARD["panels"] if one["type"] != "row"]
 EXPRESSIONS = [(one["title"], target["expr"]) for one in PANELS for target in one["targets"]]
-KNOWN = {one.full_name: one for one in catalog.METRICS}
+KNOWN = {one.full_name: one for one in m.METRICS}
 KINDS = ["stat", "timeseries", "state-timeline", "table"]
 UNITS = ["short", "s", "bytes", "binBps", "percentunit", "bool_on_off", "bool_yes_no"]
 """The units of Grafana that the dashboard may use."""
@@ -181,7 +181,7 @@ def test_a_legend_names_labels_that_its_series_have(panel: dict[str, Any]) -> No
 def test_the_variables_choose_source_tier_and_table() -> None:
     variables = {one["name"]: one for one in BOARD["templating"]["list"]}
     assert list(variables) == ["datasource", "source", "tier", "table", "docs"]
-    state = catalog.STATE.full_name
+    state = m.STATE.full_name
     assert [variables[name]["query"] for name in ("source", "tier", "table")] == [
         f"label_values({state}{{}}, source)",
         f'label_values({state}{{source=~"$source"}}, tier)',
@@ -202,7 +202,7 @@ def test_links_lead_to_runbooks_and_every_alarm_has_a_panel() -> None:
     assert linked == {rule["alert"].lower() for rule in RULES}
 
 
-def test_values_are_in_the_units_of_the_catalog() -> None:
+def test_values_are_in_the_units_of_their_definitions() -> None:
     wanted = {
         "bytes": {"bytes", "binBps", "short"},
         "seconds": {"s", "percentunit"},

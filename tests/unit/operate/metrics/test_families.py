@@ -21,7 +21,7 @@ from cdc.store.checks import after
 from operate.capture_status import CaptureStatus
 from operate.check_status import CheckStatus
 from operate.forecast import Forecast
-from operate.metrics import catalog
+from operate.metrics import metric_definitions as m
 from operate.metrics.facts import Facts
 from operate.metrics.families import families
 from operate.needs import Need
@@ -66,7 +66,7 @@ def test_a_capture_that_works(config: Config) -> None:
     found = shown(config, Status((), (CAPTURE,)))
     assert found["connector_up"] == 1
     assert found["connector_state running"] == 1
-    assert sum(found[f"connector_state {state}"] for state in catalog.CONNECTOR_STATES) == 1
+    assert sum(found[f"connector_state {state}"] for state in m.CONNECTOR_STATES) == 1
     assert found["connector_tasks running"] == 1
     assert found["heartbeat_timestamp_seconds"] == NOW.timestamp()
     assert found["heartbeat_limit_seconds"] > 10
@@ -149,7 +149,7 @@ def test_a_check_shows_its_outcome_and_whether_the_data_failed(config: Config) -
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:
-    names = [one.full_name for one in catalog.METRICS]
+    names = [one.full_name for one in m.METRICS]
     assert len(set(names)) == len(names) > 40
     suffixes = {
         "seconds": "_seconds",
@@ -157,7 +157,7 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
         "bytes": "_bytes",
         "ratio": "_ratio",
     }
-    for one in catalog.METRICS:
+    for one in m.METRICS:
         assert one.full_name.endswith(suffixes.get(one.unit, "")), one
         assert (one.unit == "seconds since 1970") == one.name.endswith("_timestamp_seconds"), one
         assert not one.name.endswith("_total"), "no count outlives the process"
@@ -166,4 +166,4 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
 
 def test_the_page_lists_every_metric() -> None:
     page = text("docs/observe.md")
-    assert catalog.as_markdown() in page, f"write its tables again:\n{catalog.as_markdown()}"
+    assert m.as_markdown() in page, f"write its tables again:\n{m.as_markdown()}"

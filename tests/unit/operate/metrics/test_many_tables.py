@@ -20,7 +20,7 @@ from cdc.kafka.topic_values import Since
 from cdc.runtime.progress import NullProgress
 from cdc.store.state_store import Store
 from operate.context import Services
-from operate.metrics import catalog
+from operate.metrics import metric_definitions as m
 from operate.metrics.exposing import Scrapes
 from operate.metrics.facts import FactReader
 from operate.metrics.text import as_text
@@ -100,11 +100,11 @@ def test_a_scrape_of_three_thousand_tables_is_bounded(services: Services) -> Non
     assert len(many) == len(few) <= 40, "with the figures of freshness and the forecast"
     assert asked == [TABLES + 2], "the forecast takes the ends that the status has read"
     names = [line.partition("{")[0] for line in text.splitlines() if line[0] != "#"]
-    everywhere = (catalog.BEHIND, catalog.FRESHNESS, catalog.COMMIT_BYTES, catalog.RUN_SECONDS)
+    everywhere = (m.BEHIND, m.FRESHNESS, m.COMMIT_BYTES, m.RUN_SECONDS)
     for metric in everywhere:
         assert names.count(metric.full_name) >= TABLES, metric.full_name
     assert 25 * TABLES < len(names) < 52 * TABLES
-    assert catalog.TIER_LOAD.full_name in names, "the forecast is there"
+    assert m.TIER_LOAD.full_name in names, "the forecast is there"
     assert seconds < CPU_S
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operate.metrics import catalog
+from operate.metrics import metric_definitions as m
 from tests.unit.operate.documents import ROOT_COMMAND, text
 from tests.unit.operate.metrics.alarm_rules import RULES, SECTIONS
 
@@ -26,7 +26,7 @@ def alarm_table() -> str:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_a_rule_is_on_metrics_that_exist_and_labels_that_they_have(rule: dict[str, Any]) -> None:
-    known = {one.full_name: one for one in catalog.METRICS}
+    known = {one.full_name: one for one in m.METRICS}
     used = re.findall(r"\b(tributary_\w+)(?:\{(\w+)=)?", rule["expr"])
     assert used
     for name, label in used:
@@ -49,7 +49,7 @@ def test_each_alarm_has_a_section_that_names_a_command_and_no_section_is_left_ov
 def test_the_runbooks_name_metrics_and_commands_that_exist() -> None:
     page = text("docs/runbooks.md")
     metrics = set(re.findall(r"`(tributary_\w+)", page))
-    assert metrics <= {one.full_name for one in catalog.METRICS}
+    assert metrics <= {one.full_name for one in m.METRICS}
     assert len(metrics) > 8
     assert set(re.findall(r"`tributary\s+(\w[\w-]*)", page)) <= set(ROOT_COMMAND.commands)
     anchors = {name.lower() for name in SECTIONS}

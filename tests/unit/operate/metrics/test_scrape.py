@@ -29,7 +29,7 @@ from cdc.store.lease import Lease
 from cdc.store.table_state import CommitWrites, State
 from operate.cli import app
 from operate.context import Services
-from operate.metrics import catalog
+from operate.metrics import metric_definitions as m
 from operate.metrics.exposing import Scrapes, serving, write_file
 from operate.metrics.facts import FactReader, Facts
 from operate.metrics.families import families
@@ -92,7 +92,7 @@ def series(text: str) -> Series:
     }
 
 
-def of(found: Series, metric: catalog.Metric, table: TableId | None = None) -> dict[str, float]:
+def of(found: Series, metric: m.Metric, table: TableId | None = None) -> dict[str, float]:
     """The values of a metric, by the value of its last label."""
     last = metric.labels[-1]
     return {
@@ -102,7 +102,7 @@ def of(found: Series, metric: catalog.Metric, table: TableId | None = None) -> d
     }
 
 
-def one(found: Series, metric: catalog.Metric, table: TableId = ORDERS) -> float | None:
+def one(found: Series, metric: m.Metric, table: TableId = ORDERS) -> float | None:
     values = list(of(found, metric, table).values())
     assert len(values) < 2
     return values[0] if values else None
@@ -113,42 +113,42 @@ def test_a_scrape_shows_what_the_store_has(services: Services) -> None:
     lease = Lease(services.store, ORDERS, "another process")
     lease.acquire()
     found = scrape(services)
-    states = of(found, catalog.STATE, ORDERS)
+    states = of(found, m.STATE, ORDERS)
     assert set(states) == {state.value for state in State}
     assert [name for name, value in states.items() if value] == ["incremental"]
-    assert of(found, catalog.STATE, PARTS)["failed"] == 1
-    assert one(found, catalog.WATERMARK) == now.timestamp()
-    assert one(found, catalog.COMMIT) == now.timestamp() + 3
-    assert one(found, catalog.TARGET) == 900
-    assert one(found, catalog.QUARANTINED) == 1
-    assert of(found, catalog.ERROR, PARTS) == {"SourceError": 1}
-    assert one(found, catalog.FAILURES, PARTS) == 1
-    assert one(found, catalog.RUN_SECONDS) == 2.5
-    assert of(found, catalog.RUN_RECORDS, ORDERS) == {"u": 4, "d": 1}
-    assert of(found, catalog.LAKE, ORDERS) == {
+    assert of(found, m.STATE, PARTS)["failed"] == 1
+    assert one(found, m.WATERMARK) == now.timestamp()
+    assert one(found, m.COMMIT) == now.timestamp() + 3
+    assert one(found, m.TARGET) == 900
+    assert one(found, m.QUARANTINED) == 1
+    assert of(found, m.ERROR, PARTS) == {"SourceError": 1}
+    assert one(found, m.FAILURES, PARTS) == 1
+    assert one(found, m.RUN_SECONDS) == 2.5
+    assert of(found, m.RUN_RECORDS, ORDERS) == {"u": 4, "d": 1}
+    assert of(found, m.LAKE, ORDERS) == {
         "current": 100,
         "kept": 20,
         "other_generations": 3,
     }
-    assert one(found, catalog.VERIFY_EQUAL_AT) == now.timestamp()
-    assert of(found, catalog.DRIFT, ORDERS) == {"missing": 2}
-    held = one(found, catalog.LEASE)
+    assert one(found, m.VERIFY_EQUAL_AT) == now.timestamp()
+    assert of(found, m.DRIFT, ORDERS) == {"missing": 2}
+    held = one(found, m.LEASE)
     assert held is not None
     assert held > now.timestamp()
-    taken = one(found, catalog.LEASE_TAKEN)
+    taken = one(found, m.LEASE_TAKEN)
     assert taken is not None
     assert 0 <= taken - now.timestamp() < 60
-    assert one(found, catalog.LEASE, PARTS) is None
-    assert one(found, catalog.LEASE_TAKEN, PARTS) is None
+    assert one(found, m.LEASE, PARTS) is None
+    assert one(found, m.LEASE_TAKEN, PARTS) is None
 
 
 def test_a_scrape_shows_what_the_newest_commit_wrote(services: Services) -> None:
     fill(services)
     found = scrape(services)
-    assert one(found, catalog.COMMIT_SECONDS) == 1.5
-    assert one(found, catalog.COMMIT_BYTES) == 9_000
-    assert of(found, catalog.COMMIT_ROWS, ORDERS) == {"insert": 1, "update": 7, "delete": 1}
-    assert one(found, catalog.COMMIT_BYTES_PER_ROW) == 1_000
+    assert one(found, m.COMMIT_SECONDS) == 1.5
+    assert one(found, m.COMMIT_BYTES) == 9_000
+    assert of(found, m.COMMIT_ROWS, ORDERS) == {"insert": 1, "update": 7, "delete": 1}
+    assert one(found, m.COMMIT_BYTES_PER_ROW) == 1_000
     record = services.store.get(ORDERS)
     assert record is not None
     assert record.last_commit is not None
@@ -157,17 +157,17 @@ def test_a_scrape_shows_what_the_newest_commit_wrote(services: Services) -> None
         replace(record, last_commit=replace(record.last_commit, writes=nothing))
     )
     found = scrape(services)
-    assert one(found, catalog.COMMIT_BYTES) == 0
-    assert one(found, catalog.COMMIT_BYTES_PER_ROW) is None, "nothing was changed"
+    assert one(found, m.COMMIT_BYTES) == 0
+    assert one(found, m.COMMIT_BYTES_PER_ROW) is None, "nothing was changed"
     assert record.last_commit is not None
     services.store.put(replace(record, last_commit=replace(record.last_commit, writes=None)))
     found = scrape(services)
-    assert one(found, catalog.COMMIT_BYTES) is None, "not known"
-    assert one(found, catalog.COMMIT) is not None
+    assert one(found, m.COMMIT_BYTES) is None, "not known"
+    assert one(found, m.COMMIT) is not None
 
 
 def test_only_the_process_that_runs_tables_shows_its_rounds(services: Services) -> None:
-    names = (catalog.ROUND_AT.full_name, catalog.ROUND_SECONDS.full_name)
+    names = (m.ROUND_AT.full_name, m.ROUND_SECONDS.full_name)
     services.rounds.note(0.25)
     shown = {}
     for rounds in (None, services.rounds):
@@ -184,8 +184,8 @@ def test_a_copy_that_is_made_again_forgets_what_verify_found(services: Services)
     assert record is not None
     services.store.put(replace(record, attempt=attempt(9)))
     found = scrape(services)
-    assert of(found, catalog.DRIFT, ORDERS) == {}
-    assert one(found, catalog.VERIFY_AT) is None
+    assert of(found, m.DRIFT, ORDERS) == {}
+    assert one(found, m.VERIFY_AT) is None
 
 
 def test_services_that_never_answer_cost_the_bound_and_their_own_series_only(
@@ -203,16 +203,16 @@ def test_services_that_never_answer_cost_the_bound_and_their_own_series_only(
         ("source", "shop"): 0,
     }
     assert found["tributary_scrape_success", ()] == 1
-    assert of(found, catalog.STATE, ORDERS)["incremental"] == 1
+    assert of(found, m.STATE, ORDERS)["incremental"] == 1
     names = {name for name, _ in found}
-    for gone in (catalog.BEHIND, catalog.CONNECTOR_UP, catalog.BEAT, catalog.LOG_BYTES):
+    for gone in (m.BEHIND, m.CONNECTOR_UP, m.BEAT, m.LOG_BYTES):
         assert gone.full_name not in names
-    assert one(found, catalog.LATE) == 0
+    assert one(found, m.LATE) == 0
 
 
 def ups(found: Series) -> Iterator[tuple[str, str, float]]:
     for (name, labels), value in found.items():
-        if name == catalog.UP.full_name:
+        if name == m.UP.full_name:
             yield dict(labels)["service"], dict(labels)["source"], value
 
 
@@ -351,9 +351,9 @@ def test_no_secret_and_no_value_of_a_row_is_shown(services: Services) -> None:
     assert "canary" not in shown
 
 
-def test_each_series_is_one_of_the_catalog(services: Services) -> None:
+def test_each_series_is_a_defined_metric(services: Services) -> None:
     fill(services)
-    known = {one.full_name: set(one.labels) for one in catalog.METRICS}
+    known = {one.full_name: set(one.labels) for one in m.METRICS}
     for family in families(services.config, FactReader(services, BOUND_S).read()):
         for sample in family.samples:
             assert set(sample.labels) == known[sample.name]
@@ -372,7 +372,7 @@ def test_metrics_are_served_over_http_on_loopback(services: Services) -> None:
             again = series(gzip.decompress(answered.read()).decode())
         with pytest.raises(urllib.error.HTTPError, match="405"):
             urllib.request.urlopen(address, data=b"", timeout=20)
-    assert of(found, catalog.STATE, ORDERS)["incremental"] == 1
+    assert of(found, m.STATE, ORDERS)["incremental"] == 1
     assert again.keys() == found.keys()
 
 
@@ -395,7 +395,7 @@ def test_a_file_is_replaced_in_one_step(services: Services, tmp_path: Path) -> N
     assert write_file(services, file)
     assert former.read() == "the former file", "a reader that has opened it still has all of it"
     former.close()
-    assert of(series(file.read_text()), catalog.STATE, ORDERS)["incremental"] == 1
+    assert of(series(file.read_text()), m.STATE, ORDERS)["incremental"] == 1
     assert [one.name for one in folder.iterdir()] == ["tributary.prom"]
     with pytest.raises(ConfigError, match="cannot be written") as refused:
         write_file(services, folder / "missing" / "tributary.prom")

@@ -20,9 +20,9 @@ from cdc.sources.source_facts import KeyRange, TimeRange
 from cdc.store.verifications import Proven
 from operate.data_checks.verified import scope_of
 from operate.verify.compare import ComparedRows
-from operate.verify.parts import Compared, Part, Plan, Settled
+from operate.verify.parts import Compared, ComparedPart, Part, Plan
 from operate.verify.scope import KeyOrder, Scope, joined, left, pieces, ranges_of, sampled
-from operate.verify.settle import Suspect
+from operate.verify.suspects import Suspect
 from operate.verify.table import _source_to_verify
 from schemas.table import Column, TableId, TableSchema
 from tests.unit.cdc.configuration import ENVIRONMENT, full, read
@@ -114,10 +114,10 @@ def test_seeds_choose_different_ranges() -> None:
     assert len(chosen) > 10
 
 
-def settled(keys: int, *, differing: int = 0) -> Settled:
+def compared_part(keys: int, *, differing: int = 0) -> ComparedPart:
     rows = ComparedRows(keys, keys, keys, differing, tuple((n,) for n in range(differing)))
     differences = tuple(Suspect((n,)) for n in range(differing))
-    return Settled(rows, differences, (), 1, Lsn(9), {0: 5})
+    return ComparedPart(rows, differences, (), 1, Lsn(9), {0: 5})
 
 
 def parts(*uppers: int | None) -> tuple[Part, ...]:
@@ -128,15 +128,17 @@ def parts(*uppers: int | None) -> tuple[Part, ...]:
 
 def test_a_table_is_proven_up_to_the_last_piece_of_those_that_were_equal() -> None:
     plan = Plan(parts(10, 20, 30, None), ranges=4, began_at=NOW)
-    found = Compared().after(settled(5), plan.parts[0])
+    found = Compared().after(compared_part(5), plan.parts[0])
     assert plan.proven(found) == Proven(NOW, ("10",), str(Lsn(9)), 5)
-    found = found.after(settled(6), plan.parts[1])
+    found = found.after(compared_part(6), plan.parts[1])
     assert plan.proven(found) == Proven(NOW, ("20",), str(Lsn(9)), 11)
     assert plan.counts(found) == (4, 2)
-    broken = found.after(settled(7, differing=1), plan.parts[2]).after(settled(8), plan.parts[3])
+    broken = found.after(compared_part(7, differing=1), plan.parts[2]).after(
+        compared_part(8), plan.parts[3]
+    )
     assert plan.proven(broken) == Proven(NOW, ("20",), str(Lsn(9)), 11), "not beyond a difference"
     assert (broken.rows.keys, len(broken.differences)) == (26, 1)
-    whole = found.after(settled(7), plan.parts[2]).after(settled(8), plan.parts[3])
+    whole = found.after(compared_part(7), plan.parts[2]).after(compared_part(8), plan.parts[3])
     assert plan.proven(whole) is None
 
 
@@ -144,9 +146,9 @@ def test_a_comparison_that_goes_on_keeps_its_beginning() -> None:
     earlier = Proven(datetime(2025, 1, 1, tzinfo=timezone.utc), ("7",), "0/1", 100)
     plan = Plan(parts(10, None), ranges=9, earlier=earlier, began_at=NOW)
     assert plan.proven(Compared()) == earlier
-    found = Compared().after(settled(5), plan.parts[0])
+    found = Compared().after(compared_part(5), plan.parts[0])
     assert plan.proven(found) == replace(earlier, upto=("10",), position=str(Lsn(9)), rows=105)
-    broken = Compared().after(settled(5, differing=2), plan.parts[0])
+    broken = Compared().after(compared_part(5, differing=2), plan.parts[0])
     assert plan.proven(broken) == earlier
 
 

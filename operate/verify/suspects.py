@@ -103,12 +103,12 @@ class Round:
     Args:
         pending: Keys that need another round.
         differences: Keys with a confirmed difference, each with what the last round saw of the key.
-        settled: Number of keys that were found to be equal.
+        equal: Number of keys that were found to be equal.
     """
 
     pending: tuple[Suspect, ...]
     differences: tuple[Suspect, ...]
-    settled: int
+    equal: int
 
 
 def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> Round:
@@ -120,11 +120,11 @@ def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> R
     """
     pending: list[Suspect] = []
     differences: list[Suspect] = []
-    settled = 0
+    equal = 0
     for suspect in suspects:
         sighting = sightings[suspect.key]
         if sighting.equal:
-            settled += 1
+            equal += 1
         elif sighting.lake_rows > 1 or sighting.unchanged_at_source:
             again = suspect.last is not None and _same_sighting(suspect.last, sighting)
             seen = suspect.seen + 1 if again else 1
@@ -132,7 +132,7 @@ def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> R
             (differences if seen >= CONFIRMATIONS else pending).append(after)
         else:
             pending.append(replace(suspect, seen=0, last=sighting))
-    return Round(tuple(pending), tuple(differences), settled)
+    return Round(tuple(pending), tuple(differences), equal)
 
 
 def _same_sighting(before: Sighting, now: Sighting) -> bool:

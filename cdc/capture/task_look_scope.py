@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from cdc.store.task_looks import Doubt, TaskLook, first_offset
+from cdc.store.kept_task_looks import Doubt, TaskLook, first_offset
 
 if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
@@ -72,7 +72,9 @@ def to_await(
     return grown, {topic: at for topic, at in left.items() if topic not in grown}
 
 
-def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
+def with_certain_ends(
+    look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]
+) -> TaskLook:
     """Return a look at tasks with end offsets before all records that a later task may have sent.
 
     A later task is one that started after the task of the look's heartbeat. If a topic's newest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operate.verify.settle import CONFIRMATIONS, Round, Sighting, Suspect, judge
+from operate.verify.suspects import CONFIRMATIONS, Round, Sighting, Suspect, judge
 
 OLD, NEW, OTHER = ("1", "a"), ("1", "b"), ("1", "c")
 KEY = (1,)
@@ -22,16 +22,16 @@ def rounds(*sightings: Sighting) -> Round:
     return result
 
 
-def test_a_key_that_the_lake_shows_as_the_source_does_is_settled() -> None:
-    assert rounds(seen(NEW, lake=NEW)).settled == 1
+def test_a_key_that_the_lake_shows_as_the_source_does_is_equal() -> None:
+    assert rounds(seen(NEW, lake=NEW)).equal == 1
 
 
-def test_a_key_that_changes_all_the_time_is_settled_by_any_of_its_rows() -> None:
-    assert rounds(seen(OLD, NEW, OTHER, lake=NEW)).settled == 1
+def test_a_key_that_changes_all_the_time_is_equal_to_any_of_its_rows() -> None:
+    assert rounds(seen(OLD, NEW, OTHER, lake=NEW)).equal == 1
 
 
-def test_a_deleted_key_that_the_lake_no_longer_has_is_settled() -> None:
-    assert rounds(seen(OLD, None, lake=None, n=0)).settled == 1
+def test_a_deleted_key_that_the_lake_no_longer_has_is_equal() -> None:
+    assert rounds(seen(OLD, None, lake=None, n=0)).equal == 1
 
 
 def test_a_difference_is_reported_only_when_it_persists() -> None:

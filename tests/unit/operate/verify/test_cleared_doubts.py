@@ -1,4 +1,4 @@
-"""An equal comparison settles only the doubts that it covers."""
+"""An equal comparison clears only the doubts that it covers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 from cdc.config import parse
 from cdc.runtime.progress import NullProgress
 from cdc.store.attempt import Attempt
-from cdc.store.task_looks import Doubt, KeptLooks, NextLook, TaskLook
+from cdc.store.kept_task_looks import Doubt, KeptLooks, NextLook, TaskLook
 from cdc.store.verifications import Verifications, VerifyRecord
 from operate.context import Services
 from operate.onboard import register

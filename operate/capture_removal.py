@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from cdc.store.late_commits import LateCommits
 from cdc.store.log_marks import LogMarks
 from cdc.store.statements import StatementRows
-from cdc.store.task_looks import KeptLooks
-from cdc.store.type_looks import KeptTypeLooks
+from cdc.store.kept_task_looks import KeptLooks
+from cdc.store.kept_type_looks import KeptTypeLooks
 from operate import tier_capture
 from operate.lost_capture import users_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from cdc.capture.strays import stray_topics, written_since
+from cdc.capture.stray_topics import stray_topics, written_since
 from cdc.debezium import CaptureNames
 from schemas.table import TableId
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cdc.capture.look_bounds import to_search
+from cdc.capture.task_look_scope import to_search
 from cdc.store.state_store import Store
-from cdc.store.task_looks import KeptLooks, TaskLook
+from cdc.store.kept_task_looks import KeptLooks, TaskLook
 from tests.unit.cdc.capture.looks_in_memory import MOVED, asked, beat, looks_at, losses, record
 from tests.unit.cdc.task_topics import NAMES, Topics, event
 

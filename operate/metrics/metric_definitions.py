@@ -201,7 +201,7 @@ DRIFT = _metric_of_table(
     "verify_drift_rows",
     "Differences that the newest `verify` found; absent if there are none. `kind` is `missing`,"
     " `extra`, `different` or `duplicate` for the first 1,000, `more` for those beyond them,"
-    " `unsettled` for keys that never stood still.",
+    " `unsettled` for keys that kept changing.",
     *("rows", _STORE, "kind"),
 )
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from bootstrap.errors import AttemptSpoiledError
-from bootstrap.standstill import require_same_order, unspoiled
+from bootstrap.spoiling_checks import require_same_order, unspoiled
 from cdc.config import TableSettings
 from cdc.store.attempt import Attempt, Chunk
 from schemas.fingerprint import Fingerprint

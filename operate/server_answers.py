@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cdc.capture.server_queries import ServerOpeners
 from cdc.errors import KafkaError
 from cdc.store.table_state import State
-from operate.bounded import BoundedCalls, result
+from operate.bounded_calls import BoundedCalls, result
 from operate.first_events import FirstEvents
 from schemas.errors import TributaryError
 
