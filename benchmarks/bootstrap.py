@@ -365,7 +365,7 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
 
 
 def report(sides: list[Side], rows: int, profile: Profile) -> int:
-    """Print medians, ratios and the profile; the exit code tells whether every gate is reached."""
+    """Print medians, ratios and the profile; the exit code says whether every gate is reached."""
     medians = {side.name: statistics.median(side.seconds) for side in sides}
     ratios = {name: took / medians["bootstrap"] for name, took in medians.items()}
     reached = {name: ratios[name] >= gate for name, gate in GATES.items() if name in ratios}

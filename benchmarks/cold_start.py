@@ -164,7 +164,7 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 
 def report(starts: dict[tuple[int, str], list[Start]]) -> int:
-    """Print the figures; the exit code tells whether the gate is reached."""
+    """Print the figures; the exit code says whether the gate is reached."""
     figures: dict[str, Any] = {}
     for active in sorted({number for number, _ in starts}):
         figures[f"{active} active"] = {

@@ -364,7 +364,7 @@ def record(kind: str, **values: object) -> CommitRecord:
 
 
 def report(figures: Sequence[dict[str, Any]]) -> int:
-    """Print the figures; the exit code tells whether all gates are reached."""
+    """Print the figures; the exit code says whether all gates are reached."""
     exponents = {
         pattern: found
         for pattern in dict.fromkeys(str(one["pattern"]) for one in figures)

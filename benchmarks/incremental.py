@@ -287,7 +287,7 @@ def compare(
 
 
 def report(times: dict[str, Times], arguments: argparse.Namespace) -> int:
-    """Print the figures; the exit code tells whether the gate is reached."""
+    """Print the figures; the exit code says whether the gate is reached."""
 
     def speedup(side: str, of: str) -> float:
         pairs = zip(getattr(times[OURS], of), getattr(times[side], of), strict=True)

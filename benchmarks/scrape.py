@@ -140,7 +140,7 @@ def value(text: str, name: str) -> float:
 
 
 def report(taken: list[Scrape], tables: int) -> int:
-    """Print the figures; the exit code tells whether the gate is reached."""
+    """Print the figures; the exit code says whether the gate is reached."""
     text = taken[-1].text
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     behind = sum(line.startswith("tributary_table_events_behind") for line in lines)

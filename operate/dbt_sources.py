@@ -170,7 +170,7 @@ def _test(name: str, arguments: Mapping[str, Any], check: CheckSettings) -> Any:
 
 
 def _is_unquoted_in_sql(text: str) -> bool:
-    """Whether a value stands without quotes in SQL of dbt's tests, as numbers and booleans do."""
+    """Whether a value has no quotes in SQL of dbt's tests, as numbers and booleans."""
     if text in ("true", "false"):
         return True
     try:

@@ -337,7 +337,7 @@ def test_a_replay_that_a_killed_process_left_paused_is_resumed(project: Project)
     # Nobody runs a command: the server itself resumes it.
     deadline = time.monotonic() + 20 + 10
     while paused(project):
-        assert time.monotonic() < deadline, "it stands still"
+        assert time.monotonic() < deadline, "replay is still paused"
         time.sleep(0.2)
 
 

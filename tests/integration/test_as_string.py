@@ -64,7 +64,7 @@ def assert_equal(shop: Bootstrapping) -> None:
     shown = ", ".join(f'"{name}"' for name in KINDS)
     with shop.database.connect() as connection:
         connection.execute("SET timezone = 'UTC'")
-        # COPY prints values as their types do, and tells NULL from all else.
+        # COPY prints values as their types do, and distinguishes NULL from all values.
         copied = f"COPY (SELECT id, n, {shown} FROM odd) TO STDOUT (FORMAT csv, NULL '~')"
         with connection.cursor().copy(copied.encode()) as copy:
             text = b"".join(copy).decode()
@@ -78,7 +78,7 @@ def assert_equal(shop: Bootstrapping) -> None:
 
 
 def _rows(text: str) -> Iterator[tuple[str | None, ...]]:
-    # The csv module does not tell a quoted field from a plain one, and no value is a tilde.
+    # The csv module does not distinguish a quoted field from a plain one, and no value is a tilde.
     for row in csv.reader(io.StringIO(text)):
         yield tuple(None if value == "~" else value for value in row)
 

@@ -198,7 +198,7 @@ def test_a_replay_lets_the_last_change_of_each_key_win(
     assert orders.run().error is None
     one, two, three, _ = (value for _, value in events(orders))
     lost = lose(orders)
-    # Of each key something is lost: a change that nothing follows, one before an update, and one
+    # Each key loses something: a change that nothing follows, one before an update, and one
     # before a delete, of which the lake keeps no trace.
     places = produce(orders, *(lost.write(value) for value in (three, one, two)))
     orders.execute(

@@ -124,7 +124,7 @@ def test_what_is_hidden_is_compared_and_a_new_rule_asks_for_a_copy(
     )
     configure(shop, hash=["email"])
     succeeded(shop.onboard("people"))
-    # Rows in motion are sampled by key, and one that the stream never told of is found.
+    # Rows in motion are sampled by key, and one that the stream never reported is found.
     publication = shop.services.capture(shop.table("people")).publication
     with shop.writing("UPDATE people SET email = email || 'x' WHERE id <= 3", pause_s=0.05):
         found = shop.verify("people")
@@ -138,7 +138,7 @@ def test_what_is_hidden_is_compared_and_a_new_rule_asks_for_a_copy(
     overlook_the_catalog(shop, "people")
     found = shop.verify("people")
     assert [(dict(one.key), one.columns) for one in found.differences] == [({"id": 7}, ("email",))]
-    # Rows that are hidden otherwise do not mix with the lake's; an idle table is told as well.
+    # Rows hidden by another key do not mix with the lake's; an idle table is reported, too.
     monkeypatch.setenv("TEST_HASH_KEY", "another key")
     shop.run()
     assert shop.record("people").state is State.NEEDS_BOOTSTRAP

@@ -33,7 +33,7 @@ from tests.integration.rigs.shop import shop as shop
 def test_a_table_travels_while_it_is_written_to(shop: Shop) -> None:
     shop.create("orders", 8000)
     shop.create("parts", 500)
-    # Of a fixed length, and short: each server shows it its own way.
+    # The text has a fixed length and is shorter: each server shows it in its own way.
     shop.database.execute("ALTER TABLE parts ADD COLUMN code char(5) DEFAULT 'ab'")
     key = "({turn} * 7919 % 8000 + {})"
     with shop.writing(

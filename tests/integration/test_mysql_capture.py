@@ -322,7 +322,7 @@ def test_a_purged_binlog_stops_the_connector(captured: MysqlCaptured) -> None:
     database.catch_up()
     wait_until(lambda: purged(database), "the binlog is purged")
     captured.connect.resume(name)
-    # MySQL's connector finds it out before it starts; MariaDB's is told by the server.
+    # MySQL's connector finds it out before it starts; the server reports it to MariaDB's.
     mysql = database.kind == MYSQL
     told = "no longer available on the server" if mysql else "Error code: 1236"
     assert told in captured.failure()

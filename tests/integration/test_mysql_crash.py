@@ -122,7 +122,7 @@ class Disk:
         try:
             for process in processes:  # the primary's first, so that the replica is not ahead
                 process.suspend()
-                wait_until(partial(is_suspended, process), "a server to stand still")
+                wait_until(partial(is_suspended, process), "a server to be suspended")
             for data, copy in self._servers.values():
                 subprocess.run(["cp", "-a", data, copy], check=True)
         finally:

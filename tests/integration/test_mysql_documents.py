@@ -42,7 +42,7 @@ def test_documents_and_geometries_travel(shop: Shop, monkeypatch: pytest.MonkeyP
     shop.assert_equal("t")
     shop.database.execute(
         f"INSERT INTO t VALUES (4, '[1e10, 1.0]', {first}, {second}, '[1e10]', {first}, {first})",
-        # What the connector does not tell, and what it does beside it.
+        # What the connector does not report, and what it does beside it.
         f"UPDATE t SET doc = '{{\"a\": [-8, 1e-7]}}', home_place = {second} WHERE id = 1",
         f"UPDATE t SET doc = '[1e20]', hidden_doc = '[-9]', area = {first} WHERE id = 2",
     )

@@ -42,7 +42,7 @@ def source(lab: Lab) -> Iterator[MysqlSource]:
     capture_of(source, "of nobody").prepare()
     lab.database.catch_up()
     yield source
-    assert not source.replay_paused(), "the replica's applier stands still"
+    assert not source.replay_paused(), "the replica's applier is stopped"
 
 
 @contextmanager
@@ -251,7 +251,7 @@ def test_another_channel_that_is_stopped_stays_so(lab: Lab, source: MysqlSource)
 def test_a_statement_that_waits_for_the_sessions_ends_them(
     lab: Lab, source: MysqlSource, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    """If the sessions did not end, replication would stand still for as long as the copy reads."""
+    """If the sessions did not end, replication would stop for as long as the copy reads."""
     monkeypatch.setattr("cdc.sources.mysql.lock_watch.WATCH_S", 0.5)
     database = lab.database
     lab.make(

@@ -32,7 +32,7 @@ on_mariadb = pytest.mark.parametrize("database", [MARIADB], indirect=True)
 
 PLAIN = "(id int PRIMARY KEY, v varchar(20))"
 REPLACED = {
-    # Table, and what replaces it: the rows of before are gone, and no event tells so.
+    # Table, and what replaces it: the rows of before are gone, and no event reports it.
     "same": f"CREATE OR REPLACE TABLE same {PLAIN}",
     "wider": "CREATE OR REPLACE TABLE wider (id int PRIMARY KEY, v varchar(40))",
     "picked": "CREATE OR REPLACE TABLE picked (PRIMARY KEY (id)) AS SELECT 7 AS id,"

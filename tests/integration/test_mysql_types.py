@@ -113,7 +113,7 @@ def test_each_type_has_one_value_in_copy_and_stream(
             rows = (
                 next(row for row in side if row["id"] == turn) for side in (stream, copy, found)
             )
-            assert_equal_cells(cases, turn, *rows, told=name == "told")
+            assert_equal_cells(cases, turn, *rows, by_statement=name == "told")
 
 
 def assert_equal_cells(
@@ -123,7 +123,7 @@ def assert_equal_cells(
     copied: dict[str, Any],
     looked: dict[str, Any],
     *,
-    told: bool,
+    by_statement: bool,
 ) -> None:
     """Assert that stream, copy and lookup give equal cells for one row.
 
@@ -133,16 +133,19 @@ def assert_equal_cells(
         streamed: The row from the stream.
         copied: The row from the copy.
         looked: The row from a lookup by key.
-        told: Whether the connector has the columns from a statement.
+        by_statement: Whether the connector has the columns from a statement.
     """
     asked = set(streamed[UNAVAILABLE] or ())
     assert set(streamed[UNCLEAR] or ()) == asked
     for number, (definition, cells) in enumerate(cases):
         text, expected = cells[turn if turn < len(cells) else 0]
-        column, what = f"c_{number}", f"{definition} of {text[:100]}, told: {told}"
+        column, what = (
+            f"c_{number}",
+            f"{definition} of {text[:100]}, by a statement: {by_statement}",
+        )
         value = expected.value if isinstance(expected, Asked) else expected
         # A statement's boolean arrives as true or false.
-        any_number = told and definition.startswith("bool") and bool(value)
+        any_number = by_statement and definition.startswith("bool") and bool(value)
         doubt = any_number or value is ASKED or isinstance(expected, Asked)
         assert (column in asked) == doubt, what
         assert comparable(copied[column]) == comparable(looked[column]), what

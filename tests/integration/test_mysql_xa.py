@@ -60,7 +60,7 @@ def test_a_table_of_a_server_with_xa_transactions_is_refused(lab: Lab) -> None:
     preparation.prepare(lab.connections)
     lab.make("item", "CREATE TABLE item (id int PRIMARY KEY)")
     onboard_again(database)
-    # Of one phase it is logged as it commits, like any other.
+    # A transaction of one phase is logged as it commits, like any other.
     branch(database, "'one'", 1, "XA COMMIT 'one' ONE PHASE")
     branch(database, "'none'", 2, "XA ROLLBACK 'none'")
     assert audit(lab) == []

@@ -135,7 +135,7 @@ def test_a_partitioned_table_travels_through_its_root(shared: Replication) -> No
     shared.database.execute("VACUUM FULL meters_c")
     results = {result.table.name: result for result in shared.run()}
     assert (results["meters"].error, shared.record("meters").state) == (None, State.INCREMENTAL)
-    # No event tells of this one, and what came before and after it hides it no better.
+    # No event reports this change, and those before and after it do not hide it.
     shared.database.execute(
         "TRUNCATE meters_c",
         "INSERT INTO meters VALUES (11, '2024-03-10', 11)",

@@ -188,7 +188,7 @@ def test_a_shard_is_copied_anew_leaves_and_comes_back(shop: Shop) -> None:
     for shard in names(3):
         shop.create(shard, 20)
     succeeded(shop.onboard(*names(3)))
-    # A shard that is followed is copied anew beside its rows, and takes their place.
+    # A followed shard is copied again beside its rows, and the copy replaces them.
     was = shop.record("orders_0").attempt
     succeeded(resync(shop.services, [shop.table("orders_0")]))
     now = shop.record("orders_0").attempt

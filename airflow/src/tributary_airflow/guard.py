@@ -1,10 +1,10 @@
 """Runs one command, and ends it when the guard's parent process asks for that or has ended.
 
 Airflow kills the process of a task five seconds after SIGTERM. `tributary` needs longer: it
-finishes what is under way, and ends Spark. So this process, the guard, stands between the two. It
-forwards SIGTERM, waits for a limited time, and then kills the command and the command's children.
-The guard does the same when its standard input ends: the kernel closes this input when the task's
-process ends, in whatever way.
+finishes what is under way, and ends Spark. So Airflow starts this process, the guard, and the guard
+starts the command. The guard forwards SIGTERM, waits for a limited time, and then kills the command
+and the command's children. The guard does the same when its standard input ends: the kernel closes
+this input when the task's process ends, in whatever way.
 
 The guard is started as a file, ``python -I guard.py BOUND COMMAND...``, so it uses the standard
 library only.

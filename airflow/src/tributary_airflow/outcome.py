@@ -218,7 +218,7 @@ def judge_verify(ran: Ran, *, messages: bool) -> Judged:
     """Return the verdict on a comparison: FAIL for differences, which a retry would find again."""
     different = [
         f"{one.get('table')}: {one.get('difference_count', 0)} differences,"
-        f" {one.get('unsettled_count', 0)} keys that never stood still"
+        f" {one.get('unsettled_count', 0)} keys that kept changing"
         for one in ran.document.get("tables") or ()
         if isinstance(one, Mapping) and one.get("equal") is False and "difference_count" in one
     ]

@@ -80,7 +80,7 @@ def log(database: OwnDatabase, spark: SparkSession, tmp_path: Path) -> Iterator[
     yield Log(shop)
     source = shop.services.source(database.name)
     try:
-        assert not source.replay_paused(), "the replica stands still"
+        assert not source.replay_paused(), "the replica does not replay"
     finally:
         shop.services.close()
 

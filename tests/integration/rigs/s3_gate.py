@@ -163,7 +163,7 @@ def _handler(opened: Gate, port: int) -> type[http.server.BaseHTTPRequestHandler
             for name, value in headers.items():
                 if name.lower() not in {*_HOP, "content-length"}:
                     self.send_header(name, value)
-            # What a HEAD tells is the length of the object, which the answer does not have.
+            # A HEAD reports the length of the object, and its answer has no body.
             length = {name.lower(): value for name, value in headers.items()}.get("content-length")
             shown = length if self.command == "HEAD" and length else str(len(content))
             self.send_header("Content-Length", shown)

@@ -49,7 +49,7 @@ class Program:
         return {
             "LD_LIBRARY_PATH": str(libraries),
             "LUA_PATH": f"{self.root}/usr/share/sysbench/?.lua",
-            # Of the client's library: ways to log in.
+            # The ways to log in of the client's library.
             "MARIADB_PLUGIN_DIR": str(libraries / "libmariadb3" / "plugin"),
         }
 

@@ -69,7 +69,7 @@ def test_a_wider_type_evolves_also_by_a_rewrite() -> None:
         change, *new_file = compared(retyped("numeric(20,4)", **facts))
         assert isinstance(change, WidenType)
         assert (change.verdict, change.moves_lake) == (Verdict.EVOLVE, True)
-        # USING may have changed rows: nothing tells, so it is said.
+        # USING can have changed rows: nothing shows it, so the verdict says it.
         assert [type(one) for one in new_file] == ([NewFile] if facts else [])
 
 

@@ -352,7 +352,7 @@ def test_an_offset_may_name_no_position(kind: Any) -> None:
     [
         # Amid a transaction that begins there: its rows are not all in Kafka, what is before is.
         ({"file": "binlog.000007", "pos": 500, "event": 3, "row": 2}, False),
-        # After a commit, or with the first of two records of one statement: which, nobody can tell.
+        # After a commit, or with the first of two records of one statement: nobody knows which.
         ({"file": "binlog.000007", "pos": 900}, False),
         ({"file": "binlog.000007", "pos": 979}, True),
         ({"file": "binlog.000007", "pos": 979, "event": 1}, True),

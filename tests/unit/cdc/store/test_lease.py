@@ -400,7 +400,7 @@ def test_an_owner_lives_on_when_the_machines_clock_is_set(monkeypatch: pytest.Mo
     here = Owner.current()
     booted = psutil.boot_time()
     for step_s in (-3600, -2, 2, 3600):
-        # What a step of the clock moves, as the system tells it.
+        # What a step of the clock moves, as the system reports it.
         monkeypatch.setattr("psutil._pslinux.boot_time", lambda step_s=step_s: booted + step_s)
         assert psutil.boot_time() == booted + step_s
         assert not here.has_died()

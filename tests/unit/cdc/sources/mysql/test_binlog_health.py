@@ -47,7 +47,7 @@ def place(number: int, offset: int, base: str = "binlog") -> BinlogPosition:
     ("stored", "recorded", "problem"),
     [
         (None, None, None),
-        (place(3, 3), None, None),  # the connector stands at the beginning of the first file
+        (place(3, 3), None, None),  # the connector is at the beginning of the first file
         (place(4, 70), place(4, 60), None),
         (place(2, 9000), None, "no longer has the changes that the connector needs next"),
         # RESET BINARY LOGS begins again with the first file.
