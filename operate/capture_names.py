@@ -30,8 +30,8 @@ from cdc.errors import (
     StateError,
 )
 from cdc.runtime.waiting import wait_while
-from cdc.store.table_state import State
 from cdc.store.kept_type_looks import KeptTypeLooks
+from cdc.store.table_state import State
 from operate.lost_capture import users_of
 
 if TYPE_CHECKING:

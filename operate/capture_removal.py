@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from cdc.store.kept_task_looks import KeptLooks
+from cdc.store.kept_type_looks import KeptTypeLooks
 from cdc.store.late_commits import LateCommits
 from cdc.store.log_marks import LogMarks
 from cdc.store.statements import StatementRows
-from cdc.store.kept_task_looks import KeptLooks
-from cdc.store.kept_type_looks import KeptTypeLooks
 from operate import tier_capture
 from operate.lost_capture import users_of
 

@@ -16,11 +16,11 @@ from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
 from cdc.run import plan
 from cdc.store.checks import Checks
 from cdc.store.commit_counts import commit_counts
+from cdc.store.kept_task_looks import KeptLooks
 from cdc.store.lease import held_leases
 from cdc.store.loss_counts import Loss, Losses
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
-from cdc.store.kept_task_looks import KeptLooks
 from cdc.store.verifications import Verifications
 from operate.capture_status import CaptureStatus, capture_status
 from operate.check_status import CheckStatus, statuses
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.store.checks import CheckRecord
     from cdc.store.history import RunEntry
-    from cdc.store.lease import HeldLease
     from cdc.store.kept_task_looks import TaskLook
+    from cdc.store.lease import HeldLease
     from cdc.store.verifications import VerifyRecord
     from operate.conditions import Found
     from operate.context import Services

@@ -37,9 +37,9 @@ from cdc.debezium import (
 from cdc.errors import ConnectError, StateError
 from cdc.kafka import never_compacted
 from cdc.log.continuity import Continuity
+from cdc.store.kept_task_looks import TaskLook
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State
-from cdc.store.kept_task_looks import TaskLook
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from cdc.run.context import RunContext
     from cdc.sources.base import SourceCapture
     from cdc.sources.sent_table import SentTable
+    from cdc.store.kept_type_looks import TypeLook
     from cdc.store.loss_counts import Loss
     from cdc.store.table_state import TableRecord
-    from cdc.store.kept_type_looks import TypeLook
     from schemas.table import Column, TableId
 
 _log = logging.getLogger(__name__)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaAdmin
     from cdc.sources.base import Source
     from cdc.sources.named_types import NamedTypes, TypedColumn
+    from cdc.store.kept_type_looks import Former, Names
     from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
-    from cdc.store.kept_type_looks import Former, Names
     from schemas.table import Column
 
 _log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from cdc.run.comparison import frozen
 from cdc.run.published_generation import check_serving
 from cdc.sources import open_source
 from cdc.sources.source_facts import KeyRange
-from cdc.store.table_state import State
 from cdc.store.kept_task_looks import KeptLooks
+from cdc.store.table_state import State
 from cdc.store.verifications import Verifications, VerifyRecord
 from operate.lifecycle import require
 from operate.verify.compare import ComparedRows, as_table, compare, digests, source_rows, with_keys

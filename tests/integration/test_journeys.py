@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cdc.errors import StateError
-from cdc.store.table_state import State
 from cdc.store.kept_task_looks import KeptLooks
+from cdc.store.table_state import State
 from operate.check import check
 from operate.discover import discover, selected
 from operate.lifecycle import offboard, pause, published_path, resume

@@ -17,8 +17,8 @@ from cdc.debezium import CaptureNames, Heartbeat, names
 from cdc.errors import CaptureError, ConfigError
 from cdc.runtime.progress import NullProgress
 from cdc.sources.source_facts import ServerIdentity
-from cdc.store.table_state import State, TierCapture, transition
 from cdc.store.kept_type_looks import KeptTypeLooks, TypeLook
+from cdc.store.table_state import State, TierCapture, transition
 from operate import tier_capture
 from operate.capture_names import (
     refuse_edited_names,

@@ -17,9 +17,9 @@ from cdc.debezium import CaptureNames
 from cdc.errors import KafkaError
 from cdc.runtime.progress import NullProgress
 from cdc.store.attempt import Attempt, CopyView
+from cdc.store.kept_task_looks import TaskLook
 from cdc.store.lease import Lease, held_leases
 from cdc.store.table_state import CaptureRecord, CommitSummary, State, TableRecord, TierCapture
-from cdc.store.kept_task_looks import TaskLook
 from operate import status as module
 from operate.check import _capture
 from operate.context import Services

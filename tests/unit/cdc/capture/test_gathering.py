@@ -25,11 +25,11 @@ from cdc.debezium import ReportedStatements
 from cdc.errors import ConnectError, KafkaError, SourceError
 from cdc.log.continuity import Continuity, LogMark
 from cdc.sources.sent_table import SentTable
+from cdc.store.kept_task_looks import TaskLook
 from cdc.store.log_marks import LogMarks
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
-from cdc.store.kept_task_looks import TaskLook
 from schemas.errors import RegistryError, TributaryError
 from schemas.table import TableId
 from tests.records import table_record

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from cdc.store.attempt import Attempt
+from cdc.store.kept_task_looks import KeptLooks
 from cdc.store.state_store import Store
 from cdc.store.table_state import TableRecord
-from cdc.store.kept_task_looks import KeptLooks
 from tests.records import READY
 from tests.unit.cdc.capture.looks_in_memory import asked, beat, looks_at, losses, record
 from tests.unit.cdc.task_topics import NAMES, START, Topics, in_binlog, learned

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from cdc.capture.remembered_losses import table_scope
+from cdc.store.kept_task_looks import KeptLooks, TaskLook
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
-from cdc.store.kept_task_looks import KeptLooks, TaskLook
 from tests.unit.cdc.capture.looks_in_memory import MOVED, asked, beat, kept, looks_at, record
 from tests.unit.cdc.task_topics import NAMES, Topics, event
 

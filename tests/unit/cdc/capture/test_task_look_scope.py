@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cdc.capture.task_look_scope import to_search
-from cdc.store.state_store import Store
 from cdc.store.kept_task_looks import KeptLooks, TaskLook
+from cdc.store.state_store import Store
 from tests.unit.cdc.capture.looks_in_memory import MOVED, asked, beat, looks_at, losses, record
 from tests.unit.cdc.task_topics import NAMES, Topics, event
 

@@ -17,9 +17,9 @@ from cdc.errors import SchemaChangeError
 from cdc.kafka import KafkaRecord
 from cdc.sources.named_types import TypedColumn
 from cdc.store.attempt import Attempt
+from cdc.store.kept_type_looks import TYPE_LOOKS, KeptTypeLooks, NamedType, TypeDoubt, TypeLook
 from cdc.store.state_store import Store
 from cdc.store.table_state import TableRecord
-from cdc.store.kept_type_looks import TYPE_LOOKS, KeptTypeLooks, NamedType, TypeDoubt, TypeLook
 from schemas.table import Column
 from tests.records import ORDERS, READY, table_record
 from tests.unit.cdc.task_topics import event

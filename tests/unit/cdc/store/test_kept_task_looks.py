@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from cdc.store.attempt import Attempt
+from cdc.store.kept_task_looks import TASK_LOOKS, Doubt, KeptLooks, NextLook, TaskLook
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
-from cdc.store.kept_task_looks import TASK_LOOKS, Doubt, KeptLooks, NextLook, TaskLook
 from tests.records import READY, table_record
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, timezone.utc)

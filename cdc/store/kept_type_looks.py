@@ -13,10 +13,10 @@ from sqlalchemy.exc import IntegrityError
 
 from cdc.errors import StateError
 from cdc.store.documents import Codec, Part
+from cdc.store.kept_task_looks import first_offset
 from cdc.store.looks import StoredLooks
 from cdc.store.table_state import STORE_REMEDY
 from cdc.store.tables import type_look_rows
-from cdc.store.kept_task_looks import first_offset
 
 if TYPE_CHECKING:
     from cdc.store.looks import KeptLook
