@@ -18,7 +18,7 @@ from cdc.store.state_store import Store
 from cdc.store.statements import StatementRows
 from cdc.store.tables import statement_rows, statement_topic_rows
 from schemas.table import TableId
-from tests.unit.cdc.debezium.test_definitions import (
+from tests.unit.cdc.debezium.statement_topics import (
     CAPTURE,
     REGISTRY,
     Kafka,
