@@ -87,7 +87,7 @@ def test_a_later_process_reads_only_what_no_earlier_one_has_read(
     assert added(found(kafka, store)) == "abc"
     assert kafka.asked == [(7, 10)]
     done = writes(store)
-    # Of what was read, only the last record is compared.
+    # Only the last record that was read is compared.
     assert found(kafka, store) == found(kafka, None)
     assert found(kafka, store).end == 10
     assert (kafka.asked, done) == ([(9, 10)], [])
