@@ -65,7 +65,7 @@ AROUND_TENTH = 15
 """The number of the last commit whose cost counts as that of the tenth."""
 LAST = 10
 LARGE_ROWS = 5_000_000
-LARGE_COMMITS = {"recent": 20, "uniform": 7}
+LARGE_COMMITS = {"recent": 12, "uniform": 7}
 """The patterns of a table of at least `LARGE_ROWS` rows, and the most commits of each."""
 GATE = 1.2
 """The most CPU time of the last commits, as a multiple of that of commits around the tenth."""
