@@ -92,8 +92,8 @@ def run_table(
     begun = context.cpu.begin()
 
     def timed(result: RunResult) -> RunResult:
-        spent = {"seconds": time.monotonic() - at, "cpu_s": context.cpu.used(begun)}
-        return replace(result, started_at=started, steps=steps.ended(), **spent)
+        took, used = time.monotonic() - at, context.cpu.used(begun)
+        return replace(result, started_at=started, seconds=took, steps=steps.ended(), cpu_s=used)
 
     facts = RunFacts(partial(scopes_if_configured, context.config))
     held = context.leases.hold_record(record, gives_way=turn is not None, read=facts.read)

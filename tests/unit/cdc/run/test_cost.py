@@ -112,7 +112,7 @@ def test_the_cpu_time_of_a_commit_is_the_same_alone_and_beside_others() -> None:
         assert found.seconds(5) * found.cpu == pytest.approx(1.0, rel=0.1)
         assert known is not None
         assert (known.cores, written_bytes_per_commit(known)) == (2, pytest.approx(700.0))
-    assert prior_of([known]).cpu == pytest.approx(1.0 / 3.3)
+        assert prior_of([known]).cpu == pytest.approx(cpu_s / seconds)
     assert written_bytes_per_commit(None) == 0.0
 
 
