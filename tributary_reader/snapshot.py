@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from tributary_reader.arrow_schema import arrow_schema
 from tributary_reader.errors import CleanedError, ReadError
 from tributary_reader.files import DataFile, as_of, counted, data_files, require_written
 from tributary_reader.storage import Storage, pyarrow_module, storage_of
-from tributary_reader.timeline import COMMIT_KEY, Commit, Timeline
+from tributary_reader.timeline import Commit, Timeline
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -242,11 +241,11 @@ def _require_whole(timeline: Timeline, instant: str) -> None:
     Raises:
         ReadError: The copy was not complete, or some events before H were not applied yet.
     """
-    text = timeline.note(COMMIT_KEY, instant)
-    record = {} if text is None else json.loads(text)
-    reached = record.get("offsets") or {}
-    upto = (record.get("handoff") or {}).get("handoff_offsets") or {}
-    if record.get("kind") == "chunk" or any(reached.get(p, 0) < end for p, end in upto.items()):
+    record = timeline.record(instant)
+    if record is None:
+        return
+    upto = {} if record.handoff is None else record.handoff.handoff_offsets
+    if record.kind == "chunk" or any(record.offsets.get(p, 0) < end for p, end in upto.items()):
         raise ReadError(
             f"the Hudi table at {timeline.path} is a part of a table as of {instant}: its copy was"
             " not complete yet",

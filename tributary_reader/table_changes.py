@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cdc.lake.pointer import Pointer, Published
 from cdc.rows.columns import DELETED, OFFSET
+from tributary_reader.commit_record import CommitFacts
 from tributary_reader.errors import CleanedError, ReadError, WholeTableError
 from tributary_reader.files import DataFile
-from tributary_reader.position import Position, Progress
+from tributary_reader.position import Position
 from tributary_reader.snapshot import (
     Snapshot,
     files_as_of,
@@ -21,7 +21,7 @@ from tributary_reader.snapshot import (
     table_folder,
 )
 from tributary_reader.storage import Storage, pyarrow_module, storage_of
-from tributary_reader.timeline import COMMIT_KEY, Commit
+from tributary_reader.timeline import Commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -155,17 +155,11 @@ class _Reader:
         return Changes(rows, rows.slice(0, 0), position.to_text(), whole=True)
 
     def _position(self, at: Snapshot, attempt: str) -> Position:
-        progress = _progress(at)
-        if progress is None:  # a table that several source tables feed
+        found = at.timeline.record(at.instant)
+        if found is None or found.handoff is None:  # a table that several source tables feed
             return Position(attempt, at.instant, {}, None, 0, "")
-        return Position(
-            attempt,
-            at.instant,
-            progress.offsets,
-            progress.topic_id,
-            progress.lacks,
-            progress.shape,
-        )
+        facts = (found.offsets, found.topic_id, found.lacks, found.handoff.shape)
+        return Position(attempt, at.instant, *facts)
 
     def _of_generation(self, now: Snapshot, since: Position, *, more: bool = False) -> Changes:
         """Return the changes from a position to the newest commit of the position's generation."""
@@ -218,14 +212,14 @@ class _Reader:
                 position's offset, or the deleted rows are not known.
         """
         now = self._opened(self._pointer.current)
-        next_ = _progress(now)
+        next_ = now.timeline.record(now.instant)
         if reason := _difference(since, next_):
             raise _whole_table(self._folder, reason)
         ((_, offset),) = since.offsets.items()
         rows = self._rows(now, now.files, pyarrow_module("compute").field(OFFSET) >= offset)
         gone = rows.slice(0, 0)
         if self._deletes:
-            if next_ is not None and next_.is_log:
+            if next_ is not None and next_.handoff is not None and next_.handoff.is_log:
                 why = "an append table was copied again: no keys show what TRUNCATE removed"
                 raise _whole_table(self._folder, why)
             if former is None:
@@ -256,14 +250,11 @@ class _Reader:
         return kept.select(now.schema(meta=self._meta).names)
 
 
-def _progress(at: Snapshot) -> Progress | None:
-    record = at.timeline.note(COMMIT_KEY, at.instant)
-    return None if record is None else Progress.of(json.loads(record))
-
-
-def _difference(since: Position, next_: Progress | None) -> str | None:
+def _difference(since: Position, next_: CommitFacts | None) -> str | None:
     """Return why a reader cannot continue in the next generation; None if the reader can."""
-    if next_ is None or len(since.offsets) != 1 or since.offsets.keys() != next_.offsets.keys():
+    handoff = None if next_ is None else next_.handoff
+    known = next_ is not None and since.offsets.keys() == next_.offsets.keys()
+    if next_ is None or handoff is None or len(since.offsets) != 1 or not known:
         return "the table was copied again, and its rows have no offsets of one topic partition"
     if since.topic_id != next_.topic_id:
         return "the table was copied again from a new topic"
@@ -272,18 +263,18 @@ def _difference(since: Position, next_: Progress | None) -> str | None:
             f"the table was copied again, and {since.lacks} records that the former generation"
             " lacked are in the copy"
         )
-    if next_.lacks and not next_.is_log:
+    if next_.lacks and not handoff.is_log:
         return (
             f"the table was copied again, and the new generation has left out {next_.lacks}"
             " records, whose rows are perhaps in the copy"
         )
-    if since.shape != next_.shape:
+    if since.shape != handoff.shape:
         return (
             "the table was copied again after a change of its columns, its key or its files on the"
             " source"
         )
     (offset,) = since.offsets.values()
-    (first,) = (next_.handoff_offsets if next_.is_log else next_.start_offsets).values()
+    (first,) = (handoff.handoff_offsets if handoff.is_log else handoff.start_offsets).values()
     if offset < first:
         return (
             f"the table was copied again, and the changes from offset {offset} to {first} are only"

@@ -12,11 +12,9 @@ from typing import Any, cast
 
 from fastavro import reader as avro_reader
 
+from tributary_reader.commit_record import COMMIT_KEY, CommitFacts
 from tributary_reader.errors import ReadError
 from tributary_reader.storage import Storage, properties
-
-COMMIT_KEY = "tributary.commit"
-"""Key of Tributary's record in a commit's extra metadata."""
 
 _TIMELINE = ".hoodie"
 _VERSION = "6"
@@ -221,8 +219,8 @@ class Timeline:
         return frozenset(undone)
 
     def _is_chunk(self, instant: str) -> bool:
-        record = self.commit(instant).note(COMMIT_KEY)
-        return record is not None and json.loads(record)["kind"] == "chunk"
+        text = self.commit(instant).note(COMMIT_KEY)
+        return text is not None and CommitFacts.read(text, instant, self.path).kind == "chunk"
 
     def commit(self, instant: str) -> Commit:
         """Return a completed commit for a reader.
@@ -258,12 +256,26 @@ class Timeline:
             for group in self.commit(one).replaced
         )
 
+    def record(self, instant: str) -> CommitFacts | None:
+        """Return the newest record of Tributary in the commits up to an instant; None without one.
+
+        Raises:
+            ReadError: The record has another format, or lacks a key.
+        """
+        found = self._newest_note(COMMIT_KEY, instant)
+        return None if found is None else CommitFacts.read(found[1], found[0], self.path)
+
     def note(self, key: str, instant: str) -> str | None:
         """Return the newest value of a key in the extra metadata of commits up to an instant.
 
         The result is None if no such commit has the key.
         """
+        found = self._newest_note(key, instant)
+        return None if found is None else found[1]
+
+    def _newest_note(self, key: str, instant: str) -> tuple[str, str] | None:
+        """Return the instant and the value of the newest commit that has the key."""
         for one in reversed(self.instants):
             if one <= instant and (text := self.commit(one).note(key)) is not None:
-                return text
+                return one, text
         return None

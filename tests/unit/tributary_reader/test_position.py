@@ -15,8 +15,8 @@ from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 from tests.handoffs import handed
 from tributary_reader import ReadError
-from tributary_reader.position import Position, Progress
-from tributary_reader.timeline import COMMIT_KEY
+from tributary_reader.commit_record import COMMIT_KEY, FORMAT, CommitFacts, HandoffFacts
+from tributary_reader.position import Position
 
 HANDOFF = handed([LakeColumn("id", "integer", "int"), LakeColumn("v", "text", "string")])
 RECORD = CommitRecord(
@@ -30,20 +30,47 @@ RECORD = CommitRecord(
 )
 
 
-def progress(record: CommitRecord) -> Progress:
-    found = Progress.of(json.loads(record.to_json()))
+def read(text: str) -> CommitFacts:
+    return CommitFacts.read(text, "20260101000000000", "/lake/orders")
+
+
+def handoff_in(record: CommitRecord) -> HandoffFacts:
+    found = read(record.to_json()).handoff
     assert found is not None
     return found
 
 
-def test_the_progress_of_a_commit_is_what_its_record_says() -> None:
-    found = progress(RECORD)
-    assert COMMIT_KEY == commit.COMMIT_KEY
-    assert (found.offsets, found.topic_id, found.lacks) == ({0: 50}, "t", 3)
-    assert (found.start_offsets, found.handoff_offsets) == ({0: 10}, {0: 42})
-    assert not found.is_log
-    assert progress(replace(RECORD, handoff=replace(HANDOFF, key=()))).is_log
-    assert Progress.of(json.loads(CommitRecord("chunk", RECORD.table, "a").to_json())) is None
+def test_the_facts_of_a_commit_are_those_of_its_record() -> None:
+    found, handoff = read(RECORD.to_json()), handoff_in(RECORD)
+    assert (commit.COMMIT_KEY, RECORD.format) == (COMMIT_KEY, FORMAT)
+    assert (found.kind, found.offsets, found.topic_id, found.lacks) == ("run", {0: 50}, "t", 3)
+    assert (handoff.start_offsets, handoff.handoff_offsets) == ({0: 10}, {0: 42})
+    assert not handoff.is_log
+    assert handoff_in(replace(RECORD, handoff=replace(HANDOFF, key=()))).is_log
+    assert read(CommitRecord("chunk", RECORD.table, "a").to_json()).handoff is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"format": 2, "lacks": None}, "has format 2; this version reads format 1 only"),
+        ({"handoff": {"columns": []}}, "lacks the key 'key'"),
+        ({"offsets": {"a": 1}}, "is not valid: invalid literal"),
+        ({"handoff": 5}, "is not valid: 'int' object is not subscriptable"),
+    ],
+)
+def test_a_record_that_this_version_cannot_read_is_an_error(
+    changed: dict[str, Any], reason: str
+) -> None:
+    document = json.loads(RECORD.to_json()) | changed
+    with pytest.raises(ReadError, match=f"commit 20260101000000000 of /lake/orders {reason}"):
+        read(json.dumps(document))
+
+
+def test_a_record_without_a_format_or_without_json_is_an_error() -> None:
+    for text, reason in (("{}", "lacks the key 'format'"), ("x", "is not valid")):
+        with pytest.raises(ReadError, match=reason):
+            read(text)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +95,8 @@ def test_the_progress_of_a_commit_is_what_its_record_says() -> None:
 def test_generations_of_one_shape_have_the_same_columns_key_and_catalog(
     facts: dict[str, Any], same: bool
 ) -> None:
-    other = progress(replace(RECORD, handoff=replace(HANDOFF, **facts)))
-    assert (other.shape == progress(RECORD).shape) is same
+    other = handoff_in(replace(RECORD, handoff=replace(HANDOFF, **facts)))
+    assert (other.shape == handoff_in(RECORD).shape) is same
 
 
 def test_a_position_is_read_as_it_was_written() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,26 @@ import pytest
 from fastavro import writer as avro_writer
 from pyarrow.fs import LocalFileSystem
 
+from cdc.lake.commit import CommitRecord
+from cdc.lake.handoff import LakeColumn
 from cdc.lake.pointer import POINTER, Pointer, Published
+from schemas.table import TableId
+from tests.handoffs import handed
 from tests.unit.tributary_reader.hudi_folder import table
 from tributary_reader import ReadError, open_table
+from tributary_reader.commit_record import COMMIT_KEY
 from tributary_reader.files import DataFile, as_of, data_files, require_written
 from tributary_reader.storage import Entry, LocalStorage
-from tributary_reader.timeline import COMMIT_KEY, Timeline
+from tributary_reader.timeline import Timeline
 
+ORDERS = TableId("shop", "public", "orders")
 A, B, C, D = (f"2026010112000{number}000" for number in range(4))
 
 
 def noted(kind: str, **facts: Any) -> dict[str, Any]:
     """The metadata of a commit that has the product's record with these facts."""
-    return {"extraMetadata": {COMMIT_KEY: json.dumps({"kind": kind, **facts})}}
+    record = CommitRecord(kind, ORDERS, "a", **facts)  # type: ignore[arg-type]
+    return {"extraMetadata": {COMMIT_KEY: record.to_json()}}
 
 
 def names(folder: Path, as_of: str | None = None) -> list[str]:
@@ -92,8 +99,8 @@ def test_only_a_chunk_whose_rollback_is_complete_may_be_undone(
     tmp_path: Path, kind: str | None, state: str, read: bool
 ) -> None:
     """A copy writes such a chunk again, but the rows of any other commit would be lost."""
-    notes = {} if kind is None else {COMMIT_KEY: json.dumps({"kind": kind})}
-    folder = table(tmp_path / "t", {A: {}, B: {"extraMetadata": notes}, D: noted("run"), C: state})
+    metadata = {} if kind is None else noted(kind)
+    folder = table(tmp_path / "t", {A: {}, B: metadata, D: noted("run"), C: state})
     (folder / f"x-0_0_{A}.parquet").touch()
     plan = {"instantToRollback": {"commitTime": B, "action": "commit"}}
     with (folder / ".hoodie" / f"{C}.rollback.requested").open("wb") as file:
@@ -107,12 +114,13 @@ def test_only_a_chunk_whose_rollback_is_complete_may_be_undone(
 
 def test_a_part_of_a_copy_is_never_read(tmp_path: Path) -> None:
     """Chunks lack rows, and between O and H, rows are from different times."""
-    upto = {"handoff": {"handoff_offsets": {"0": 9, "1": 4}}}
+    handoff = handed([LakeColumn("id", "integer", "int")])
+    upto = {"handoff": replace(handoff, handoff_offsets={0: 9, 1: 4})}
     commits = {
         A: noted("chunk"),
-        B: noted("handoff", offsets={"0": 5, "1": 4}, **upto),
-        C: noted("run", offsets={"0": 8, "1": 7}, **upto),
-        D: noted("run", offsets={"0": 9, "1": 7}, **upto),
+        B: noted("handoff", offsets={0: 5, 1: 4}, **upto),
+        C: noted("run", offsets={0: 8, 1: 7}, **upto),
+        D: noted("run", offsets={0: 9, 1: 7}, **upto),
     }
     folder = table(tmp_path / "attempt=1", commits, f"x-0_0_{A}.parquet")
     for instant in (A, B, C):
@@ -128,7 +136,8 @@ def test_a_generation_whose_copy_goes_on_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_clustering_has_no_record_of_its_own(tmp_path: Path) -> None:
-    whole = noted("handoff", offsets={"0": 9}, handoff={"handoff_offsets": {"0": 9}})
+    handoff = replace(handed([LakeColumn("id", "integer", "int")]), handoff_offsets={0: 9})
+    whole = noted("handoff", offsets={0: 9}, handoff=handoff)
     commits = {A: noted("chunk"), B: whole, C: {"partitionToReplaceFileIds": {}}}
     folder = table(tmp_path / "attempt=1", commits, f"x-0_0_{A}.parquet")
     assert names(folder, C) == names(folder, B) == [f"x-0_0_{A}.parquet"]
