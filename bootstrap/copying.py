@@ -115,7 +115,9 @@ class Copying:
             self._leave_cut_short()
             before = self._committed()
             try:
-                if self._copy_under_view(marker, failed=failed, one_view=one_view):
+                with self.context.cpu.beside():
+                    done = self._copy_under_view(marker, failed=failed, one_view=one_view)
+                if done:
                     break
                 failed = 0
             except (AttemptSpoiledError, SchemaError, FencedError, StateError, PermanentError):

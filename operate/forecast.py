@@ -19,7 +19,7 @@ from cdc.run.overdue import note_freshness
 from cdc.run.predictions import Predictions
 from cdc.run.schedule import TURN_S, Entry, Rules, Schedule
 from operate.capture_load import CaptureLoad, capture_loads
-from operate.needs import Capacity, Need, need_of, scarcer
+from operate.needs import Capacity, Need, capacities, need_of
 from operate.targets import PLANNED, Late, Shortfall, late_tables, shortfalls, with_bursts
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -40,7 +40,7 @@ class Forecast:
         problems: Tables whose need cannot be predicted, each with the reason.
         captures: The predicted load of each capture.
         late: The tables that are late now.
-        cores: Number of cores of the process that has made the newest run; 0 if it is not known.
+        cores: Number of cores that runs have; 0 if it is not known.
     """
 
     rules: Rules
@@ -59,7 +59,7 @@ class Forecast:
     @cached_property
     def capacity(self) -> Capacity:
         """What limits the tables: the workers, or the cores."""
-        return scarcer(self.needs, self.workers, self.cores)
+        return capacities(self.needs, self.workers, self.cores)[0]
 
     @property
     def load(self) -> float:

@@ -135,13 +135,13 @@ class Capacity:
         return f"{self.count} {self.unit}"
 
 
-def scarcer(needs: Sequence[Need], workers: int, cores: int) -> Capacity:
-    """Return which of workers and cores tables need the greater part of.
+def capacities(needs: Sequence[Need], workers: int, cores: int) -> list[Capacity]:
+    """Return the workers and the cores, with that first of which tables need the greater part.
 
     Args:
         needs: The need of each table.
         workers: Number of tables that run at a time.
-        cores: Number of cores that runs have; 0 if it is not known, and the workers then count.
+        cores: Number of cores that runs have; 0 if it is not known, and they are then left out.
     """
     found = [Capacity("workers", workers), *([Capacity("cores", cores)] if cores else [])]
-    return max(found, key=lambda one: one.load(needs))
+    return sorted(found, key=lambda one: one.load(needs), reverse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +13,7 @@ from cdc.config.tables import configured_tier
 from cdc.run import overdue
 from cdc.run.schedule import REST, Rules
 from cdc.store.table_state import State
-from operate.needs import PART_OF_TARGET, Capacity, Need, need_of, scarcer
+from operate.needs import PART_OF_TARGET, Capacity, Need, capacities, need_of
 from operate.open_transactions import ended, unreadable
 from operate.render import seconds
 from schemas.errors import TributaryError
@@ -176,10 +176,7 @@ def shortfalls(
             missed = left.pop(need.table, None) is not None
             found.append(Shortfall("table", missed, (need.table,), *_own_cost_advice(need, limits)))
     alone = {table for one in found for table in one.tables}
-    capacity = scarcer(needs, rules.workers, cores)
-    loads = {lane: capacity.load(ones) for lane, ones in lanes.items()}
-    for lane, part in short_lanes(loads, rules, limits.all_tables).items():
-        lacking = _Lacking(capacity, rules, loads, limits.all_tables)
+    for lane, part, lacking in _short_of_any(lanes, needs, rules, limits, cores):
         cause, reason, remedies = lacking.advice(lane, part, lanes[lane])
         tables = [
             n.table for n in lanes[lane] if n.table not in alone and (n.load or n.table in left)
@@ -191,6 +188,26 @@ def shortfalls(
             left.pop(table, None)
     targets = {need.table: need.target_s for need in needs}
     return found + _other_shortfalls(targets, left)
+
+
+def _short_of_any(
+    lanes: Mapping[str, Sequence[Need]],
+    needs: Sequence[Need],
+    rules: Rules,
+    limits: Limits,
+    cores: int,
+) -> Iterator[tuple[str, float, _Lacking]]:
+    """Yield each lane that lacks workers or cores, with its part of what it lacks.
+
+    A lane that lacks both is yielded once, for the capacity that is scarcer for all tables.
+    """
+    named: set[str] = set()
+    for capacity in capacities(needs, rules.workers, cores):
+        loads = {lane: capacity.load(ones) for lane, ones in lanes.items()}
+        for lane, part in short_lanes(loads, rules, limits.all_tables).items():
+            if lane not in named:
+                named.add(lane)
+                yield lane, part, _Lacking(capacity, rules, loads, limits.all_tables)
 
 
 def _open_transaction_shortfall(table: TableId, late: Late) -> Shortfall:

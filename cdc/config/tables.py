@@ -388,9 +388,9 @@ class TierSettings(Section):
     freshness_target_s overrides it. Default: the value in defaults."""
     pool_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """The part of spark.parallel_tables that the tier's tables have while these tables have work.
-    Other tiers use what the tier leaves. Runs of the tier that take longer than ten seconds hold no
-    more than this part of the workers. Default: no part of its own. The tiers without a pool_share
-    have the rest together, and at least a twentieth."""
+    Other tiers use what the tier leaves. But runs of more than ten seconds leave each other tier
+    the workers that it has used recently, or its part if its tables wait. Default: no part of its
+    own. The tiers without a pool_share have the rest together, and at least a twentieth."""
 
 
 def _listed_columns(columns: Iterable[str]) -> str:

@@ -175,6 +175,7 @@ def learned(known: TableCost | None, run: Observation, prior: Estimate = PRIOR) 
     expected = 0.5 * predicted <= seconds <= 2.0 * predicted
     kept = _KEPT if expected else _KEPT_AFTER_SURPRISE
     commits, events = float(run.commits), float(run.events)
+    clock_s, cpu_s = _learned_cpu_time(known, run, seconds, kept)
     rate, observed_s = _learned_arrival_rate(known, run)
     if known is None:
         known = TableCost(
@@ -192,13 +193,34 @@ def learned(known: TableCost | None, run: Observation, prior: Estimate = PRIOR) 
         events_per_s=rate,
         observed_s=observed_s,
         measured_at=run.at,
-        clock_s=known.clock_s * kept + seconds,
-        # A run that has waited for a server counts with fewer seconds than it took.
-        cpu_s=known.cpu_s * kept + min(run.cpu_s / run.cold, seconds * max(1, run.cores)),
+        clock_s=clock_s,
+        cpu_s=cpu_s,
         cores=run.cores,
         commits=known.commits * kept + commits,
         written_bytes=known.written_bytes * kept + run.written_bytes,
     )
+
+
+def _learned_cpu_time(
+    known: TableCost | None, run: Observation, seconds: float, kept: float
+) -> tuple[float, float]:
+    """Return the sums of the seconds and of the CPU seconds of a table's runs, including ``run``.
+
+    A run whose CPU time was not measured changes nothing. In a young process, Java still compiles,
+    so a run of such a process counts only if no other run is known.
+
+    Args:
+        known: The sums before the run; None if it is the table's first run.
+        run: The run.
+        seconds: The seconds with which the run counts. A run that has waited for a server counts
+            with fewer seconds than it took.
+        kept: Factor by which the earlier runs lose weight.
+    """
+    before = (0.0, 0.0) if known is None else (known.clock_s, known.cpu_s)
+    if not run.cpu_s or (run.cold > 1.0 and before[0]):
+        return before
+    cpu_s = min(run.cpu_s / run.cold, seconds * max(1, run.cores))
+    return before[0] * kept + seconds, before[1] * kept + cpu_s
 
 
 def arrival_rate(known: TableCost | None, idle_s: float = 0.0) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from cdc.config.tables import configured_tier
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _SMALLEST_COMMIT = 50_000
 """Number of events that one commit may always have, even if they take longer than a turn."""
+_CORES_KNOWN = timedelta(days=1)
 _PRIOR_EVERY = 100
 """Number of runs after which the prior of new tables is computed again."""
 
@@ -100,10 +102,17 @@ class Predictions:
 
     @property
     def cores(self) -> int:
-        """Number of cores of the process that has made the newest run; 0 if it is not known."""
+        """Number of cores that runs have; 0 if it is not known.
+
+        The result is the greatest number of all processes of the last day, since a command on a
+        small machine can have made the newest run.
+        """
         with self._lock:
             known = self._known().values()
-            return max(known, key=lambda one: one.measured_at).cores if known else 0
+            newest = max((one.measured_at for one in known), default=None)
+            if newest is None:
+                return 0
+            return max(one.cores for one in known if newest - one.measured_at <= _CORES_KNOWN)
 
     def events_of_turn(self, table: TableId, turn_s: float) -> int | None:
         """Return how many events in one commit fit into a turn; None if runs have no turns.

@@ -11,9 +11,10 @@ The rules, in this order:
    limit has three exceptions. A single worker takes long runs, too. If the command ends once all
    offered tables have run (`Rules.ends`), long runs may hold all workers while no short run waits.
    If the command goes on, a long run may take a further worker if its table would miss the deadline
-   by waiting, and the table's last run did not fail. In any case, the long runs of a lane hold no
-   more workers than the lane's share, and at least one. Otherwise a lane with a backlog would slow
-   down the other lanes' runs, above all if there are more workers than cores.
+   by waiting, and the table's last run did not fail. In any case, the long runs of a lane leave the
+   other lanes the workers that they need, up to their shares, and have at least one. Otherwise a
+   lane with a backlog would slow down the other lanes' runs, above all if there are more workers
+   than cores.
 3. **Deadlines.** A table that does not commit exceeds its freshness target at a certain time. This
    time is the table's deadline. A table's slack is the time until the deadline, less the predicted
    seconds of the table's work. A table's age is the time since the lake table had all events,
@@ -38,6 +39,7 @@ the command does not end with a long run on one worker while all other workers a
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -64,8 +66,10 @@ COMING = 0.5
 
 The other workers are left to tables that get work later.
 """
-KNOWN_AFTER = 100
-"""Number of runs after which the schedule knows the lanes that have tables."""
+RECENT_S = 120.0
+"""Seconds after which the weight of a lane's work in its recent work has fallen to 1/e."""
+HANGS_AFTER_TURNS = 4.0
+"""Number of turns more than predicted after which a run counts as one that hangs."""
 REST = ""
 """Name of the lane for all tiers without a share of the workers."""
 _REST_SHARE = 0.05
@@ -195,6 +199,8 @@ class _Lane:
         late_s: Seconds of the lane's work for late tables. Older work counts less.
         all_s: Seconds of the lane's work. Older work counts less.
         starts: Number of runs that the lane has started.
+        recent_s: Seconds of the lane's work. Work counts less the older it is.
+        recent_at: The time of the last change of ``recent_s``.
     """
 
     share: float
@@ -205,6 +211,8 @@ class _Lane:
     late_s: float = 0.0
     all_s: float = 0.0
     starts: int = 0
+    recent_s: float = 0.0
+    recent_at: float = 0.0
 
     def fill(self, entries: Iterable[Entry]) -> None:
         self.by_start = sorted(entries, key=_latest_start)
@@ -218,31 +226,39 @@ class _Lane:
         self.by_rank.remove(entry)
         self.by_age[entry.target_s].remove(entry)
 
-    def begin(self, seconds: float, *, late: bool) -> None:
+    def begin(self, seconds: float, *, late: bool, now: float) -> None:
         """Add a run that starts to the lane's work; all earlier work counts less from now on.
 
         Args:
             seconds: The run's predicted seconds.
             late: Whether the run's table is late.
+            now: The time.
         """
         self.starts += 1
         self.late_s *= _FORGET
         self.all_s *= _FORGET
-        self.correct(seconds, late=late, started=self.starts)
+        self.correct(seconds, late=late, started=self.starts, now=now)
 
-    def correct(self, seconds: float, *, late: bool, started: int) -> None:
+    def correct(self, seconds: float, *, late: bool, started: int, now: float) -> None:
         """Correct the lane's work when a run ends.
 
         Args:
             seconds: How many seconds more than predicted the run took; negative if it took less.
             late: Whether the run's table was late when the run started.
             started: The value of ``starts`` after the run's start.
+            now: The time.
         """
+        self.recent_s = max(0.0, self.recent_workers(now) * RECENT_S + seconds)
+        self.recent_at = max(self.recent_at, now)
         self.used += seconds / self.share
         counts = seconds * _FORGET ** (self.starts - started)
         if late:
             self.late_s = max(0.0, self.late_s + counts)
         self.all_s = max(self.late_s, self.all_s + counts)
+
+    def recent_workers(self, now: float) -> float:
+        """Return the mean number of workers that have recently worked for the lane."""
+        return self.recent_s * math.exp(min(0.0, self.recent_at - now) / RECENT_S) / RECENT_S
 
     def kept(self, now: float) -> Iterator[Entry]:
         """Yield the lane's tables that are not late by prediction, the least slack first."""
@@ -283,11 +299,17 @@ class _Run:
         entry: The table.
         late: Whether the table was late when the run started.
         started: The value of `_Lane.starts` after the run's start.
+        began: When the run started.
     """
 
     entry: Entry
     late: bool
     started: int
+    began: float
+
+    def hangs(self, now: float, rules: Rules) -> bool:
+        """Whether the run takes much longer than predicted."""
+        return now - self.began > self.entry.seconds + HANGS_AFTER_TURNS * rules.turn_s
 
 
 class Schedule:
@@ -304,6 +326,7 @@ class Schedule:
         self._rules = rules
         self._lanes = {lane: _Lane(rules.share(lane)) for lane in (*rules.shares, REST)}
         self._running: dict[TableId, _Run] = {}
+        self._begun = False
         self._clock = 0.0
         """The value of `_Lane.used` that the lane of the last started run had before this start."""
 
@@ -334,6 +357,10 @@ class Schedule:
         Args:
             now: The time, in seconds on the clock of the deadlines.
         """
+        if not self._begun and not self._rules.ends:
+            for lane in self._lanes.values():  # nobody knows yet what the lanes need
+                lane.recent_s, lane.recent_at = self._part(lane) * RECENT_S, now
+        self._begun = True
         if len(self._running) >= self._rules.workers:
             return None
         waiting = [lane for lane in self._lanes.values() if lane.by_start]
@@ -357,14 +384,14 @@ class Schedule:
         # A lane can use workers that other lanes do not need. If runs on these workers hang, the
         # bound lets the lane's tables wait for minutes, not for hours, until others have caught up.
         more = min(seconds - run.entry.seconds, self._rules.turn_s)
-        lane.correct(more, late=run.late, started=run.started)
+        lane.correct(more, late=run.late, started=run.started, now=run.began + seconds)
 
     def _begin(self, lane: _Lane, entry: Entry, now: float) -> None:
         lane.remove(entry)
         late = entry.starts_by < now
         self._clock = lane.used
-        lane.begin(entry.seconds, late=late)
-        self._running[entry.table] = _Run(entry, late, lane.starts)
+        lane.begin(entry.seconds, late=late, now=now)
+        self._running[entry.table] = _Run(entry, late, lane.starts, now)
 
     def _next(self, lane: _Lane, now: float) -> Entry | None:
         if self._rules.ends and (entry := self._long_first(lane, now)) is not None:
@@ -432,7 +459,7 @@ class Schedule:
             together = sum(run.entry.lake == entry.lake for run in self._running.values())
             if together >= rules.workers - 1:
                 return False
-        if entry.long and not self._leaves_shares(entry):
+        if entry.long and not self._leaves_shares(entry, now):
             return False
         if not entry.long or self._long_runs() < rules.long_places:
             return True
@@ -440,24 +467,27 @@ class Schedule:
             return not any(not one.long for lane in self._lanes.values() for one in lane.by_start)
         return not entry.failing and 0.0 <= entry.starts_by - now < rules.turn_s
 
-    def _leaves_shares(self, entry: Entry) -> bool:
-        """Whether a further long run of a lane leaves the other lanes their shares of the workers.
+    def _leaves_shares(self, entry: Entry, now: float) -> bool:
+        """Whether a further long run of a lane leaves the other lanes the workers that they need.
 
-        After `KNOWN_AFTER` runs, lanes without any run do not count: another process can run the
-        tables of these tiers. If the command ends once all offered tables have run, only lanes with
-        waiting tables count.
+        A lane needs its share while tables wait. Else it needs twice the workers that it has used
+        recently, and at most its share. A run that hangs takes no place from its lane.
         """
         rules, name = self._rules, self._rules.lane(entry.tier)
-        is_new = not rules.ends and sum(lane.starts for lane in self._lanes.values()) < KNOWN_AFTER
-        others = sum(
-            lane.share
-            for other, lane in self._lanes.items()
-            if other != name and (is_new or lane.by_start or (lane.starts and not rules.ends))
+        needed = 0.0
+        for other, lane in self._lanes.items():
+            if other != name:
+                part = self._part(lane)
+                needed += part if lane.by_start else min(part, 2.0 * lane.recent_workers(now))
+        held = sum(
+            run.entry.long and rules.lane(run.entry.tier) == name and not run.hangs(now, rules)
+            for run in self._running.values()
         )
-        runs = [run.entry for run in self._running.values()]
-        held = sum(one.long and rules.lane(one.tier) == name for one in runs)
-        share = self._lanes[name].share
-        return held < max(1, int(rules.workers * share / (share + others)))
+        return held < max(1, int(rules.workers - needed + 1e-9))
+
+    def _part(self, lane: _Lane) -> float:
+        """Return a lane's share as a number of workers."""
+        return self._rules.workers * lane.share / sum(one.share for one in self._lanes.values())
 
     def _long_runs(self) -> int:
         return sum(run.entry.long for run in self._running.values())

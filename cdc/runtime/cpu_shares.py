@@ -2,7 +2,8 @@
 
 A run's CPU time cannot be measured directly: threads of the JVM work for all runs. So each moment's
 CPU time is divided equally among the runs of this moment. The shares of all runs add up to the CPU
-time that was used while any of them was in progress.
+time that was used while any of them was in progress. Copies and comparisons of tables also take CPU
+time, so runs beside them are not measured.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,19 @@ import psutil
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The begin of a run.
+
+    Args:
+        share: CPU seconds of a run that had been in progress all the time until then.
+        others: Number of other works that had begun until then.
+    """
+
+    share: float
+    others: int
 
 
 class CpuShares:
@@ -39,6 +54,7 @@ class CpuShares:
         self._read_at = 0.0
         self._share = 0.0
         """CPU seconds of a run that had been in progress all the time."""
+        self._others = self._others_begun = 0
 
     def include(self, spark: SparkSession) -> None:
         """Count the CPU time of the session's JVM, too.
@@ -49,28 +65,45 @@ class CpuShares:
 
         gateway: Any = spark.sparkContext._gateway
         # If spark-submit has started the JVM, the JVM has started this process.
-        jvm = psutil.Process(os.getppid() if gateway.proc is None else gateway.proc.pid)
-        cores = java_class(spark, "java.lang.Runtime").getRuntime().availableProcessors()
-        with self._lock:
-            self._read, self.cores = partial(_used_with, jvm), int(cores)
+        pid = os.getppid() if gateway.proc is None else gateway.proc.pid
+        with suppress(psutil.Error), self._lock:  # without the JVM, the cores are not known
+            self._read = partial(_used_with, psutil.Process(pid))
             self._read_at = self._read()
+            java = java_class(spark, "java.lang.Runtime")
+            self.cores = int(java.getRuntime().availableProcessors())
 
-    def begin(self) -> float:
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Do other work in the ``with`` block, which also takes CPU time."""
+        with self._lock:
+            self._others += 1
+            self._others_begun += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._others -= 1
+
+    def begin(self) -> Begun:
         """Begin a run. `used` needs the returned value."""
         with self._lock:
             self._advance()
             self._running += 1
-            return self._share
+            return Begun(self._share, self._others_begun)
 
-    def used(self, begun: float) -> float:
+    def used(self, begun: Begun) -> float:
         """Return a run's share of the CPU time so far, in seconds.
+
+        The result is 0 if other work was in progress meanwhile, since the share is not known then.
 
         Args:
             begun: The value that `begin` has returned for the run.
         """
         with self._lock:
             self._advance()
-            return self._share - begun
+            if self._others or self._others_begun != begun.others:
+                return 0.0
+            return self._share - begun.share
 
     def end(self) -> None:
         """End a run."""

@@ -96,7 +96,8 @@ def verify_table(
         TributaryError: Source, stream or lake cannot be read.
     """
     verifier = _TableVerifier(services, context, table, scope)
-    found = verifier.run()
+    with services.cpu.beside():
+        found = verifier.run()
     if scope.whole:
         # The earlier pieces of a comparison can have read the replica.
         whole_now = replace(scope, from_primary=scope.from_primary and not found.continued)

@@ -16,6 +16,7 @@ from bootstrap.copying import Copying
 from cdc.config import TableSettings
 from cdc.errors import StoppedError
 from cdc.runtime.copy_sessions import CopyRate, CopySessions
+from cdc.runtime.cpu_shares import CpuShares
 from cdc.runtime.progress import NullProgress, Task
 from cdc.sources.source_facts import Boundaries, TableSize
 from tests.records import table_record
@@ -272,6 +273,7 @@ def test_with_a_rate_each_wave_has_a_view_of_its_own(
     monkeypatch.setattr(bootstrap.copying, "forget_report", lambda *_: None)
     context = SimpleNamespace(
         copy_rate=lambda _: rate,
+        cpu=CpuShares(),
         timeline=lambda _: SimpleNamespace(exists=True),
         progress=NullProgress(),
         store=None,

@@ -114,6 +114,17 @@ def test_too_few_cores_are_named_although_the_workers_seem_to_suffice() -> None:
     assert share.reason.startswith("tier critical needs 50% of 2 cores, and can have 10%")
 
 
+def test_a_lane_that_lacks_workers_is_named_beside_one_that_lacks_cores() -> None:
+    quick = Estimate(commit_s=0.8, event_s=0.0, cpu=2.0)
+    slow = Estimate(commit_s=0.8, event_s=0.0, cpu=0.2)
+    critical = [need_of(table(f"c{n}"), "critical", 100.0, quick, 1.0) for n in range(100)]
+    rest = [need_of(table(f"r{n}"), "", 100.0, slow, 1.0) for n in range(190)]
+    found = shortfalls([*critical, *rest], Rules(2, {"critical": 0.5}), POSSIBLE, cores=2)
+    assert [(one.cause, len(one.tables)) for one in found] == [("share", 190), ("share", 100)]
+    assert found[0].reason.startswith("the tiers without a pool_share need 95% of 2 workers")
+    assert found[1].reason.startswith("tier critical needs 100% of 2 cores, and can have 81%")
+
+
 def test_one_hot_table_does_not_make_all_others_short() -> None:
     """One hot table uses one worker at most."""
     found = shortfalls([need("hot", 9000.0), need("calm", 1.0)], Rules(8), POSSIBLE)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cdc.run.schedule import (
-    KNOWN_AFTER,
     LATE_SHARE,
     LATE_SHARE_OF_SLACK,
     LONG_S,
+    RECENT_S,
     STARVING_SHARE,
     Entry,
     Rules,
@@ -69,25 +69,51 @@ def test_long_runs_leave_a_worker_to_short_ones() -> None:
     assert {table.name for table in schedule.running} == {"giant2", "small"}
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_long_runs_of_a_lane_hold_no_more_workers_than_its_share(known: bool) -> None:
-    """The share of a tier that has had no table for long is used by others."""
-    schedule = scheduled(workers=8, shares={"critical": 0.5})
-    for _ in range(0 if known else KNOWN_AFTER):
-        schedule.offer([entry("small")])
-        assert taken(schedule, 1) == ["small"]
-    giants = [entry(f"giant{n}", slack=-500.0, seconds=3 * LONG_S) for n in range(8)]
-    schedule.offer(giants)
-    started = [schedule.take(NOW) for _ in range(8)]
-    assert 8 - started.count(None) == (4 if known else 6)
-    schedule.offer([*giants, *(entry(f"small{n}") for n in range(9))])
-    assert [schedule.take(NOW) for _ in range(9)].count(None) == (5 if known else 7)
-    if not known:
-        schedule.offer([entry("critical", tier="critical")])
-        schedule.end(started[0].table, 9.0)  # type: ignore[union-attr]
-        assert taken(schedule, 1) == ["critical"]
-        schedule.offer([entry("another", slack=-500.0, seconds=3 * LONG_S)])
-        assert schedule.take(NOW) is None, "the tier has a table now"
+def long_runs(schedule: Schedule, count: int, now: float = NOW) -> int:
+    """Offer this many late tables with long runs; return how many of them start."""
+    giants = [entry(f"g{n}", slack=-9.0, seconds=11.0) for n in range(count)]
+    schedule.offer([*schedule.waiting, *giants])
+    return sum(one is not None and one.long for one in [schedule.take(now) for _ in range(count)])
+
+
+def test_long_runs_of_a_lane_leave_a_tier_with_waiting_tables_its_share() -> None:
+    schedule = scheduled(workers=8, shares={"critical": 0.5}, ends=True)
+    schedule.offer([entry(f"c{n}", tier="critical", seconds=9.9) for n in range(20)])
+    assert long_runs(schedule, 12) == 4
+    assert len(schedule.running) == 8
+
+
+def test_long_runs_of_a_lane_leave_a_tier_the_workers_that_it_has_used_recently() -> None:
+    """Two of eight workers had work of the tier for ten minutes, in runs of 5.5 s."""
+    schedule, now = scheduled(workers=8, shares={"critical": 0.9}), NOW
+    for number in range(200):
+        now = NOW + 3.0 * number
+        schedule.offer([entry("critical", tier="critical", seconds=5.5)])
+        assert schedule.take(now) == entry("critical", tier="critical", seconds=5.5)
+        schedule.end(entry("critical").table, 5.5)
+    schedule.offer([])
+    assert long_runs(schedule, 9, now) == 4, "twice two workers are left to the tier"
+    assert long_runs(schedule, 9, now + 9 * RECENT_S) == 2, "six of eight in all"
+
+
+@pytest.mark.parametrize(("after_s", "most"), [(0.0, 1), (4 * RECENT_S, 6)])
+def test_a_tier_that_has_no_table_takes_workers_from_others_only_at_first(
+    after_s: float, most: int
+) -> None:
+    schedule = scheduled(workers=8, shares={"critical": 0.9})
+    assert schedule.take(NOW) is None
+    assert long_runs(schedule, 9, NOW + after_s) == most
+
+
+def test_a_long_run_that_hangs_keeps_no_other_long_run_of_its_lane_waiting() -> None:
+    """The tier wants nine tenths of eight workers, so that one place is left to the others."""
+    schedule = scheduled(workers=8, shares={"critical": 0.9})
+    critical = [entry(f"c{n}", tier="critical") for n in range(20)]
+    schedule.offer([entry("hangs", failing=True), *critical])
+    assert entry("hangs", failing=True) in [schedule.take(NOW) for _ in range(2)]
+    for now, starts in ((NOW + 120.0, False), (NOW + 122.0, True)):
+        schedule.offer([entry("next", failing=True), *critical])
+        assert ("next" in taken(schedule, 9, now)) is starts
 
 
 def test_a_command_that_ends_uses_the_shares_of_lanes_that_are_done() -> None:

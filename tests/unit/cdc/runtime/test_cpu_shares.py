@@ -24,6 +24,22 @@ def test_the_shares_of_runs_add_up_to_the_cpu_time_of_the_process() -> None:
     assert shares.used(shares.begin()) == 0.0, "no run was in progress meanwhile"
 
 
+def test_runs_beside_other_work_are_not_measured() -> None:
+    used = 100.0
+    shares = CpuShares(lambda: used)
+    with shares.beside():
+        late = shares.begin()
+    early = shares.begin()
+    with shares.beside():
+        used += 10.0
+        assert shares.used(late) == 0.0
+    used += 10.0
+    assert (shares.used(late), shares.used(early)) == (0.0, 0.0)
+    alone = shares.begin()
+    used += 9.0
+    assert shares.used(alone) == pytest.approx(3.0), "three runs are in progress"
+
+
 def test_a_jvm_that_has_ended_takes_no_time_back() -> None:
     used = 100.0
     shares = CpuShares(lambda: used)
