@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from importlib.metadata import version
 from typing import TYPE_CHECKING, overload
 
 from cdc.debezium import DefinitionChange, KnownColumn, TopicRead
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
     from cdc.store.state_store import Store
 
 
+_READING = 1
+"""Version of how statements are read. A new value makes the next process read all of them again.
+
+Increase it with each change of what `cdc.debezium.definitions` derives from a record.
+"""
+
+
 class StatementsInStore:
     """The DDL statements that all processes of a state store have read (see `KeptStatements`).
 
@@ -38,7 +46,7 @@ class StatementsInStore:
     """
 
     def __init__(self, store: Store) -> None:
-        self._rows = StatementRows(store)
+        self._rows = StatementRows(store, f"{_READING}, sqlglot {version('sqlglot')}")
 
     def load(
         self, capture: CaptureNames

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cdc.debezium.event_reader import EventReader
 from cdc.debezium.known_columns import KnownColumn, known_columns, table_of
 from cdc.debezium.schema_history import LearnedDefinition, learned_definitions
-from cdc.errors import KafkaError
+from cdc.errors import KafkaError, StateError
 from cdc.runtime.waiting import wait_while
 from schemas.ddl.mysql_named_table import NamedTable, swapped_table, unreported_table
 from schemas.table import TableId
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from cdc.debezium.names import CaptureNames
     from cdc.kafka import KafkaAdmin, KafkaRecord
     from schemas.registry import SchemaRegistry
+
+_log = logging.getLogger(__name__)
 
 _OPEN_S = 10.0
 """Limit of the wait until open Kafka transactions have ended, in seconds."""
@@ -298,8 +301,13 @@ class Definitions:
         before = 0 if read is None else read.records
         first = reported.first if read is None else read.first
         read = TopicRead(reported.topic_id, first, max(found), sent_ms, before + len(found))
-        if self._kept is not None:
+        if self._kept is None:
+            return _Followed(reported, read)
+        try:
             self._kept.add(capture, known.kept, read, found)
+        except StateError as error:
+            # The statements are read; a later process reads the topic from its first offset again.
+            _log.warning("the statements of topic %s are not stored: %s", topic, error)
         return _Followed(reported, read, kept=read)
 
     def learned(self, capture: CaptureNames) -> tuple[LearnedDefinition, ...]:

@@ -25,7 +25,7 @@ from cdc.run.former_labels import FormerLabels
 from cdc.run.late_rows import LateRows
 from cdc.run.later_definitions import LaterDefinitions
 from cdc.run.pending_columns import LateColumns
-from cdc.run.quarantining import LeftOut, Place
+from cdc.run.quarantining import HeldQuarantine, LeftOut, Place
 from cdc.run.source_lookup import Asked
 from cdc.runtime.failpoints import crash
 from cdc.runtime.step_times import step
@@ -91,8 +91,7 @@ class BatchWriter:
         shape: The lake table, and the source table.
         settings: The table's settings.
         record: The table's record, which names topic and tier.
-        quarantined: Partition and offset of each quarantined record of the table's attempt. The
-            set is changed with the quarantine.
+        quarantined: The quarantined records of the table's attempt.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class BatchWriter:
         *,
         settings: TableSettings,
         record: TableRecord,
-        quarantined: set[Place],
+        quarantined: HeldQuarantine,
     ) -> None:
         self._context = context
         self._source_table = source_table = shape.source_table

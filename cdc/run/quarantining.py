@@ -10,7 +10,8 @@ applies them again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,22 @@ def require_listed(commit: CommitRecord, quarantined: Collection[Place]) -> None
         )
 
 
+@dataclass(frozen=True)
+class HeldQuarantine:
+    """The quarantined records of an attempt, as the holder of the table's lease knows them.
+
+    Only the holder changes the quarantine, so the state store is not asked again.
+
+    Args:
+        places: Partition and offset of each record.
+        check_lease: Raises `FencedError` if this process no longer holds the lease. A process that
+            was suspended would else change the quarantine of its successor.
+    """
+
+    places: set[Place]
+    check_lease: Callable[[], None]
+
+
 class LeftOut:
     """The quarantined records that a lake table lacks just before a commit.
 
@@ -61,9 +78,7 @@ class LeftOut:
         context: The runs' context.
         previous: The record of the lake's newest commit with offsets.
         settings: The table's settings.
-        quarantined: Partition and offset of each quarantined record of the attempt. Only the holder
-            of the table's lease changes the quarantine, so the state store is not asked again. The
-            set is changed with the quarantine.
+        quarantined: The quarantined records of the attempt, which are changed with the quarantine.
     """
 
     def __init__(
@@ -71,13 +86,14 @@ class LeftOut:
         context: RunContext,
         previous: CommitRecord,
         settings: TableSettings,
-        quarantined: set[Place],
+        quarantined: HeldQuarantine,
     ) -> None:
         self._run_id = context.run_id
+        self._check_lease = quarantined.check_lease
         self._previous = previous
         self._settings = settings
         self._quarantine = Quarantine(context.store)
-        self._kept = quarantined
+        self._kept = quarantined.places
 
     def outside(self, piece: Range) -> set[Place]:
         """Return partition and offset of each quarantined record outside of a range."""
@@ -123,6 +139,7 @@ class LeftOut:
             return
         now, commit = datetime.now(timezone.utc), self._previous
         raw = reader.raw(batch.left_out, max_bytes=MAX_BYTES)
+        self._check_lease()
         self._quarantine.keep(
             [
                 Quarantined(
@@ -164,5 +181,6 @@ class LeftOut:
             return
         lacking = [(problem.partition, problem.offset) for problem in batch.left_out]
         piece = batch.piece
+        self._check_lease()
         self._quarantine.forget_range(self._previous.attempt, piece.start, piece.end, lacking)
         self._kept.difference_update(self.within(piece).difference(lacking))

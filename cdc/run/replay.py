@@ -28,7 +28,7 @@ from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import follow
 from cdc.run.late_rows import note_late
 from cdc.run.published_generation import check_serving, no_offsets, require_files, require_folder
-from cdc.run.quarantining import Place, require_listed
+from cdc.run.quarantining import HeldQuarantine, Place, require_listed
 from cdc.run.truncates import Truncates
 from cdc.sources.source_facts import Look
 from cdc.store.quarantine import Quarantine
@@ -104,7 +104,7 @@ class _QuarantineReplay:
             shape,
             settings=self._settings,
             record=self._record,
-            quarantined=quarantined,
+            quarantined=HeldQuarantine(quarantined, self._lease.check),
         )
         replayed = writer.replay(piece, latest.record, guard)
         applied = replayed.applied

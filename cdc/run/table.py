@@ -36,7 +36,7 @@ from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import LakeShape, follow, seen_at
 from cdc.run.late_rows import note_late
 from cdc.run.published_generation import check_serving, no_offsets, require_files, require_folder
-from cdc.run.quarantining import require_listed
+from cdc.run.quarantining import HeldQuarantine, require_listed
 from cdc.run.source_lookup import VISIBLE_S
 from cdc.run.stopping import RUN_STATES, counts_as_loss, stopped, unexpected
 from cdc.run.truncates import Truncates
@@ -267,7 +267,7 @@ class _TableRun:
             shape,
             settings=self._settings,
             record=self._record,
-            quarantined=self._facts.quarantined,
+            quarantined=HeldQuarantine(self._facts.quarantined, self._lease.check),
         )
         newest, at = latest, dict(latest.record.offsets)
         end = {partition: max(offset, end.get(partition, 0)) for partition, offset in at.items()}

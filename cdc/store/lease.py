@@ -146,7 +146,7 @@ class Lease:
         return is_wanted(self._store, self.resource)
 
     def at_release(self, write: _Write | None) -> None:
-        """Let `release` call ``write`` in its transaction, after the lease is released.
+        """Let `release` call ``write`` in its transaction, before the lease is released.
 
         So what is stored last needs no transaction of its own. If ``write`` fails, the error is
         logged, and the lease is released nevertheless. ``write`` is also called if this process has
@@ -159,19 +159,23 @@ class Lease:
         write, self._last_write = self._last_write, None
         try:
             self._release(write)
-        except (StateError, IntegrityError) as error:
+        except Exception as error:  # whatever it is, the lease must not stay behind
             if write is None:
                 raise
             _log.warning("the last facts about %s are not stored: %s", self.what, error)
             self._release(None)
 
     def _release(self, write: _Write | None) -> None:
-        """Release the lease, and call ``write`` in the same transaction."""
+        """Call ``write``, and release the lease in the same transaction.
+
+        The lease comes last: while ``write`` waits for locks, another process that wants the lease
+        does not wait for this transaction.
+        """
         free = sa.update(leases).where(self._held_by_this()).values(owner=None, expires_at=0.0)
         with self._store.transaction() as connection:
-            connection.execute(free)
             if write is not None:
                 write(connection)
+            connection.execute(free)
 
     def _taken(self) -> dict[str, Any]:
         """Return the values that this process writes to the lease's row when it takes the lease."""

@@ -5,6 +5,7 @@ Each record of the connector's topic has a row. One more row says how far the to
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from cdc.store.state_store import Store
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ class StoredStatements:
 
     Args:
         read: How far the topic was read.
-        records: For each offset, the record; None if rows are missing.
+        records: For each offset, the record; None if these records cannot be used.
     """
 
     read: StoredRead
@@ -125,16 +129,22 @@ class StatementRows:
 
     Args:
         store: The state store.
+        reader: How this process reads the texts of statements. What was read in another way does
+            not count, since the texts that were not needed then are not stored.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, reader: str = "") -> None:
         self._store = store
+        self._reader = reader
 
     def of(self, topic: str) -> StoredStatements | None:
         """Return what is stored of a topic; None if nothing is stored.
 
+        The records are None if rows are missing, if a row cannot be read, or if another reader has
+        stored them: the topic still has all of them.
+
         Raises:
-            StateError: The state store cannot be used, or a stored document is not a record.
+            StateError: The state store cannot be used.
         """
         rows = statement_rows.c
         with self._store.transaction() as connection:
@@ -152,12 +162,15 @@ class StatementRows:
             found = connection.execute(
                 query.where(rows.record_offset <= read.last).order_by(rows.record_offset)
             ).all()
-        if len(found) != read.records:
+        if len(found) != read.records or head.reader != self._reader:
             return StoredStatements(read, None)
         name = f"a stored statement of topic {topic}"
-        return StoredStatements(
-            read, {row.record_offset: STATEMENT_RECORDS.read(row.record, name) for row in found}
-        )
+        try:
+            records = {one.record_offset: STATEMENT_RECORDS.read(one.record, name) for one in found}
+        except StateError as error:
+            _log.warning("topic %s is read from its first offset again: %s", topic, error)
+            return StoredStatements(read, None)
+        return StoredStatements(read, records)
 
     def add(
         self,
@@ -190,6 +203,7 @@ class StatementRows:
             "last_offset": now.last,
             "sent_ms": now.sent_ms,
             "records": now.records,
+            "reader": self._reader,
             "noted_at": self._store.clock,
         }
         rows = [

@@ -323,10 +323,11 @@ statement_topic_rows = sa.Table(
     sa.Column("last_offset", sa.BigInteger, nullable=False),
     sa.Column("sent_ms", sa.BigInteger, nullable=False),
     sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("reader", _name_type(64), nullable=False),
     sa.Column("noted_at", sa.Double, nullable=False, index=True),
 )
-"""One row per topic of DDL statements that was read: the fields of its `StoredRead`, and when a
-process last added records."""
+"""One row per topic of DDL statements that was read: the fields of its `StoredRead`, how the
+statements were read, and when a process last added records."""
 
 statement_rows = sa.Table(
     "tributary_statement",

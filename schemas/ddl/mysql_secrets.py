@@ -1,7 +1,7 @@
 """Removes passwords from the DDL statements of MySQL and MariaDB.
 
 Engines that read another server take its password from an option of the table: CONNECTION of
-FEDERATED and CONNECT, COMMENT of SPIDER.
+FEDERATED and CONNECT, OPTION_LIST of CONNECT, COMMENT of SPIDER.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import sqlglot
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
-from schemas.ddl.mysql_reported import EXECUTED_COMMENT
-
-_OPTIONS = frozenset({"COMMENT", "CONNECTION", "PASSWORD"})
+_OPTIONS = frozenset({"COMMENT", "CONNECTION", "OPTION_LIST", "PASSWORD"})
 _MAY_HAVE = re.compile("|".join(_OPTIONS), re.IGNORECASE)
 
 
@@ -22,9 +20,9 @@ def without_passwords(statement: str) -> str:
     """Return a DDL statement in which ``***`` replaces each text that can have a password.
 
     No such text has an effect on rows. A statement that cannot be tokenized is returned unchanged,
-    and so is one with a comment that only the server executes.
+    and so are comments, also those that only the server executes.
     """
-    if not _MAY_HAVE.search(statement) or EXECUTED_COMMENT.search(statement):
+    if not _MAY_HAVE.search(statement):
         return statement
     try:
         tokens = sqlglot.tokenize(statement, read="mysql")

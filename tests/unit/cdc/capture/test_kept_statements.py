@@ -191,12 +191,16 @@ def test_rows_that_are_missing_are_read_again(kafka: Kafka, store: Store) -> Non
     assert kafka.asked == [(9, 10)]
 
 
-def test_a_record_that_cannot_be_read_is_refused(kafka: Kafka, store: Store) -> None:
-    found(kafka, store)
+def test_a_record_that_cannot_be_read_costs_a_read_of_the_topic(kafka: Kafka, store: Store) -> None:
+    before = found(kafka, store)
     with store.transaction() as connection:
         connection.execute(sa.update(statement_rows).values(record='{"format": 9}'))
-    with pytest.raises(StateError, match="a stored statement of topic shop has format 9"):
-        found(kafka, store)
+    kafka.asked.clear()
+    assert found(kafka, store) == before
+    assert (7, 10) in kafka.asked
+    kafka.asked.clear()
+    assert found(kafka, store) == before
+    assert kafka.asked == [(9, 10)], "it is stored again"
 
 
 def test_what_a_later_process_finds_is_what_the_topic_says(store: Store) -> None:
@@ -261,3 +265,24 @@ def test_statements_of_a_capture_that_is_removed_or_old_are_deleted(
         assert (
             connection.execute(sa.select(sa.func.count()).select_from(statement_rows)).scalar() == 3
         )
+
+
+def test_statements_that_cannot_be_stored_are_read_nevertheless(
+    kafka: Kafka, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next process reads the topic from its first offset again."""
+
+    def add(*_: object) -> bool:
+        raise StateError("the store is full", remedy="Empty it.")
+
+    one = reader(kafka, store)
+    with monkeypatch.context() as broken:
+        broken.setattr(StatementRows, "add", add)
+        assert one.of(CAPTURE).end == 10
+    kafka.values.append(alter("d"))
+    assert one.of(CAPTURE).end == 11
+    kafka.asked.clear()
+    assert [change.statement for change in reader(kafka, store).of(CAPTURE).changes] == [
+        change.statement for change in one.of(CAPTURE).changes
+    ]
+    assert kafka.asked[0] == (7, 11)

@@ -45,7 +45,9 @@ def test_what_is_stored_last_is_stored_with_the_release(store: Store) -> None:
         assert again.token == 2
 
 
-@pytest.mark.parametrize("error", [StateError("full", remedy="Empty it."), None])
+@pytest.mark.parametrize(
+    "error", [StateError("full", remedy="Empty it."), ValueError("no text"), None]
+)
 def test_a_lease_is_released_even_if_what_is_stored_last_fails(
     store: Store, caplog: pytest.LogCaptureFixture, error: Exception | None
 ) -> None:

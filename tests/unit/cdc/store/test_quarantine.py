@@ -13,10 +13,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateTable
 
 from cdc.config.tables import TableSettings
-from cdc.errors import LostHistoryError
+from cdc.errors import FencedError, LostHistoryError
 from cdc.lake.commit import CommitRecord
 from cdc.rows.kafka_records import Range
-from cdc.run.quarantining import LeftOut, require_listed
+from cdc.run.quarantining import HeldQuarantine, LeftOut, require_listed
 from cdc.store.quarantine import Quarantine, Quarantined
 from cdc.store.state_store import Store
 from cdc.store.tables import quarantine as quarantine_table
@@ -105,7 +105,8 @@ def left_out(store: Store, **settings: Any) -> LeftOut:
     context = cast(Any, SimpleNamespace(store=store, run_id="run-2"))
     previous = CommitRecord(kind="run", table=TABLE, attempt=ATTEMPT, offsets={0: 10})
     kept = Quarantine(store).offsets(ATTEMPT)
-    return LeftOut(context, previous, TableSettings.model_validate(settings), kept)
+    held = HeldQuarantine(kept, lambda: None)
+    return LeftOut(context, previous, TableSettings.model_validate(settings), held)
 
 
 def test_a_store_from_a_backup_does_not_forget_what_the_lake_lacks(
@@ -148,7 +149,13 @@ def test_what_a_run_knows_of_the_quarantine_follows_the_store(
     known = quarantine.offsets(ATTEMPT)
     context = cast(Any, SimpleNamespace(store=store, run_id="run-2"))
     previous = CommitRecord(kind="run", table=TABLE, attempt=ATTEMPT, offsets={0: 10})
-    found = LeftOut(context, previous, TableSettings(), known)
+    lost = list[FencedError]()
+
+    def check() -> None:
+        if lost:
+            raise lost[0]
+
+    found = LeftOut(context, previous, TableSettings(), HeldQuarantine(known, check))
     problem = SimpleNamespace(partition=0, offset=13, schema_id=7, reason="unreadable")
     batch = cast(Any, SimpleNamespace(piece=Range({0: 10}, {0: 20}), left_out=(problem,)))
     found.keep(batch, reader)
@@ -156,3 +163,12 @@ def test_what_a_run_knows_of_the_quarantine_follows_the_store(
     assert found.outside(batch.piece) == {(0, 30)}
     found.drop_applied(batch)
     assert known == quarantine.offsets(ATTEMPT) == {(0, 13), (0, 30)}
+    # The process was suspended, and another one has the table now.
+    lost.append(FencedError("lost", remedy="Nothing."))
+    batch.left_out = ()
+    with pytest.raises(FencedError):
+        found.drop_applied(batch)
+    batch.left_out = (SimpleNamespace(partition=0, offset=14, schema_id=7, reason="unreadable"),)
+    with pytest.raises(FencedError):
+        found.keep(batch, reader)
+    assert quarantine.offsets(ATTEMPT) == {(0, 13), (0, 30)}

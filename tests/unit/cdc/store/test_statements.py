@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from cdc.store.state_store import Store
 from cdc.store.statements import (
@@ -19,6 +20,7 @@ from cdc.store.statements import (
     StoredRead,
     StoredRecord,
 )
+from cdc.store.tables import statement_rows
 
 COLUMN = StoredColumn("c", "VARCHAR", 20, None, "utf8mb4", True, ("'a'",))
 COLUMNS = StoredColumns((COLUMN, replace(COLUMN, length=None, scale=2, charset=None, labels=())))
@@ -98,3 +100,29 @@ def test_a_topic_that_was_read_again_replaces_its_rows_only(url: str) -> None:
     rows.forget("t")
     assert rows.of("t") is None
     assert rows.of("u") == other
+
+
+def test_what_another_reader_has_stored_is_read_again(url: str) -> None:
+    store = Store(url)
+    assert StatementRows(store, "1").add("t", None, FIRST, RECORDS)
+    found = StatementRows(store, "2").of("t")
+    assert found is not None
+    assert (found.read, found.records) == (FIRST, None)
+    assert StatementRows(store, "2").add("t", FIRST, FIRST, RECORDS)
+    again = StatementRows(store, "2").of("t")
+    assert again is not None
+    assert again.records == RECORDS
+
+
+def test_a_row_that_cannot_be_read_costs_a_read_of_the_topic(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(url)
+    rows = StatementRows(store)
+    rows.add("t", None, FIRST, RECORDS)
+    with store.transaction() as connection:
+        connection.execute(sa.update(statement_rows).values(record='{"format": 2}'))
+    found = rows.of("t")
+    assert found is not None
+    assert (found.read, found.records) == (FIRST, None)
+    assert "topic t is read from its first offset again" in caplog.text

@@ -21,6 +21,11 @@ from schemas.ddl.mysql_secrets import without_passwords
             "ALTER TABLE f ADD b int COMMENT 'x', DROP c",
             "ALTER TABLE f ADD b int COMMENT '***', DROP c",
         ),
+        (
+            "CREATE TABLE f (a int) TABLE_TYPE=JDBC OPTION_LIST='User=u,Password=pw'",
+            "CREATE TABLE f (a int) TABLE_TYPE=JDBC OPTION_LIST='***'",
+        ),
+        ("ALTER TABLE f /*! x */ CONNECTION='pw'", "ALTER TABLE f /*! x */ CONNECTION='***'"),
         ("ALTER TABLE f ADD connection varchar(9) DEFAULT 'x'", None),
         ("ALTER TABLE f ADD b varchar(9) DEFAULT 'COMMENT ''x'''", None),
         ("ALTER TABLE f ADD `comment` int", None),
