@@ -117,7 +117,7 @@ def order_of(
         now: The current time, in seconds on the clock of the entries' deadlines.
         count: Maximum number of tables to return.
     """
-    schedule = Schedule(rules)
+    schedule = Schedule(rules, is_new=False)
     schedule.offer(entries)
     found: list[tuple[TableId, float]] = []
     running: list[tuple[float, int, Entry]] = []

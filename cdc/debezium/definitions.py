@@ -308,6 +308,7 @@ class Definitions:
         except StateError as error:
             # The statements are read; a later process reads the topic from its first offset again.
             _log.warning("the statements of topic %s are not stored: %s", topic, error)
+            return _Followed(reported, read, kept=known.kept)
         return _Followed(reported, read, kept=read)
 
     def learned(self, capture: CaptureNames) -> tuple[LearnedDefinition, ...]:

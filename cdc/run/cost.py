@@ -207,7 +207,7 @@ def _learned_cpu_time(
     """Return the sums of the seconds and of the CPU seconds of a table's runs, including ``run``.
 
     A run whose CPU time was not measured changes nothing. In a young process, Java still compiles,
-    so a run of such a process counts only if no other run is known.
+    so a run of such a process has less weight.
 
     Args:
         known: The sums before the run; None if it is the table's first run.
@@ -217,10 +217,12 @@ def _learned_cpu_time(
         kept: Factor by which the earlier runs lose weight.
     """
     before = (0.0, 0.0) if known is None else (known.clock_s, known.cpu_s)
-    if not run.cpu_s or (run.cold > 1.0 and before[0]):
+    if not run.cpu_s:
         return before
+    weight = 1.0 / run.cold
     cpu_s = min(run.cpu_s / run.cold, seconds * max(1, run.cores))
-    return before[0] * kept + seconds, before[1] * kept + cpu_s
+    kept **= weight
+    return before[0] * kept + weight * seconds, before[1] * kept + weight * cpu_s
 
 
 def arrival_rate(known: TableCost | None, idle_s: float = 0.0) -> float:

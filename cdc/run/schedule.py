@@ -69,7 +69,7 @@ The other workers are left to tables that get work later.
 RECENT_S = 120.0
 """Seconds after which the weight of a lane's work in its recent work has fallen to 1/e."""
 HANGS_AFTER_TURNS = 4.0
-"""Number of turns more than predicted after which a run counts as one that hangs."""
+"""Number of turns, beside twice the predicted time, after which a run counts as one that hangs."""
 REST = ""
 """Name of the lane for all tiers without a share of the workers."""
 _REST_SHARE = 0.05
@@ -249,7 +249,8 @@ class _Lane:
             now: The time.
         """
         self.recent_s = max(0.0, self.recent_workers(now) * RECENT_S + seconds)
-        self.recent_at = max(self.recent_at, now)
+        set_back = self.recent_at - now > RECENT_S
+        self.recent_at = now if set_back else max(self.recent_at, now)
         self.used += seconds / self.share
         counts = seconds * _FORGET ** (self.starts - started)
         if late:
@@ -309,7 +310,7 @@ class _Run:
 
     def hangs(self, now: float, rules: Rules) -> bool:
         """Whether the run takes much longer than predicted."""
-        return now - self.began > self.entry.seconds + HANGS_AFTER_TURNS * rules.turn_s
+        return now - self.began > 2.0 * self.entry.seconds + HANGS_AFTER_TURNS * rules.turn_s
 
 
 class Schedule:
@@ -320,13 +321,15 @@ class Schedule:
 
     Args:
         rules: The settings.
+        is_new: Whether the process has just begun, so that nobody knows which lanes get work. Until
+            it is known, long runs leave each lane its share.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, *, is_new: bool = True) -> None:
         self._rules = rules
+        self._is_new = is_new and not rules.ends
         self._lanes = {lane: _Lane(rules.share(lane)) for lane in (*rules.shares, REST)}
         self._running: dict[TableId, _Run] = {}
-        self._begun = False
         self._clock = 0.0
         """The value of `_Lane.used` that the lane of the last started run had before this start."""
 
@@ -357,10 +360,10 @@ class Schedule:
         Args:
             now: The time, in seconds on the clock of the deadlines.
         """
-        if not self._begun and not self._rules.ends:
-            for lane in self._lanes.values():  # nobody knows yet what the lanes need
+        if self._is_new:
+            for lane in self._lanes.values():
                 lane.recent_s, lane.recent_at = self._part(lane) * RECENT_S, now
-        self._begun = True
+        self._is_new = False
         if len(self._running) >= self._rules.workers:
             return None
         waiting = [lane for lane in self._lanes.values() if lane.by_start]
@@ -471,19 +474,22 @@ class Schedule:
         """Whether a further long run of a lane leaves the other lanes the workers that they need.
 
         A lane needs its share while tables wait. Else it needs twice the workers that it has used
-        recently, and at most its share. A run that hangs takes no place from its lane.
+        recently, and at most its share; or none, if the command ends once all offered tables have
+        run. One run that hangs takes no place from its lane.
         """
         rules, name = self._rules, self._rules.lane(entry.tier)
         needed = 0.0
         for other, lane in self._lanes.items():
-            if other != name:
-                part = self._part(lane)
-                needed += part if lane.by_start else min(part, 2.0 * lane.recent_workers(now))
-        held = sum(
-            run.entry.long and rules.lane(run.entry.tier) == name and not run.hangs(now, rules)
+            if other != name and lane.by_start:
+                needed += self._part(lane)
+            elif other != name and not rules.ends:
+                needed += min(self._part(lane), 2.0 * lane.recent_workers(now))
+        held = [
+            run.hangs(now, rules)
             for run in self._running.values()
-        )
-        return held < max(1, int(rules.workers - needed + 1e-9))
+            if run.entry.long and rules.lane(run.entry.tier) == name
+        ]
+        return len(held) - any(held) < max(1, int(rules.workers - needed + 1e-9))
 
     def _part(self, lane: _Lane) -> float:
         """Return a lane's share as a number of workers."""

@@ -29,11 +29,11 @@ class Begun:
 
     Args:
         share: CPU seconds of a run that had been in progress all the time until then.
-        others: Number of other works that had begun until then.
+        changes: How often other work had begun or ended until then.
     """
 
     share: float
-    others: int
+    changes: int
 
 
 class CpuShares:
@@ -54,7 +54,7 @@ class CpuShares:
         self._read_at = 0.0
         self._share = 0.0
         """CPU seconds of a run that had been in progress all the time."""
-        self._others = self._others_begun = 0
+        self._others = self._changes = 0
 
     def include(self, spark: SparkSession) -> None:
         """Count the CPU time of the session's JVM, too.
@@ -77,19 +77,20 @@ class CpuShares:
         """Do other work in the ``with`` block, which also takes CPU time."""
         with self._lock:
             self._others += 1
-            self._others_begun += 1
+            self._changes += 1
         try:
             yield
         finally:
             with self._lock:
                 self._others -= 1
+                self._changes += 1
 
     def begin(self) -> Begun:
         """Begin a run. `used` needs the returned value."""
         with self._lock:
             self._advance()
             self._running += 1
-            return Begun(self._share, self._others_begun)
+            return Begun(self._share, self._changes)
 
     def used(self, begun: Begun) -> float:
         """Return a run's share of the CPU time so far, in seconds.
@@ -101,7 +102,7 @@ class CpuShares:
         """
         with self._lock:
             self._advance()
-            if self._others or self._others_begun != begun.others:
+            if self._others or self._changes != begun.changes:
                 return 0.0
             return self._share - begun.share
 

@@ -147,10 +147,9 @@ class StatementRows:
             StateError: The state store cannot be used.
         """
         rows = statement_rows.c
+        query_of_head = sa.select(statement_topic_rows).where(statement_topic_rows.c.topic == topic)
         with self._store.transaction() as connection:
-            head = connection.execute(
-                sa.select(statement_topic_rows).where(statement_topic_rows.c.topic == topic)
-            ).first()
+            head = connection.execute(query_of_head).first()
             if head is None:
                 return None
             read = StoredRead(
@@ -162,7 +161,8 @@ class StatementRows:
             found = connection.execute(
                 query.where(rows.record_offset <= read.last).order_by(rows.record_offset)
             ).all()
-        if len(found) != read.records or head.reader != self._reader:
+            is_same = connection.execute(query_of_head).first() == head
+        if len(found) != read.records or head.reader != self._reader or not is_same:
             return StoredStatements(read, None)
         name = f"a stored statement of topic {topic}"
         try:
@@ -222,6 +222,8 @@ class StatementRows:
                     connection.execute(sa.insert(statement_topic_rows).values(topic=topic, **head))
                 else:
                     update = sa.update(statement_topic_rows).where(_is_read(topic, before))
+                    if now.records != len(records):  # rows of another reader are replaced, only
+                        update = update.where(statement_topic_rows.c.reader == self._reader)
                     if connection.execute(update.values(**head)).rowcount != 1:
                         return False
                 if now.records == len(records):

@@ -43,7 +43,7 @@ class State(str, Enum):
     PAUSED = "paused"
     """Left alone until an operator resumes it. Set by pause, and by run if the settings say so."""
     NEEDS_BOOTSTRAP = "needs_bootstrap"
-    """The topic's changes no longer continue the lake table. Set by run, bootstrap, onboard, move."""
+    """The topic's changes no longer continue the lake table. Set by run, copies and move."""
     FAILED = "failed"
     """Stopped by an error after which a retry can succeed. Set by run and bootstrap."""
     RETIRED = "retired"

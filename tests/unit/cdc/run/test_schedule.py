@@ -105,15 +105,31 @@ def test_a_tier_that_has_no_table_takes_workers_from_others_only_at_first(
     assert long_runs(schedule, 9, NOW + after_s) == most
 
 
-def test_a_long_run_that_hangs_keeps_no_other_long_run_of_its_lane_waiting() -> None:
+def test_a_long_run_that_hangs_keeps_one_other_long_run_of_its_lane_waiting_no_longer() -> None:
     """The tier wants nine tenths of eight workers, so that one place is left to the others."""
     schedule = scheduled(workers=8, shares={"critical": 0.9})
     critical = [entry(f"c{n}", tier="critical") for n in range(20)]
-    schedule.offer([entry("hangs", failing=True), *critical])
-    assert entry("hangs", failing=True) in [schedule.take(NOW) for _ in range(2)]
-    for now, starts in ((NOW + 120.0, False), (NOW + 122.0, True)):
-        schedule.offer([entry("next", failing=True), *critical])
-        assert ("next" in taken(schedule, 9, now)) is starts
+    hanging = [entry(f"h{n}", failing=True) for n in range(3)]
+    schedule.offer([*hanging, *critical])
+    taken_for_good(schedule, 8, NOW)
+    assert sum(one.table in schedule.running for one in hanging) == 1
+    for one in critical:
+        if one.table in schedule.running:
+            schedule.end(one.table, 1.0)
+    for now, most in ((NOW + 121.0, 1), (NOW + 123.0, 2), (NOW + 500.0, 2)):
+        waiting = [one for one in hanging if one.table not in schedule.running]
+        schedule.offer([*waiting, *critical])
+        taken_for_good(schedule, 8, now)
+        assert sum(one.table in schedule.running for one in hanging) == most
+        for one in critical:
+            if one.table in schedule.running:
+                schedule.end(one.table, 1.0)
+
+
+def taken_for_good(schedule: Schedule, count: int, now: float) -> None:
+    """Start the next runs of the schedule, which go on."""
+    for _ in range(count):
+        schedule.take(now)
 
 
 def test_a_command_that_ends_uses_the_shares_of_lanes_that_are_done() -> None:
@@ -123,6 +139,8 @@ def test_a_command_that_ends_uses_the_shares_of_lanes_that_are_done() -> None:
     first = [schedule.take(NOW) for _ in range(4)]
     assert first.count(None) == 0, "the lane of critical has no more tables"
     assert critical in first
+    schedule.end(critical.table, 30.0)
+    assert schedule.take(NOW + 30.0) is not None, "no worker is left to a lane that is done"
 
 
 def test_a_long_run_takes_the_last_worker_if_it_would_be_late_otherwise() -> None:

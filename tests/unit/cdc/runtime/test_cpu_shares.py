@@ -29,12 +29,14 @@ def test_runs_beside_other_work_are_not_measured() -> None:
     shares = CpuShares(lambda: used)
     with shares.beside():
         late = shares.begin()
+        used += 10.0
     early = shares.begin()
+    assert shares.used(late) == 0.0, "it has begun beside the other work"
     with shares.beside():
         used += 10.0
-        assert shares.used(late) == 0.0
+        assert shares.used(early) == 0.0
     used += 10.0
-    assert (shares.used(late), shares.used(early)) == (0.0, 0.0)
+    assert shares.used(early) == 0.0
     alone = shares.begin()
     used += 9.0
     assert shares.used(alone) == pytest.approx(3.0), "three runs are in progress"

@@ -108,6 +108,8 @@ def test_what_another_reader_has_stored_is_read_again(url: str) -> None:
     found = StatementRows(store, "2").of("t")
     assert found is not None
     assert (found.read, found.records) == (FIRST, None)
+    further = StoredRead("A", 0, 5, 2000, 4)
+    assert not StatementRows(store, "2").add("t", FIRST, further, {5: RECORD}), "not in part"
     assert StatementRows(store, "2").add("t", FIRST, FIRST, RECORDS)
     again = StatementRows(store, "2").of("t")
     assert again is not None
