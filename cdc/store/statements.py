@@ -222,7 +222,7 @@ class StatementRows:
                     connection.execute(sa.insert(statement_topic_rows).values(topic=topic, **head))
                 else:
                     update = sa.update(statement_topic_rows).where(_is_read(topic, before))
-                    if now.records != len(records):  # rows of another reader are replaced, only
+                    if now.records != len(records):  # else all rows are replaced
                         update = update.where(statement_topic_rows.c.reader == self._reader)
                     if connection.execute(update.values(**head)).rowcount != 1:
                         return False

@@ -15,13 +15,14 @@ import pytest
 import sqlalchemy as sa
 
 from cdc.capture.position_check import TopicFacts
-from cdc.errors import LeaseHeldError
+from cdc.errors import FencedError, LeaseHeldError
 from cdc.kafka import Since
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
 from cdc.run import RunContext, RunResult, catalog_name, cycle, run_table, run_tables, work_finder
 from cdc.run.batch import Applied
 from cdc.run.context import Turn
+from cdc.run.quarantining import HeldQuarantine
 from cdc.run.schedule import TURN_S, Entry
 from cdc.run.workers import Work
 from cdc.store.lease import Leases
@@ -64,9 +65,10 @@ class Writer:
     """A fake writer whose commits write nothing."""
 
     meanwhile: Callable[[], object]
+    quarantined: HeldQuarantine
 
-    def __init__(self, *_: object, **_settings: object) -> None:
-        pass
+    def __init__(self, *_: object, quarantined: HeldQuarantine, **_settings: object) -> None:
+        Writer.quarantined = quarantined
 
     def apply(self, piece: Any, newest: CommitRecord, *_: object, **_more: object) -> Applied:
         Writer.meanwhile()
@@ -102,6 +104,15 @@ def test_a_run_gives_way_after_the_commit_during_which_another_process_asks(
     wish.withdraw()
     monkeypatch.setattr(Writer, "meanwhile", lambda: None)
     assert run_table(command.context(), record, turn=turn).commits == COMMITS
+
+
+def test_a_run_changes_the_quarantine_only_while_it_holds_the_lease(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Writer, "meanwhile", lambda: Writer.quarantined.check_lease())
+    assert run_table(command.context(), command.put(State.INCREMENTAL)).error is None
+    with pytest.raises(FencedError, match=r"the lease on table .* was lost"):
+        Writer.quarantined.check_lease()
 
 
 def test_a_run_uses_the_state_store_in_few_transactions(command: Command) -> None:
