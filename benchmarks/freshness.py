@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import operator
 import random
 import signal
 import statistics
@@ -35,7 +36,7 @@ from pyspark.sql import functions as F
 from benchmarks.cold_start import command
 from benchmarks.environment import on_a_stack
 from benchmarks.incremental import SOURCE, wait_for_events
-from benchmarks.memory import needed
+from benchmarks.memory import Memory, measured
 from cdc.config import Config
 from cdc.runtime.progress import NullProgress
 from operate.context import Services
@@ -126,14 +127,14 @@ class Watch:
         process: The command.
         ended: The end of each commit, in seconds since 1970, by the table's folder and the
             instant. Archived commits leave the folder, so the thread notes each commit at once.
-        memory: The memory that the command has needed each `MEMORY_EVERY_S`, in bytes.
+        memory: The memory that the command has needed each `MEMORY_EVERY_S`.
         measured_at: The time of the last measurement, by ``time.monotonic()``.
     """
 
     lake: Path
     process: psutil.Process
     ended: dict[tuple[str, str], float] = field(default_factory=dict)
-    memory: list[int] = field(default_factory=list)
+    memory: list[Memory] = field(default_factory=list)
     measured_at: float = field(default_factory=time.monotonic)
 
     def look(self) -> None:
@@ -146,18 +147,38 @@ class Watch:
         if time.monotonic() - self.measured_at >= MEMORY_EVERY_S:
             self.measured_at = time.monotonic()
             with contextlib.suppress(psutil.Error, subprocess.SubprocessError, OSError):
-                self.memory.append(needed(self.process))
+                self.memory.append(measured(self.process))
 
-    def growth(self) -> float | None:
-        """The memory in the last third of the time, as a multiple of that in the second third.
-
-        The result is None if the time was too short.
-        """
+    def growth(self) -> Growth | None:
+        """Return the growth of the memory; None if the time was too short."""
         third = len(self.memory) // 3
         if not third:
             return None
         middle, last = self.memory[third : 2 * third], self.memory[2 * third :]
-        return statistics.median(last) / statistics.median(middle)
+        by_size = operator.attrgetter("total")
+        early, late = (statistics.median_high(map(by_size, part)) for part in (middle, last))
+        of_size = {one.total: one for one in self.memory}
+        return Growth(
+            late / early,
+            [round(one.total / 2**20) for one in self.memory],
+            of_size[late].growth_since(of_size[early]),
+        )
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The growth of a command's memory.
+
+    Args:
+        factor: The median memory in the last third of the time, as a multiple of that in the
+            second third.
+        mib: All measurements, in MiB.
+        grown: What has grown most between these medians, in MiB; see `Memory.growth_since`.
+    """
+
+    factor: float
+    mib: list[int]
+    grown: dict[str, float]
 
 
 @dataclass
@@ -176,7 +197,7 @@ class Found:
     by_minute: list[list[float]]
     events: int
     late_s: float
-    growth: float | None
+    growth: Growth | None
 
 
 def main() -> int:

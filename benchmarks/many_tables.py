@@ -31,7 +31,7 @@ from benchmarks.cold_start import command
 from benchmarks.environment import on_a_stack
 from benchmarks.fleet import CHANGE, ROWS, path_of, read
 from benchmarks.incremental import COLUMNS, DDL, FILL, SOURCE, timed, wait_for_events
-from benchmarks.memory import needed
+from benchmarks.memory import measured
 from cdc.config import Config
 from cdc.run import run_tables
 from cdc.runtime.progress import NullProgress
@@ -147,7 +147,7 @@ class Fleet:
             self.source.execute(change)
         wait_for_events(self.services, self.ids, self.source)
         wall, cpu = timed(lambda: self.run(len(active)))
-        found = Round(wall, cpu, needed(psutil.Process()), self.store.stat().st_size)
+        found = Round(wall, cpu, measured(psutil.Process()).total, self.store.stat().st_size)
         print(f"round {number}: {len(active)} tables, {wall:.1f} s, {cpu:.1f} CPU-s", flush=True)
         return found
 

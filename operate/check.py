@@ -473,7 +473,7 @@ def lake(services: Services) -> list[Check]:
 
 def _catalog(services: Services, config: CatalogConfig) -> list[Check]:
     """Return the line that ``check`` prints about the Hive Metastore with the tables' names."""
-    from cdc.lake.catalog import reach
+    from cdc.lake.metastore import reach
 
     found = reach(services.spark, config.metastore)
     return [Check("catalog", "ok", f"{config.metastore}, {found} databases")]

@@ -75,6 +75,8 @@ class Services:
         """Divides the CPU time among the command's runs."""
         self.take_over = False
         """Whether ``onboard`` takes over what another installation has made."""
+        self.ends_soon = False
+        """Whether the command makes one run and ends, so that a fast start of Spark counts most."""
         self.captured_looks: dict[TableId, str] = {}
         """By table, a fingerprint's digest: changes before that fingerprint are all captured."""
         self.without_readers: dict[str, float] = {}
@@ -262,7 +264,8 @@ class Services:
 
         # A command that has not opened the state store may work without one, as `check` does.
         tables = len(self.store.tables()) if "store" in self.__dict__ else 0
-        started, settings = session(self.config, tables=tables), self.config.spark
+        started = session(self.config, tables=tables, ends_soon=self.ends_soon)
+        settings = self.config.spark
         self._exit.callback(stop)
         self.cpu.include(started)
         if not settings.local:

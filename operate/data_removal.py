@@ -35,7 +35,7 @@ def remove_data(services: Services, record: TableRecord, lease: Lease) -> list[s
     from cdc.lake.ownership import Ownership
     from cdc.lake.publish import delete_table, read_pointer
     from cdc.run import drop_name
-    from cdc.run.complete_periods import MARKERS
+    from cdc.run.period_markers import MARKERS
 
     owner = Ownership.of(record, services.store.installation)
     if record.shard is not None:

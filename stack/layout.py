@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
+from cdc.store.documents import Codec, Part
 from stack.artifacts import Software
 from stack.errors import StackError
 from stack.jvm import Connect, Kafka, Registry
@@ -43,7 +44,7 @@ SECRETS = "secrets"
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Part):
     """The record of a stack's servers, in the file ``stack.json`` of its folder.
 
     The record names the programs that wrote the databases' data, since other versions cannot read
@@ -54,11 +55,13 @@ class Record:
         binaries: The PostgreSQL that wrote the data; None if the stack has no PostgreSQL.
         installations: By kind of source, the MySQL and the MariaDB that wrote the data. A kind that
             the stack does not have is left out.
+        format: Version of this document.
     """
 
     ports: dict[str, int]
     binaries: Binaries | None = None
     installations: Mapping[str, Installation] = field(default_factory=dict)
+    format: Literal[1] = 1
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -79,38 +82,28 @@ class Record:
         """Return the record in a stack's folder.
 
         Raises:
-            StackError: There is no stack in the folder.
+            StackError: There is no stack in the folder, or its record is not of this version.
         """
+        file = cls.file(folder)
         try:
-            document = json.loads(cls.file(folder).read_text("utf-8"))
+            return _CODEC.read(file.read_bytes(), str(file))
         except FileNotFoundError:
             raise StackError(
                 f"there is no stack in {folder}",
                 remedy="Start one with `tributary stack up`, or name its folder with --dir.",
             ) from None
-        postgres = document.get(POSTGRES)
-        return cls(
-            document["ports"],
-            Binaries(Path(postgres["folder"]), postgres["version"]) if postgres else None,
-            {
-                kind: _mysql_installation(kind, document[kind])
-                for kind in KINDS[1:]
-                if kind in document
-            },
-        )
 
     def write(self, folder: Path) -> None:
         """Write the record into a stack's folder."""
-        document: dict[str, object] = {"ports": self.ports}
-        if self.binaries is not None:
-            document[POSTGRES] = {
-                "folder": str(self.binaries.folder),
-                "version": self.binaries.version,
-            }
-        for kind, found in self.installations.items():
-            root = None if found.root is None else str(found.root)
-            document[kind] = {"server": str(found.server), "version": found.version, "root": root}
-        self.file(folder).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+        self.file(folder).write_text(_CODEC.write(self, indent=2) + "\n", "utf-8")
+
+
+_CODEC = Codec(
+    Record,
+    error=StackError,
+    remedy="Another version of Tributary wrote it, or it is damaged. End the stack's servers,"
+    " remove the stack's folder, and start a new stack with `tributary stack up`.",
+)
 
 
 @dataclass(frozen=True)
@@ -233,15 +226,4 @@ def _trino(
         metastore_port=ports[METASTORE],
         software=software,
         store=store,
-    )
-
-
-def _mysql_installation(kind: str, found: Mapping[str, str | None]) -> Installation:
-    """Return the MySQL or MariaDB installation that a stack's record describes."""
-    root = found["root"]
-    return Installation(
-        kind,
-        Path(found["server"] or ""),
-        found["version"] or "",
-        None if root is None else Path(root),
     )

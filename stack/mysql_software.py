@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc.runtime.jars import Report
+from cdc.store.documents import Part
 from stack.debian import Package, unpack, unpacked
 from stack.errors import StackError, UnavailableError
 
@@ -77,7 +78,7 @@ PRODUCTS = {
 
 
 @dataclass(frozen=True)
-class Installation:
+class Installation(Part):
     """A MySQL or MariaDB on this machine, either installed or unpacked in the cache.
 
     Args:

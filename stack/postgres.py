@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cdc.store.documents import Part
 from stack.errors import StackError
 from stack.ports import HOST
 from stack.process import Command
@@ -83,7 +84,7 @@ SELECT pg_create_physical_replication_slot('{_SLOT}', true);
 
 
 @dataclass(frozen=True)
-class Binaries:
+class Binaries(Part):
     """A PostgreSQL installation for the stack.
 
     Args:

@@ -1,4 +1,4 @@
-"""Announces the hours and days up to which tables are complete, and writes a marker for each.
+"""Announces the hours and days up to which tables are complete.
 
 A look (one check of the tables) reads four facts, whose order is part of the proof: the newest
 heartbeats, then the ends of the topics, then the tables' records, and last the health of each
@@ -9,9 +9,7 @@ change. If the change was lost instead, the capture's health shows the loss.
 
 from __future__ import annotations
 
-import json
 import logging
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -22,11 +20,10 @@ from cdc.capture.gathering import Captures
 from cdc.capture.judgement import Severity, of_capture, of_table
 from cdc.capture.remembered_losses import check_losses
 from cdc.capture.topic_facts import topic_facts
-from cdc.config.partitions import period_column
 from cdc.debezium import latest_heartbeat
 from cdc.errors import KafkaError
-from cdc.lake.publish import write_file
 from cdc.run.late_rows import untimely
+from cdc.run.period_markers import write_markers
 from cdc.runtime.failpoints import crash
 from cdc.store.announcements import Announcements, Proof
 from cdc.store.completeness import CompletenessRules, Seen, proven_until, thinned
@@ -42,15 +39,8 @@ if TYPE_CHECKING:
     from cdc.sources.log_health import LogHealth
     from cdc.store.announcements import Announced, Announcement
     from cdc.store.table_state import TableRecord
-    from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
-
-_MARKERS_S = 20.0
-"""Seconds that a check for complete periods may write marker files before runs go on."""
-MARKERS = "_complete"
-"""Name of the folder with marker files, in a table's folder beside its generations."""
-
 
 _MOST_BEATS = 32
 """The largest number of heartbeats that a process keeps for a table whose lake is behind."""
@@ -147,7 +137,7 @@ def announce_periods(
         _log.info("table %s: %s is complete, revision %d", one.table, one.name, one.revision)
     if made:
         crash("complete.before_marker")
-    _write_markers(context, store, known)
+    write_markers(context, store, known)
     return made
 
 
@@ -295,78 +285,3 @@ def _prevents_announcement(finding: Finding, log: LogHealth | TributaryError) ->
     if finding.severity is Severity.WAITING:
         return isinstance(log, TributaryError) or finding.subject != log.title
     return finding.severity is not Severity.UNNEEDED
-
-
-def _write_markers(
-    context: RunContext, store: Announcements, records: Mapping[TableId, TableRecord]
-) -> None:
-    """Write the marker files of complete periods that are missing or out of date.
-
-    The time is limited. Later calls write the files for which no time is left.
-
-    Raises:
-        LakeError: A file cannot be written.
-        StateError: The state store cannot be used.
-    """
-    written: list[Announcement] = []
-    deadline = time.monotonic() + _MARKERS_S
-    try:
-        for one in store.unmarked(records):
-            if written and time.monotonic() > deadline:
-                break
-            record = records[one.table]
-            partition = _partition_of_period(context, record, one)
-            text = marker_text(one, partition)
-            write_file(context.spark, f"{record.base_path}/{MARKERS}", marker_name(one), text)
-            written.append(one)
-    finally:
-        store.mark(written)
-
-
-def marker_name(one: Announcement) -> str:
-    """Return the name of a period's marker file.
-
-    If the clocks show an hour twice, the hour's name includes the offset from UTC, for example
-    +01:00. The file's name leaves out the colon, since Hadoop allows no colon in a path.
-    """
-    return f"{one.name.replace(':', '')}.json"
-
-
-def _partition_of_period(
-    context: RunContext, record: TableRecord, one: Announcement
-) -> tuple[str, str] | None:
-    """Return, for a marker file, the partition column's name and its value in the period's rows.
-
-    None if the table is not partitioned by its periods, or if its settings cannot be read.
-    """
-    try:
-        settings = context.config.settings_on_plan(record.table, record.tier)
-    except TributaryError:
-        return None
-    column = period_column(settings, one.unit, one.zone)
-    return None if column is None else (column, one.name.replace(":", ""))
-
-
-def marker_text(one: Announcement, partition: tuple[str, str] | None = None) -> str:
-    """Return the content of a period's marker file, as JSON.
-
-    Args:
-        one: The period.
-        partition: Name of the partition column, and its value in the period's rows; None if the
-            table is not partitioned by its periods.
-    """
-    facts: dict[str, object] = {
-        "table": str(one.table),
-        "period": one.name,
-        "zone": one.zone,
-        "start": one.starts_at.isoformat(),
-        "end": one.ends_at.isoformat(),
-        "announced_at": one.announced_at.isoformat(),
-        "watermark": one.proven.isoformat(),
-        "revision": one.revision,
-        "generation": one.generation,
-        "instant": one.instant,
-    }
-    if partition is not None:
-        facts["partition"] = dict(zip(("column", "value"), partition, strict=True))
-    return json.dumps(facts, indent=1) + "\n"

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from cdc.errors import KafkaError
 from cdc.lake.shards import TRY_S
 from cdc.run import plan
-from cdc.run.catalog_name import follow_name, name_idle
 from cdc.run.context import RunResult
 from cdc.run.former_generations import remove_former
 from cdc.run.idle_tables import has_edited_settings
+from cdc.run.metastore_name import follow_name, name_idle
 from cdc.run.schedule import TURN_S, Rules
 from cdc.run.stopping import unexpected
 from cdc.run.table import run_table

@@ -16,7 +16,7 @@ from cdc.log.position import shortfall
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
 from schemas.catalog import Catalog
-from schemas.ddl.mysql_reported import read_statements
+from schemas.ddl.mysql_statements import read_statements
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectClient

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -27,6 +25,7 @@ from cdc.runtime.jars import spark_jars
 from cdc.runtime.java import find_java
 from cdc.runtime.java_calls import known_class, remember_names
 from cdc.runtime.java_connections import close_with_threads
+from cdc.runtime.java_options import driver_options, executor_options
 from cdc.runtime.object_stores import store_defaults
 from cdc.runtime.waiting import wait_while
 
@@ -41,8 +40,8 @@ _START = threading.Lock()
 _STOP_S = 60.0
 """Bound of the wait for a session to end, in seconds. An endless task keeps its session alive."""
 _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 _DRIVER_PATH = "spark.driver.extraClassPath"
-_LOGGING = Path(__file__).with_name("spark_log4j2.properties")
 
 _REQUIRED = {
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
@@ -99,22 +98,10 @@ _JVM_POLL_S = 0.5
 _AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.authorization")
 """Settings of Hadoop that Spark needs at its start to log in and to find files; no secrets."""
 
-_PROPERTIES = {
-    # Avro allocates the size that a length prefix claims before it reads. Without a limit, one
-    # damaged message ends the JVM and with it every other table's run. Kafka records are far
-    # smaller than this.
-    "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
-    "org.apache.avro.limits.bytes.maxLength": 128 * 1024 * 1024,
-    "org.apache.avro.limits.collectionItems.maxLength": 10_000_000,
-    # Before its first commit, Hudi asks JOL for the sizes of objects. JOL starts two more JVMs that
-    # attach to this one, in vain, which took almost two seconds; then it assumes the usual sizes.
-    "jol.skipDynamicAttach": "true",
-    "jol.skipHotspotSAAttach": "true",
-}
-"""System properties of the driver's JVM and of executors."""
 
-
-def session(config: Config, app_name: str = "tributary", *, tables: int = 0) -> SparkSession:
+def session(
+    config: Config, app_name: str = "tributary", *, tables: int = 0, ends_soon: bool = False
+) -> SparkSession:
     """Return the process's Spark session, started on first use.
 
     Args:
@@ -122,6 +109,7 @@ def session(config: Config, app_name: str = "tributary", *, tables: int = 0) -> 
             already runs, the call returns that session and ignores the configuration.
         app_name: Name in Spark's own UI and logs.
         tables: Number of known tables. It determines the size of the cache of generated code.
+        ends_soon: Whether the process makes one run only, so that a fast start counts most.
 
     Raises:
         LakeError: A local Spark does not start, or ``spark.conf`` changes a setting on which the
@@ -135,7 +123,7 @@ def session(config: Config, app_name: str = "tributary", *, tables: int = 0) -> 
         active = SparkSession.getActiveSession() or SparkSession._instantiatedSession
         if active is not None and active.sparkContext._jsc is not None:
             return active
-        settings = session_settings(config, tables)
+        settings = session_settings(config, tables, ends_soon=ends_soon)
         # py4j logs each error that it raises, with a stack trace, even for a refused commit, which
         # is not an incident.
         logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
@@ -271,7 +259,7 @@ def _stdout_kept() -> Iterator[None]:
         os.close(kept)
 
 
-def session_settings(config: Config, tables: int = 0) -> dict[str, str]:
+def session_settings(config: Config, tables: int = 0, *, ends_soon: bool = False) -> dict[str, str]:
     """Return the session's Spark settings, without secrets, master and application name.
 
     pyspark puts these settings on the JVM's command line, which every user of the machine can read.
@@ -306,17 +294,11 @@ def session_settings(config: Config, tables: int = 0) -> dict[str, str]:
         **{key: value for key, value in config.spark.conf.items() if not is_sensitive(key)},
         **_REQUIRED,
     }
-    properties = " ".join(f"-D{key}={value}" for key, value in _PROPERTIES.items())
-    # Batches need throughput: this collector takes a twentieth less CPU than the JVM's default.
-    collector = "-XX:+UseParallelGC"
-    for key, options in (
-        (_DRIVER_OPTIONS, f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {properties}"),
-        ("spark.executor.extraJavaOptions", properties),
-    ):
-        given = str(config.spark.conf.get(key, ""))
-        # A second collector would keep the JVM from starting.
-        chosen = "" if re.search(r"-XX:\+Use\w*GC", given) else collector
-        settings[key] = " ".join(part for part in (options, chosen, given) if part)
+    given = {
+        key: str(config.spark.conf.get(key, "")) for key in (_DRIVER_OPTIONS, _EXECUTOR_OPTIONS)
+    }
+    settings[_DRIVER_OPTIONS] = driver_options(given[_DRIVER_OPTIONS], ends_soon=ends_soon)
+    settings[_EXECUTOR_OPTIONS] = executor_options(given[_EXECUTOR_OPTIONS])
     if config.spark.jars == "bundled":
         jars = [str(path) for path in spark_jars(store=config.lake.store)]
         if "spark.jars" in config.spark.conf:

@@ -125,6 +125,7 @@ def run(
     wanted = conditions(fail_on) if fail_on else None
     renderer, at_end = Renderer(output), ExitStack()
     with renderer.progress() as progress, services(config, progress) as opened, at_end:
+        opened.ends_soon = not continuous
         unmatched = partial(_show_unmatched, renderer) if continuous else None
         records = followed(opened, tables or (), tiers=tier or (), unmatched=unmatched)
         runs = Runs(opened, records, wanted)

@@ -1,1 +1,1 @@
-"""Parses the DDL statements that an operator plans, or that a binlog contains."""
+"""Parses the DDL statements that the source has executed, as a binlog contains them."""

@@ -17,7 +17,7 @@ from cdc.config import Config
 from cdc.config.lake import CatalogConfig
 from cdc.errors import LakeError
 from cdc.run import drop_name, keep_name, run_table, run_tables
-from cdc.run.catalog_name import follow_name
+from cdc.run.metastore_name import follow_name
 from cdc.runtime import spark as spark_module
 from cdc.runtime.progress import NullProgress
 from cdc.runtime.spark import java_class
@@ -223,7 +223,7 @@ def test_a_column_type_that_the_metastore_does_not_change_in_place(
     shop.database.execute(f"ALTER TABLE {name} ALTER v TYPE int USING v::int")
     shop.settle()
     run_tables(shop.context(), [shop.record(name)])
-    with caplog.at_level("INFO", logger="cdc.lake.catalog"):
+    with caplog.at_level("INFO", logger="cdc.lake.metastore"):
         shop.resync(name)
     assert any("two renames replace it" in message for message in caplog.messages)
     assert shop.rows(name, "id", "v")[:2] == [(1, 1), (2, 2)]

@@ -185,7 +185,7 @@ def assert_hours_are_partitions(hours: Hours) -> None:
         "column": "happened_at_hour",
         "value": hours.ended.name,
     }
-    assert "partition" not in hours.marker("quiet", hours.ended)
+    assert hours.marker("quiet", hours.ended)["partition"] is None
     moved = tomorrow if hours.zoned else tomorrow.replace(tzinfo=None)
     shop.database.execute(
         f"UPDATE clicks SET happened_at = '{moved.isoformat(sep=' ')}' WHERE id = 13",

@@ -14,7 +14,7 @@ from cdc.store.table_state import State
 from operate.lifecycle import offboard, retry
 from operate.onboard import bootstrap
 from operate.schema import check
-from schemas.ddl.mysql_reported import read_statements
+from schemas.ddl.mysql_statements import read_statements
 from schemas.errors import SchemaError
 from stack.mysql_software import MARIADB, PRODUCTS
 from tests.integration.rigs.captured import wait_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from cdc.lake.catalog import _hive_conf
+from cdc.lake.metastore import _hive_conf
 
 TIMEOUT, RETRIES = "hive.metastore.client.socket.timeout", "hive.metastore.connect.retries"
 

@@ -24,8 +24,11 @@ from cdc.sources.mysql.keys import relation_of
 from cdc.sources.mysql.preparation import cascades_unseen
 from cdc.sources.mysql.table_facts import Described, describe
 from cdc.sources.source_facts import Planned
-from schemas.ddl.column_clauses import Drop, Rename
-from schemas.ddl.mysql_clauses import (
+from schemas.ddl.mysql_statements import read_statements
+from schemas.errors import DdlError
+from schemas.fingerprint import READ_AT, Fingerprint
+from schemas.planned_ddl.column_clauses import Drop, Rename
+from schemas.planned_ddl.mysql_clauses import (
     Add,
     AddUnique,
     Clause,
@@ -36,9 +39,6 @@ from schemas.ddl.mysql_clauses import (
     SetDefault,
     Statement,
 )
-from schemas.ddl.mysql_reported import read_statements
-from schemas.errors import DdlError
-from schemas.fingerprint import READ_AT, Fingerprint
 from schemas.table import TableId
 
 Row = Mapping[str, Any]

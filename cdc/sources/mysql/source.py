@@ -47,10 +47,10 @@ from cdc.sources.source_facts import (
     TableStats,
 )
 from cdc.sources.views import View
-from schemas.ddl.mariadb_unreadable import require_readable
-from schemas.ddl.mysql_planned import read_planned
 from schemas.errors import TributaryError
 from schemas.fingerprint import Fingerprint
+from schemas.planned_ddl.mariadb_unreadable import require_readable
+from schemas.planned_ddl.mysql_statements import read_planned
 from schemas.table import Column, TableId, TableSchema
 
 _SAMPLE_S, _LOOK_S = 1800.0, 10.0

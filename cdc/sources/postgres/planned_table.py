@@ -17,8 +17,10 @@ from cdc.sources.postgres.column_type import type_of
 from cdc.sources.postgres.connection import Session
 from cdc.sources.source_facts import Planned, SourceColumn, SourceTable
 from schemas.changes import Change, LoseEvents, RewriteColumn, Verdict
-from schemas.ddl.column_clauses import Drop, Rename
-from schemas.ddl.postgres_planned import (
+from schemas.errors import DdlError
+from schemas.fingerprint import Fingerprint
+from schemas.planned_ddl.column_clauses import Drop, Rename
+from schemas.planned_ddl.postgres_statements import (
     Action,
     Add,
     AddKey,
@@ -29,8 +31,6 @@ from schemas.ddl.postgres_planned import (
     SetIdentity,
     SetNullable,
 )
-from schemas.errors import DdlError
-from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType
 

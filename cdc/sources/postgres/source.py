@@ -51,8 +51,8 @@ from cdc.sources.source_facts import (
     TableStats,
 )
 from cdc.sources.views import View
-from schemas.ddl.postgres_planned import read_ddl
 from schemas.fingerprint import Fingerprint
+from schemas.planned_ddl.postgres_statements import read_ddl
 from schemas.table import Column, TableId, TableSchema
 
 _log = logging.getLogger(__name__)

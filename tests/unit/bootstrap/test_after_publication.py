@@ -35,7 +35,7 @@ def test_a_metastore_and_a_state_store_that_fail_after_a_publication_stop_no_run
     command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     record = command.put(State.CATCHING_UP, handoff_offsets={0: 1})
-    monkeypatch.setattr("cdc.run.catalog_name.show", command.fails)
+    monkeypatch.setattr("cdc.run.metastore_name.show", command.fails)
     monkeypatch.setattr("cdc.run.context.RunContext.spark", None)
     catalog = CatalogConfig(metastore="thrift://metastore:9083")
     config = command.services.config.model_copy(update={"catalog": catalog})

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.catalog import Catalog
 from schemas.changes import Verdict
-from schemas.ddl.mysql_reported import read_statements
+from schemas.ddl.mysql_statements import read_statements
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.table import Column
 from tests.unit.schemas.catalogs import column

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cdc.config import parse
+from stack.errors import StackError
 from stack.layout import KINDS, PAIRS, SHARED, Record
 from stack.local import LocalStack
 from stack.mysql_settings import write_option_file
@@ -153,6 +158,28 @@ def test_a_record_remembers_what_made_the_data_of_each_kind(tmp_path: Path) -> N
     record.write(tmp_path)
     assert Record.read(tmp_path) == record
     assert record.kinds == ("mysql", "mariadb")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"format": 2}, "has format 2; this version reads format 1 only"),
+        ({"primary": "/pg"}, "has the key primary, which this version does not know"),
+        ({"ports": None}, "lacks the key ports"),
+        ({"binaries": {"folder": "/pg"}}, "lacks the key binaries.version"),
+    ],
+)
+def test_a_record_of_another_version_is_refused_by_name(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    Record(PORT, Binaries(Path("/opt/pg/bin"), "16.2")).write(tmp_path)
+    changed = json.loads(Record.file(tmp_path).read_text()) | change
+    text = json.dumps({key: value for key, value in changed.items() if value is not None})
+    Record.file(tmp_path).write_text(text)
+    with pytest.raises(StackError) as refused:
+        Record.read(tmp_path)
+    assert refused.value.message == f"{Record.file(tmp_path)} {reason}"
+    assert "remove the stack's folder" in refused.value.remedy
 
 
 def test_a_folder_without_a_stack_has_no_status_and_can_be_stopped(tmp_path: Path) -> None:

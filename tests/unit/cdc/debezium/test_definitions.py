@@ -17,7 +17,7 @@ from cdc.debezium import (
 from cdc.errors import KafkaError
 from cdc.kafka import KafkaAdmin
 from cdc.log.binlog_position import BinlogPosition
-from schemas.ddl.mysql_reported import read_statements
+from schemas.ddl.mysql_statements import read_statements
 from schemas.table import TableId
 from tests.unit.cdc.debezium.statement_topics import (
     CAPTURE,

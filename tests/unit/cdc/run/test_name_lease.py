@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from cdc.config.lake import CatalogConfig
 from cdc.errors import FencedError, LakeError
-from cdc.lake.catalog import CatalogEntry, OtherTableError
-from cdc.run import catalog_name
+from cdc.lake.metastore import CatalogEntry, OtherTableError
+from cdc.run import metastore_name
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import State
 from cdc.store.tables import leases
@@ -44,7 +44,7 @@ def test_a_name_that_a_process_without_the_lease_has_set_is_set_again(
         if during:
             lose()
 
-    monkeypatch.setattr(catalog_name, "show", show)
+    monkeypatch.setattr(metastore_name, "show", show)
     newest = store.newest
     if not during:
 
@@ -56,7 +56,7 @@ def test_a_name_that_a_process_without_the_lease_has_set_is_set_again(
 
         monkeypatch.setattr(store, "newest", suspended)
     with pytest.raises(FencedError):
-        catalog_name.follow_name(context, record)
+        metastore_name.follow_name(context, record)
     known = store.get(TABLE)
     assert known is not None
     assert (shown, known.named) == (
@@ -82,15 +82,15 @@ def test_the_former_name_is_removed_once_the_new_one_is_there(
             raise OtherTableError("it is another table's", remedy="Drop it.")
         done.append(f"forget {entry}")
 
-    monkeypatch.setattr(catalog_name, "show", show)
-    monkeypatch.setattr(catalog_name, "forget", forget)
+    monkeypatch.setattr(metastore_name, "show", show)
+    monkeypatch.setattr(metastore_name, "forget", forget)
 
     def follow(**templates: str) -> None:
         catalog = CatalogConfig(metastore="thrift://hive:9083", **templates)
         config = command.services.config.model_copy(update={"catalog": catalog})
         known = store.get(TABLE)
         assert known is not None
-        catalog_name.follow_name(command.context(config=config), known)
+        metastore_name.follow_name(command.context(config=config), known)
 
     command.put(State.INCREMENTAL)
     follow()

@@ -19,7 +19,7 @@ from cdc.errors import FencedError, LeaseHeldError
 from cdc.kafka import Since
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
-from cdc.run import RunContext, RunResult, catalog_name, cycle, run_table, run_tables, work_finder
+from cdc.run import RunContext, RunResult, cycle, metastore_name, run_table, run_tables, work_finder
 from cdc.run.batch import Applied
 from cdc.run.context import Turn
 from cdc.run.quarantining import HeldQuarantine
@@ -226,8 +226,8 @@ def test_a_name_that_was_not_set_is_set_later(
     command.services.store.put(record)
     config = command.services.config.model_copy(update={"catalog": "a metastore"})
     context = command.context(config=config)
-    monkeypatch.setattr(catalog_name, "keep_name", held)
-    catalog_name.follow_name(context, record, wait_s=0.0)
+    monkeypatch.setattr(metastore_name, "keep_name", held)
+    metastore_name.follow_name(context, record, wait_s=0.0)
     known = command.services.store.get(TABLE)
     assert known is not None
     assert known.named is None

@@ -30,6 +30,18 @@ def test_no_jvm_is_started_to_attach_to_another(options: str) -> None:
     assert {"-Djol.skipDynamicAttach", "-Djol.skipHotspotSAAttach"} <= names
 
 
+def test_only_a_process_that_ends_soon_gets_its_second_compiler_late() -> None:
+    """The user's own thresholds come last, so that they apply."""
+    own = "-XX:Tier4InvocationThreshold=7"
+    config = Config.model_validate(full())
+    spark = SparkConfig(jars="provided", conf={DRIVER: own})
+    config = config.model_copy(update={"spark": spark})
+    soon = session_settings(config, ends_soon=True)[DRIVER].split()
+    assert "-XX:Tier4InvocationThreshold=50000" in soon
+    assert soon[-1] == own
+    assert [one for one in session_settings(config)[DRIVER].split() if "Tier4" in one] == [own]
+
+
 @pytest.mark.parametrize("collector", ["-XX:+UseZGC", "-XX:+UseG1GC", "-XX:+UseParallelGC"])
 def test_a_collector_of_the_users_own_is_the_only_one(collector: str) -> None:
     options = settings(**{DRIVER: f"-Xss4m {collector}"})[DRIVER]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl.mysql_reported import read_statements
+from schemas.ddl.mysql_statements import read_statements
 
 A = "ALTER TABLE t "
 ADDED = "ADD PARTITION (PARTITION p VALUES LESS THAN (5))"

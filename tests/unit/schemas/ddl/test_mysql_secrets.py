@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl.mysql_reported import read_statements
 from schemas.ddl.mysql_secrets import without_passwords
+from schemas.ddl.mysql_statements import read_statements
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from cdc.sources.mysql.planned_table import Lookups, after_definitions
 from cdc.sources.mysql.table_facts import Described
 from schemas.catalog import Catalog
 from schemas.changes import Change, LoseEvents, Verdict
-from schemas.ddl.mysql_planned import read_planned
-from schemas.ddl.mysql_reported import read_statements
+from schemas.ddl.mysql_statements import read_statements
 from schemas.errors import DdlError
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.generated_columns import recomputed
+from schemas.planned_ddl.mysql_statements import read_planned
 from schemas.statement_effects import StatementEffects
 from schemas.table import Column, TableId
 

@@ -11,10 +11,10 @@ from cdc.sources.postgres.planned_table import Lookups, planned
 from cdc.sources.source_facts import Planned, SourceColumn, SourceTable
 from schemas.catalog import Catalog
 from schemas.changes import Verdict
-from schemas.ddl.postgres_planned import read_ddl
 from schemas.errors import DdlError
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.fingerprint import Fingerprint
+from schemas.planned_ddl.postgres_statements import read_ddl
 from schemas.table import Column, TableId
 from schemas.types_postgres import PostgresType
 

@@ -1,7 +1,7 @@
 """Parses planned statements of MySQL and MariaDB, and finds their effects on a table.
 
 When an operator executes the planned statements, they appear in the binlog.
-`schemas.ddl.mysql_reported` judges planned statements and statements in the binlog by the same
+`schemas.ddl.mysql_statements` judges planned statements and statements in the binlog by the same
 rules. For planned statements, this module also finds the effects on the catalog. A statement whose
 effect is unknown raises an error.
 """
@@ -16,8 +16,16 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from schemas.ddl.column_clauses import Drop, Rename
-from schemas.ddl.mysql_clauses import (
+from schemas.ddl.mysql_partitions import keeps_rows
+from schemas.ddl.mysql_statements import (
+    DROP_INDEX,
+    EXECUTED_COMMENT,
+    read_statements,
+    whole_columns,
+)
+from schemas.errors import DdlError
+from schemas.planned_ddl.column_clauses import Drop, Rename
+from schemas.planned_ddl.mysql_clauses import (
     Add,
     AddUnique,
     Clause,
@@ -28,9 +36,6 @@ from schemas.ddl.mysql_clauses import (
     SetDefault,
     Statement,
 )
-from schemas.ddl.mysql_partitions import keeps_rows
-from schemas.ddl.mysql_reported import DROP_INDEX, EXECUTED_COMMENT, read_statements, whole_columns
-from schemas.errors import DdlError
 from schemas.table import TableId
 
 _DIALECT = "mysql"

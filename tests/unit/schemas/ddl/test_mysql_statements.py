@@ -8,7 +8,7 @@ import pytest
 
 from schemas.catalog import CatalogColumn
 from schemas.changes import Verdict
-from schemas.ddl.mysql_reported import read_statements
+from schemas.ddl.mysql_statements import read_statements
 from schemas.statement_effects import DroppedIndex, OldValue
 
 

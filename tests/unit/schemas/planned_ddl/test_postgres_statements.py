@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl.column_clauses import Drop, Rename
-from schemas.ddl.postgres_planned import (
+from schemas.errors import DdlError
+from schemas.planned_ddl.column_clauses import Drop, Rename
+from schemas.planned_ddl.postgres_statements import (
     Action,
     Add,
     AddKey,
@@ -16,7 +17,6 @@ from schemas.ddl.postgres_planned import (
     SetNullable,
     read_ddl,
 )
-from schemas.errors import DdlError
 from schemas.table import TableId
 
 TABLE = TableId("shop", "public", "orders")

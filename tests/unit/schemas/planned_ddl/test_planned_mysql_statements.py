@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl.column_clauses import Drop, Rename
-from schemas.ddl.mysql_clauses import (
+from schemas.ddl.mysql_statements import read_statements
+from schemas.errors import DdlError
+from schemas.planned_ddl.column_clauses import Drop, Rename
+from schemas.planned_ddl.mysql_clauses import (
     Add,
     AddUnique,
     Clause,
@@ -15,9 +17,7 @@ from schemas.ddl.mysql_clauses import (
     RenameIndex,
     SetDefault,
 )
-from schemas.ddl.mysql_planned import read_planned
-from schemas.ddl.mysql_reported import read_statements
-from schemas.errors import DdlError
+from schemas.planned_ddl.mysql_statements import read_planned
 from schemas.table import TableId
 
 ID = TableId("s", "shop", "orders")

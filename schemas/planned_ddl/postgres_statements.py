@@ -15,8 +15,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from schemas.ddl.column_clauses import Drop, Rename
 from schemas.errors import DdlError
+from schemas.planned_ddl.column_clauses import Drop, Rename
 from schemas.table import TableId
 
 _DIALECT = "postgres"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc.errors import FencedError, LakeError, LeaseHeldError, StateError
-from cdc.lake.catalog import CatalogEntry, OtherTableError, forget, show
+from cdc.lake.metastore import CatalogEntry, OtherTableError, forget, show
 from cdc.lake.shards import TURN_S
 from cdc.store.table_state import State
 from schemas.errors import TributaryError

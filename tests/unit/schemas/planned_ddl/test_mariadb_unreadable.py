@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl.mariadb_unreadable import require_readable, unreadable_clause
 from schemas.errors import DdlError
+from schemas.planned_ddl.mariadb_unreadable import require_readable, unreadable_clause
 from schemas.table import TableId
 
 A = "ALTER TABLE t "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.ddl.column_clauses import Drop, Rename
+from schemas.planned_ddl.column_clauses import Drop, Rename
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Parses the DDL statements that an operator plans, before the source executes them."""
