@@ -64,7 +64,7 @@ class DataDirectory:
         self._passwords = passwords
 
     def make(self) -> None:
-        """Create the data directory of the stack's MySQL, and the file of the first start's SQL."""
+        """Create the data directory of the stack's MySQL, and the SQL file of the first start."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self._user.own(self.folder)
@@ -186,7 +186,7 @@ class DataDirectory:
         return not self._done.exists()
 
     def finish(self) -> None:
-        """Record that the stack's MySQL is complete; delete the file of the first start's SQL."""
+        """Record that the stack's MySQL is complete; delete the SQL file of the first start."""
         self._done.touch()
         self.first.unlink(missing_ok=True)
 
