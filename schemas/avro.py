@@ -37,7 +37,7 @@ END_MARK = bytes.fromhex("9ce3570b6ad1f42e")
 """Bytes that are appended to an Avro body before the body is decoded.
 
 These bytes are decoded as the field ``mark``. If the body is longer or shorter than its schema
-requires, the decoded mark differs or is too short.
+requires, the decoded mark differs from these bytes, or is too short to be decoded.
 """
 
 _SOURCE_TYPE = "__debezium.source.column.type"
@@ -78,8 +78,7 @@ def envelope_name(topic: str) -> str:
 def _avro_name(name: str, *, also: str) -> str:
     """Adjust a name to Avro's rules, as in :func:`field_name`.
 
-    Besides letters and digits, the characters in ``also`` stay unchanged, except as the first
-    character of the name.
+    The characters in ``also`` stay unchanged, too, except as the first character of the name.
     """
     adjusted = []
     for position, character in enumerate(name):
@@ -109,7 +108,7 @@ class DebeziumField:
             the source column.
         nullable: Whether the writer's schema allows null.
         has_default: Whether the writer's schema has a default value.
-        default: The default as JSON; None if there is no default, or if the default is null.
+        default: The default, parsed from JSON; None if there is no default, or if it is null.
         element: Type of the elements of an array, or of the values of a map.
         fields: Fields of a record, such as a geometry or a variable-scale decimal.
     """
@@ -195,12 +194,12 @@ class DebeziumSchema:
 
     @cached_property
     def marked_writer_json(self) -> str:
-        """The Avro schema, as JSON, for reading an event's bytes followed by :data:`END_MARK`."""
+        """The Avro schema, as JSON, of an event's bytes followed by :data:`END_MARK`."""
         return _marked_event_schema(json.loads(self.avro_json))
 
     @cached_property
     def marked_reader_json(self) -> str:
-        """Like :attr:`marked_writer_json`, but reduced to the event's fields in `reader_json`."""
+        """Like :attr:`marked_writer_json`, but the event has the fields of `reader_json` only."""
         return _marked_event_schema(json.loads(self.reader_json))
 
     def mismatch(self, topic: str) -> str | None:

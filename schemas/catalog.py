@@ -16,15 +16,15 @@ SOURCE_KINDS: tuple[SourceKind, ...] = get_args(SourceKind)
 _IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
 _FILE = "relfilenode"
 _STORAGE = ("table_id", "altered")
-"""Facts of MySQL and MariaDB whose change alone loses no events.
+"""Facts of MySQL and MariaDB; if nothing but these two facts changes, no events are lost.
 
 ``table_id`` names the storage of the rows, and ``altered`` changes with the table's definition. If
-they change although the binlog has no DDL statement of the table, the cause is either maintenance,
-which changes no row, or a TRUNCATE, which arrives as an event.
+these facts change although the binlog has no DDL statement on the table, the cause is either
+maintenance, which changes no row, or a TRUNCATE, which arrives as an event.
 """
 _XIDS = 1 << 32
 LABEL = "label "
-"""The prefix of each key in ``CatalogColumn.parts`` that stands for a label of an enum."""
+"""The prefix of each key in ``CatalogColumn.parts`` whose value is a label of an enum."""
 
 ColumnKey = int | str
 """Identifies a column in its table's catalog: PostgreSQL's number of the column, or the name of a
@@ -49,7 +49,7 @@ class CatalogColumn:
         parts: The parts of the column's type: the labels of an enum or the fields of a composite.
         parts_written: For each label, the id of the transaction that last wrote the label.
         granted: Privileges on the column; None if no privilege was ever granted.
-        options: The parts of the column's definition that no other field has.
+        options: The parts of the column's definition that no other attribute here has.
         default_made: Id of the default, unique among the table's present and former defaults; None
             if the column has no default.
         stored: Whether the catalog stores the column's value for rows that are older than the
@@ -120,7 +120,8 @@ class IdentityIndex:
         written: The id of the transaction that last wrote the index's row in the catalog.
         flags: The flags of the index in the catalog, such as ``indisvalid``, joined by spaces.
         chosen: Whether the transaction ``written`` could have made the index the replica identity:
-            this transaction also wrote the table's row, and did not create the index.
+            this transaction also wrote the table's row in the catalog, and did not create the
+            index.
     """
 
     written: str
@@ -179,7 +180,7 @@ class Partition:
 
     @property
     def compared(self) -> dict[str, Any]:
-        """The attributes of the partition whose changes lose events, by name in the fingerprint."""
+        """The partition's attributes whose changes lose events, by their names in a fingerprint."""
         return {
             "oid": self.number,
             "kind": self.kind,
@@ -287,9 +288,10 @@ class Catalog:
     def column_pairs(
         self, since: Catalog
     ) -> Iterator[tuple[CatalogColumn | None, CatalogColumn | None]]:
-        """Yield each column as it was and as it is; None if the table lacked it or lacks it.
+        """Yield the former and the current description of each column of either catalog.
 
-        The order is that of the columns' numbers, or of their names if they have no numbers.
+        A description is None if its catalog lacks the column. The order is that of the columns'
+        numbers, or of their names if they have no numbers.
 
         Args:
             since: The table at the earlier read of the catalog.
@@ -355,7 +357,7 @@ class _Facts:
 
 
 def _of_postgres(taken: _Facts) -> Catalog:
-    """Parse a table of PostgreSQL from the facts of its fingerprint, without ``source_kind``."""
+    """Parse a table of PostgreSQL from its fingerprint; ``source_kind`` has been taken already."""
     columns: dict[ColumnKey, CatalogColumn] = {
         int(number): _catalog_column(int(number), one)
         for number, one in taken.take("columns").items()
@@ -391,7 +393,7 @@ def _of_postgres(taken: _Facts) -> Catalog:
 
 
 def _of_mysql(taken: _Facts, kind: SourceKind) -> Catalog:
-    """Parse a table of MySQL or MariaDB from the facts of its fingerprint, without the kind."""
+    """Parse a table of MySQL or MariaDB from its fingerprint; the kind has been taken already."""
     for fact in _STORAGE:
         taken.take(fact, None)
     return Catalog(
@@ -412,7 +414,7 @@ def _identity_indexes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Ident
 
 
 def _catalog_column(number: int | None, facts: Mapping[str, Any]) -> CatalogColumn:
-    """Return the column that the JSON object of a fingerprint, ``facts``, describes."""
+    """Return the column that ``facts``, a JSON object in a fingerprint, describes."""
     taken = _Facts(facts)
     domain = dict(taken.take("domain", None) or {})
     refuses_null, domain_written = domain.pop("typnotnull", False), domain.pop("xmin", "")
@@ -438,7 +440,7 @@ def _catalog_column(number: int | None, facts: Mapping[str, Any]) -> CatalogColu
 
 
 def not_before(xid: str, other: str) -> bool:
-    """Whether transaction ``xid`` of a PostgreSQL table's fingerprint is ``other``, or younger.
+    """Whether the transaction ``xid`` of a PostgreSQL catalog is ``other`` or is younger than it.
 
     Ids have 32 bits and start again after the largest one. So half of all ids count as younger than
     a given id. Ids below 3 are never assigned, and are older than every other id.

@@ -19,7 +19,9 @@ class Verdict(str, Enum):
     EVOLVE = "evolve"
     """The lake's columns follow the change in place."""
     FILL = "fill"
-    """The lake's columns follow the change, and existing rows get the current values of the source.
+    """The lake's columns follow the change.
+
+    The lake's old rows get the values that these rows have in the source.
     """
     BOOTSTRAP = "bootstrap"
     """The table needs a new copy."""

@@ -31,7 +31,7 @@ DOUBTFUL: Mapping[str, str] = {
     "tis620": f"{_REPLACED}\u00a0",
     "ujis": f"{_REPLACED}\u2014\uff3c\uff5e",
 }
-"""The characters that an event can have in place of the server's, for each character set.
+"""For each character set, the characters that an event can have in place of other characters.
 
 The characters are written like the inside of ``[...]`` in a regular expression. A text without
 these characters equals the server's text. A text in a character set that is not listed here cannot

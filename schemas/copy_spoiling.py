@@ -1,4 +1,4 @@
-"""Finds the changes of a source table that spoil a copy in progress."""
+"""Finds the schema changes of a source table that spoil a copy in progress."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def spoiling(
     A change with the verdict BOOTSTRAP (:func:`schemas.evolution.diff`) spoils the copy. The
     following changes spoil it, too:
 
-    - a column was added (even if it was dropped again), dropped, renamed, or got another type,
-      since some chunks can be read before the change and some after it;
-    - the definitions of several columns were written again without a difference, since the columns
-      could have swapped their names, and swapped them back after a chunk was read;
-    - the table has a new file, since a view from before the rewrite reads no rows, without an
-      error;
-    - an append table has a new partition, since no chunk reads it.
+    - a column was added (even if it was dropped again), dropped or renamed, or its type was
+      changed: some chunks can be read before the change and some after it;
+    - the definitions of several columns were written again without a difference: the columns can
+      have swapped their names, and can have swapped them back after a chunk was read;
+    - the table has a new file: a view from before the rewrite then shows no rows, and the query
+      does not fail;
+    - an append table has a new partition: no chunk reads this partition.
 
     Args:
         before: PostgreSQL's catalog at the copy's last check.
@@ -69,13 +69,14 @@ def spoiling(
 
 
 def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """Return the schema changes in MySQL's or MariaDB's fingerprints that spoil a copy, in words.
+    """Return, in words, the schema changes of a MySQL or MariaDB table that spoil its copy.
 
     Every change of the catalog spoils the copy, with one exception: partitions were added, and no
-    partition was removed. A row of a new partition that the copy does not read arrives as an event.
+    partition was removed. If the copy does not read a row of a new partition, the row arrives as an
+    event.
 
     The binlog also has DDL statements whose effect the catalog does not show. The first run after
-    the copy judges all statements since the catalog was first read for the copy.
+    the copy judges all statements that follow the copy's first read of the catalog.
 
     Args:
         before: The fingerprint at the copy's last check.

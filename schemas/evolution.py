@@ -103,9 +103,8 @@ def diff(
 ) -> tuple[Change, ...]:
     """Return the schema changes from the catalog that the lake follows to the current catalog.
 
-    On PostgreSQL, a new column's value in old rows is known while the table still has the same
-    file: the catalog stores the value, or the value is NULL. In a new file, old rows can have any
-    value.
+    On PostgreSQL, a new column's value in old rows is known if the table still has the same file:
+    the catalog stores the value, or the value is NULL. In a new file, old rows can have any value.
 
     Args:
         before: The catalog that the lake follows.
@@ -334,9 +333,9 @@ class _Diff:
 
         - A column became NOT NULL, and the connector reads changes from before that moment. Updates
           had to replace each NULL first, and the events of these updates correct the lake.
-        - A column now allows NULL, and the connector does not know this yet. A run reads the row of
-          each event that can have a wrong value from the source by key. If a domain was changed to
-          allow NULL, the connector knows this only after its next start.
+        - A column now allows NULL, and the connector does not know this yet. For each event that
+          can have a wrong value, a run reads the row from the source by key. If a domain was
+          changed to allow NULL, the connector knows this only after its next start.
 
         So a wrong value stays only in a row of an append table, or in a row that the lake keeps
         after a DELETE or TRUNCATE. If the table still has the same file, no TRUNCATE has happened.
@@ -400,7 +399,7 @@ class _Diff:
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
     def _label_written_since(self, column: CatalogColumn) -> str | None:
-        """Return a label of a new column's enum that can have been renamed; None if no label can.
+        """Return a label of a new column's enum if the label can have been renamed, or None.
 
         A label can have been renamed if its catalog row was written after the earlier read of the
         catalog. A new enum is an exception: one transaction wrote all labels of the enum, and
@@ -428,7 +427,7 @@ class _Diff:
             )
 
     def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether a rewrite of the table, as by TYPE with USING, can have changed column values."""
+        """Whether a table rewrite, such as TYPE with USING, can have changed a column's values."""
         if not (self._new_file and self._on_postgres and old.written != new.written):
             return False
         if new.moved_only(old):
@@ -462,8 +461,8 @@ class _Diff:
 def _type_part_changes(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
     """Yield the schema changes of the labels or fields of a column's type.
 
-    An added label or field is a change, too. Without this change, the recorded catalog would not
-    get the new label or field, and a later comparison would miss a change of that label or field.
+    An added label or field is yielded, too. If it were not yielded, the recorded catalog would lack
+    the new label or field, and a later comparison would miss its changes.
     """
     for part, was in sorted(old.parts.items()):
         now = new.parts.get(part)

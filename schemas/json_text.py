@@ -12,7 +12,8 @@ key) has:
   ``1e-7``. A decimal loses trailing zeros. ``-0.0`` stays;
 - no trailing zeros in the microseconds of times, and of dates with a time. A JSON string that looks
   like such a value, for example ``2024-02-29 01:02:03.500000``, loses these zeros, too;
-- base64 alone for binary values, without the server's ``base64:type15:`` and line breaks;
+- base64 alone for binary values, without the server's prefix ``base64:type15:`` and without line
+  breaks;
 - lower-case hexadecimal digits in control characters, for example ``\u001f``.
 
 The connector prints some different documents alike. :func:`ambiguous` finds JSON that can have
@@ -45,8 +46,9 @@ _ESCAPE = r"\\u[0-9A-Fa-f]{4}|\\.|[^\\]+"
 _INTEGERS_TO = 1e30
 """A double that is an integer below this bound is printed with all its digits.
 
-The connector prints such a double in this way. With the fewest digits, the text would depend on the
-JVM, since Java before 19 prints too many digits of some doubles from 1e16 to 1e26.
+The connector, too, prints such a double with all its digits. If the normal form had the fewest
+digits, it would depend on the JVM, since Java before 19 prints too many digits of some doubles from
+1e16 to 1e26.
 """
 _HALF = 2**40
 """Divisor that splits a double below `_INTEGERS_TO` into two integers of 64 bits."""
@@ -154,7 +156,7 @@ def _json_digits(number: str) -> str:
 
 
 def _json_double_test(s: str) -> str:
-    """Return Spark SQL that evaluates to true if some double equals a number in JSON text exactly.
+    """Return Spark SQL that is true if some double is exactly equal to a number in JSON text.
 
     A number with k digits after the point equals a double if it is m / 2^k with m < 2^53.
 

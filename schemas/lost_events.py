@@ -150,9 +150,9 @@ def _compared_partitions(partitions: Mapping[str, Partition]) -> dict[str, dict[
 
 
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
-    """Whether, between two catalogs, the table can have been a partition of another table.
+    """Whether the table can have been a partition of another table between two catalog reads.
 
-    Events of changes from that time can be in the other table's topic.
+    The events of that time can be in the other table's topic.
 
     ATTACH PARTITION and DETACH PARTITION write the catalog rows of the table and of all its
     columns. So if the catalog row of one column was not written, the table was not attached. If the
@@ -175,7 +175,9 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
 
 
 def _publication_altered(before: PublicationState | None, now: PublicationState | None) -> bool:
-    """Whether the publication's settings were changed between two catalogs, even if changed back.
+    """Whether the publication's settings were changed between two reads of the catalog.
+
+    Settings that were changed back count, too.
 
     If the publication is missing, the result is False, since another check reports a missing
     publication. The result is also False if only the owner differs, since a change of the owner

@@ -110,11 +110,11 @@ class ConfluentRegistry:
         return found
 
     def newest(self, subject: str) -> RegisteredSchema | None:
-        """Return the newest schema of a subject in the registry; None without a schema.
+        """Return the newest schema of a subject; None if the registry has none for the subject.
 
         Raises:
-            RegistryError: The registry is unreachable, refuses the request, or answers without a
-                schema.
+            RegistryError: The registry is unreachable or refuses the request, or its answer is not
+                understood.
         """
         answer = self._get_with_retries(f"subjects/{quote(subject, safe='')}/versions/latest")
         if answer.status_code == httpx.codes.NOT_FOUND:
@@ -131,7 +131,8 @@ class ConfluentRegistry:
         """Check that the schema registry answers a query for its subjects.
 
         Raises:
-            RegistryError: The registry does not answer, or another service answers at its address.
+            RegistryError: The registry does not answer or refuses the request, or another service
+                answers at its address.
         """
         answer = self._get_with_retries("subjects")
         if answer.status_code != httpx.codes.OK:

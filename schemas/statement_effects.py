@@ -137,7 +137,7 @@ class StatementEffects:
                 yield index.statement
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether MODIFY or CHANGE could have changed a column's values, even with the same type.
+        """Whether MODIFY or CHANGE could have changed values, even if the type stayed the same.
 
         If a column becomes AUTO_INCREMENT, the server gives new numbers to the rows that have 0.
         """

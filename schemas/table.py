@@ -51,8 +51,8 @@ class TableId:
 
         Args:
             text: ``[source:]schema.table``.
-            read: Converts a source, schema or table name. It is called with the name without
-                quotes, and with True if the name had quotes.
+            read: Converts a source, schema or table name. Its arguments are the name without
+                quotes, and whether the name had quotes.
             default_source: The source if ``text`` names none.
 
         Raises:
@@ -230,9 +230,9 @@ class TableSchema:
             )
 
     def shown(self) -> TableSchema:
-        """Return the table's schema with the types of the original, not the hidden, values.
+        """Return the table's schema as it would be if the lake hid no column's values.
 
-        In the result, ``secret`` is true for the columns whose values the lake hides.
+        But in the result, ``secret`` is true for the columns whose values the lake hides.
         """
         columns = (
             replace(column, lake_type=column.plain, hide="", plain="", secret=True)

@@ -174,7 +174,7 @@ def _text_rule(kind: MysqlType) -> TypeRule | None:
 
 
 def _vector_floats(printed: str) -> list[float]:
-    """Return the numbers of a MySQL vector from its bytes in hexadecimal, for its type rule."""
+    """Return the numbers of a MySQL vector; ``printed`` is its bytes as hexadecimal digits."""
     return [one for (one,) in struct.iter_unpack("<f", bytes.fromhex(printed))]
 
 

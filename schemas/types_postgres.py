@@ -196,7 +196,7 @@ def _type_rule(kind: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _numeric_rule(typmod: int, place: _Place) -> TypeRule | None:
-    """Return the type rule of ``numeric``, for a lake decimal if the digits fit, else for a string.
+    """Return the rule of ``numeric``: its lake type is a decimal if the digits fit, else a string.
 
     The string is the same as in the connector's events. The result is None for a negative scale.
     """
@@ -279,7 +279,7 @@ def _timestamptz_rule(place: _Place) -> TypeRule:
 
 
 def _microseconds_sql(place: _Place) -> str:
-    """Return PostgreSQL's SQL, for a type rule, for a timestamp's microseconds since 1970.
+    """Return the SQL by which a type rule reads a PostgreSQL timestamp as microseconds since 1970.
 
     The SQL fails for a timestamp outside the years 1 to 9999.
     """

@@ -13,7 +13,7 @@ from cdc.runtime.jars import Artifact, Report, fetch, read_lock
 from cdc.runtime.java import JavaInstallation, find_java
 
 LOCK = read_lock(Path(__file__).with_name("artifacts.lock"))
-"""The pinned files of the stack's Java servers, as a mapping from bundles such as ``kafka``."""
+"""The pinned files of the stack's Java servers, by the name of their bundle, such as ``kafka``."""
 
 CONVERTER_CLASS = "io.apicurio.registry.utils.converter.AvroConverter"
 _CONVERTER_SERVICE = "META-INF/services/org.apache.kafka.connect.storage.Converter"
@@ -28,7 +28,7 @@ class Software:
         kafka: Folder of Kafka's and Connect's jars.
         connectors: The folder of Debezium's connector, by kind of source. Each folder is an entry
             of ``plugin.path``.
-        converter: Folder of the Avro converter, an entry of ``plugin.path``.
+        converter: Folder of the Avro converter. This folder, too, is an entry of ``plugin.path``.
         registry: Folder of the schema registry.
     """
 
@@ -52,7 +52,7 @@ def version_of(bundle: str, name: str) -> str:
 def fetch_software(
     kinds: Iterable[str], cache: Path | None = None, report: Report | None = None
 ) -> Software:
-    """Return the folders of the stack's software. What the cache lacks is fetched.
+    """Return the folders of the stack's software; fetch what the cache lacks.
 
     Args:
         kinds: Kinds of source whose connectors are fetched.

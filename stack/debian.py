@@ -226,7 +226,7 @@ class _Apt:
 
 
 def _run_apt(command: Sequence[str], limit_s: float, folder: Path | None = None) -> str:
-    """Run a command of APT or dpkg within a limit, and return its output."""
+    """Run a command of APT or dpkg with a time limit in seconds, and return its output."""
     what = f"{Path(command[0]).name} {next((a for a in command[1:] if a.isalpha()), '')}".strip()
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell

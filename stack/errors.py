@@ -10,11 +10,14 @@ class StackError(TributaryError):
 
 
 class ServerDiedError(StackError):
-    """A stack's server has ended or is not ready in time; the message has the end of its log."""
+    """A stack's server ended or was not ready in time.
+
+    The message has the end of the server's log.
+    """
 
 
 class UnavailableError(StackError):
-    """This machine lacks a server and cannot fetch it. A stack without this server still works.
+    """This machine lacks a server and cannot fetch it; a stack without this server still works.
 
     Args:
         message: The reason why the server is not available.

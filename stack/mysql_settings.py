@@ -47,7 +47,7 @@ REPLICA_SETTINGS: Mapping[str, Mapping[str, str]] = {
     MYSQL: {"super_read_only": "ON"},
     MARIADB: {"read_only": "ON"},
 }
-"""The additional settings of a replica, which let no client write."""
+"""By kind of server, the additional settings of a replica, which make the replica read-only."""
 
 
 def roles_sql(kind: str, host: str) -> list[str]:

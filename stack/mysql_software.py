@@ -30,7 +30,7 @@ _SBIN = ("/usr/local/sbin", "/usr/sbin")
 
 @dataclass(frozen=True)
 class Product:
-    """Names and versions to find MySQL or MariaDB on this machine or among Debian's packages.
+    """The names and versions by which the stack finds MySQL or MariaDB, or fetches its package.
 
     Args:
         title: The product's name.
@@ -135,7 +135,7 @@ class Installation(Part):
 
     @property
     def _loader(self) -> Path | None:
-        """The C library's loader that was unpacked with the stack's MySQL; None if none was."""
+        """The C library's loader that was unpacked with the stack's MySQL, or None."""
         if self.root is None:
             return None
         return next(_library_folder(self.root).glob("ld-linux*.so*"), None)

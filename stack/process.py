@@ -91,7 +91,7 @@ class ServerProcess:
 
     @property
     def was_started(self) -> bool:
-        """Whether the stack's server was started and not stopped. A crash is not a stop."""
+        """Whether the stack's server was started and not stopped; a crash is not a stop."""
         return self._record.exists()
 
     def find(self) -> psutil.Process | None:
@@ -145,10 +145,11 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def _family(self) -> list[psutil.Process]:
-        """Return a stack server's process, its descendants, and others that run the same program.
+        """Return all processes of a stack's server.
 
-        A process of the same program belongs to the server if it runs in the server's folder. So
-        the result has PostgreSQL's child processes that outlive a killed postmaster for a moment.
+        These are the recorded process, its descendants, and each process that runs the server's
+        program in the server's folder. For example, PostgreSQL's child processes outlive a killed
+        postmaster for a moment, and are then found by program and folder.
         """
         found: dict[int, psutil.Process] = {}
         if process := self.find():

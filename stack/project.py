@@ -114,7 +114,7 @@ class Addresses:
         return None if port is None else f"http://{HOST}:{port}"
 
     def dsn(self, role: str, *, replica: bool = False, database: str | None = None) -> str:
-        """Return the URI of the stack's PostgreSQL. The URI names the file with the password.
+        """Return the URI of the stack's PostgreSQL; the URI names the file with the password.
 
         Args:
             role: The role that logs in.

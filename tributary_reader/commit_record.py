@@ -1,6 +1,6 @@
 """What readers need of the record that Tributary writes into each commit's metadata.
 
-`cdc.lake.commit` writes the record, and cannot be imported here, since it needs an engine.
+`cdc.lake.commit` writes the record. That module cannot be imported here, since it needs pyspark.
 """
 
 from __future__ import annotations

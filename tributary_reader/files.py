@@ -48,7 +48,8 @@ class DataFile:
 def data_files(storage: Storage, path: str) -> list[DataFile]:
     """Return all Parquet files below a table's folder, also files of incomplete commits.
 
-    Read the timeline before this call. Then the result has all files of the timeline's commits.
+    The caller must read the timeline before this call, so that the result has all files of the
+    timeline's commits.
     """
     found = (DataFile.of(path, entry) for entry in storage.below(path))
     return [one for one in found if one is not None]
@@ -85,7 +86,8 @@ def require_written(
         instant: The instant of the files.
         commits: The commits to check. If a commit is not after the instant, ``files`` must have
             each file version that the commit wrote, or a newer version of the file. If a commit is
-            after the instant, the same holds for each file version that the commit replaced.
+            after the instant, ``files`` must have each file version that the commit replaced, or a
+            newer version; a replaced version that is itself after the instant is not required.
 
     Raises:
         ReadError: A file is missing.
@@ -111,7 +113,7 @@ def require_written(
 
 
 def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:
-    """Return the files with ``rows`` set, which is None for a file whose commit is archived."""
+    """Return the files with their numbers of rows; None for a file whose commit is archived."""
     known = set(timeline.instants)
     rows: dict[tuple[str, str], int] = {}
     listed = list(files)

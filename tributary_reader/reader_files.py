@@ -36,11 +36,11 @@ class ReaderFile(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     instant: Annotated[str, Field(pattern=r"^[0-9]{17}$"), AfterValidator(_real_time)]
-    """Hudi's instant of the commit that the reader has read."""
+    """Hudi's instant of the newest commit that the reader has read."""
     attempt: str | None = None
-    """UUID of the attempt that wrote the generation; None means the one that has the commit."""
+    """UUID of the attempt that wrote the generation that was read; None if it is not recorded."""
     recorded_at: AwareDatetime | None = None
-    """When the reader recorded this."""
+    """When the reader recorded the instant; None if the file does not say."""
     format: Literal[1] = 1
     """Version of the file's format."""
 
@@ -61,7 +61,7 @@ def checked_name(name: str) -> str:
 
 
 def names_in(storage: Storage, folder: str) -> list[str]:
-    """Return the first MOST_READERS names of a table's readers, sorted, also invalid names.
+    """Return the names of a table's readers, valid or not: the first MOST_READERS in sorted order.
 
     Args:
         storage: The file access.
@@ -104,7 +104,7 @@ def read_file(storage: Storage, folder: str, name: str) -> ReaderFile | None:
 
 
 def write_file(storage: Storage, folder: str, name: str, said: ReaderFile) -> None:
-    """Write a reader's file, in place of its earlier one.
+    """Write a reader's file; an earlier file of the reader is replaced.
 
     Raises:
         ReadError: The name is not valid, or the file cannot be written through Arrow.

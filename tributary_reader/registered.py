@@ -31,7 +31,7 @@ _UNPUBLISHED = "the table has no published generation"
 def record_reader(
     url: str, name: str, read: str | Snapshot, *, filesystem: FileSystem | None = None
 ) -> None:
-    """Record what a reader has read, for `tributary readers` and its metrics.
+    """Record what a reader has read, for `tributary readers` and for the metrics of readers.
 
     Call this only after the rows are stored or applied, since from this call on they count as read.
 
@@ -100,7 +100,7 @@ def look(
     Args:
         storage: The file access.
         url: The table's folder.
-        expected: Names of readers that are shown also if they have recorded nothing.
+        expected: Names of readers that the result has even if they have recorded nothing.
         at: Time of the look, aware UTC; None for now.
 
     Raises:
@@ -173,7 +173,7 @@ class _Judge:
         If an attempt has a commit with this instant, the result is that attempt. If none has, the
         result is the published attempt, since a reader may give a time between two commits. But
         the result is None if the published attempt is a later copy of the table and was published
-        after the instant: the reader can have read a generation that was removed since.
+        after the instant: the reader can have read a generation that has been removed.
         """
         for one in (self._pointer.current, *self._pointer.former):
             timeline = self._timeline(one)
@@ -191,7 +191,7 @@ class _Judge:
 
 
 def _timeline(storage: Storage, generation: Published) -> Timeline | None:
-    """Return the commits of a generation; None if it was removed."""
+    """Return the commits of a generation; None if the generation was removed."""
     path = storage.resolve(generation.path)
     timeline = Timeline(storage, path) if storage.names(f"{path}/.hoodie") else None
     return timeline if timeline is not None and timeline.instants else None

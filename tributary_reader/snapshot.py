@@ -24,7 +24,7 @@ _ATTEMPT = "attempt="
 _SCHEMA = "schema"
 _LATER = "Read a later state. readers_keep says how far back readers can ask."
 _TRIES = 3
-"""Maximum number of tries to open a table, since a writer can archive a commit meanwhile."""
+"""Maximum number of tries to open a table; a try can fail if a commit is archived during it."""
 
 
 @dataclass(frozen=True)

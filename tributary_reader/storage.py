@@ -137,7 +137,7 @@ class ArrowStorage:
     def resolve(self, url: str) -> str:
         """Return the path that Arrow's file system uses for a URL.
 
-        For example ``bucket/key`` for S3, ``/path`` without the host for HDFS, and
+        The path is, for example, ``bucket/key`` for S3, ``/path`` without the host for HDFS, and
         ``container/path`` for Azure.
         """
         scheme, separator, rest = url.rpartition("://")
@@ -237,7 +237,7 @@ def _not_written(path: str, error: OSError) -> ReadError:
 
 
 def storage_of(filesystem: FileSystem | None) -> Storage:
-    """Return a reader's access to a file system of Arrow, or for None to the local disk."""
+    """Return a reader's access to a file system of Arrow, or to the local disk if None is given."""
     return LocalStorage() if filesystem is None else ArrowStorage(filesystem)
 
 
@@ -270,7 +270,7 @@ def pyarrow_module(name: str = "") -> Any:
 
 
 def properties(text: bytes) -> Mapping[str, str]:
-    """Return the settings in Hudi's properties file, from its content."""
+    """Return the settings in a properties file of Hudi; ``text`` is the file's content."""
     lines = (line.strip() for line in text.decode("utf-8", "replace").splitlines())
     pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
     return {key.strip(): value.strip() for key, _, value in pairs}

@@ -138,7 +138,7 @@ class _Reader:
         return snapshot(self._storage, self._storage.resolve(published.path))
 
     def _former(self, since: Position) -> Snapshot | None:
-        """Return a position's generation, a former one, as of that generation's newest commit.
+        """Return the former generation of a position, as of that generation's newest commit.
 
         The result is None if the generation has been removed.
         """

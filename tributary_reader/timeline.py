@@ -257,7 +257,7 @@ class Timeline:
         )
 
     def record(self, instant: str) -> CommitFacts | None:
-        """Return the newest record of Tributary in the commits up to an instant; None without one.
+        """Return Tributary's newest record in the commits up to an instant; None without a record.
 
         Raises:
             ReadError: The record has another format, or lacks a key.
@@ -274,7 +274,7 @@ class Timeline:
         return None if found is None else found[1]
 
     def _newest_note(self, key: str, instant: str) -> tuple[str, str] | None:
-        """Return the instant and the value of the newest commit that has the key."""
+        """Return the newest commit up to an instant that has the key: its instant and the value."""
         for one in reversed(self.instants):
             if one <= instant and (text := self.commit(one).note(key)) is not None:
                 return one, text

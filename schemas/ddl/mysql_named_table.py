@@ -30,7 +30,7 @@ class NamedTable:
         name: The table; empty if its name was not understood.
         database: The database in the statement; None if the statement names the table without a
             database. The table is then in the session's database.
-        beside: Whether this is the table after WITH TABLE in an EXCHANGE PARTITION, and the
+        beside: True if this is the table after WITH TABLE in an EXCHANGE PARTITION, and if the
             statement names the altered table without a database. The altered table is then in the
             session's database.
     """
@@ -41,12 +41,12 @@ class NamedTable:
 
 
 def unreported_table(statement: str) -> NamedTable | None:
-    """Return the table that a DDL statement changes although the connector's record names no table.
+    """Return the table that a DDL statement changes, if the connector's record names no table.
 
     The connectors write such a record for these statements:
 
-    - DROP INDEX and CREATE OR REPLACE INDEX, although the record of an ALTER TABLE with the same
-      effect names the table;
+    - DROP INDEX and CREATE OR REPLACE INDEX (the record of an ALTER TABLE with the same effect
+      names the table);
     - CREATE TABLE and CREATE OR REPLACE TABLE of a table that the connector knows. If such a CREATE
       TABLE succeeds, the former table was dropped by a statement that the connector could not
       parse;
@@ -118,11 +118,11 @@ def _swapped_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _hidden_table(tokens: Sequence[Token]) -> NamedTable | None:
-    """Return the table that a statement alters, drops, renames or truncates; None without a table.
+    """Return the table that a statement alters, drops, renames or truncates, or None.
 
-    The returned table's ``name`` is empty for RENAME, and for DROP of several tables. The result is
-    also None for DISABLE KEYS and ENABLE KEYS, which do not change an InnoDB table. Dumps contain
-    these clauses in comments that only the server executes.
+    The result is None for any other statement, and for DISABLE KEYS and ENABLE KEYS. These two
+    clauses do not change an InnoDB table; dumps contain them in comments that only the server
+    executes. The returned table's ``name`` is empty for RENAME, and for DROP of several tables.
     """
     words = _words(tokens)
     if words[:1] == ["RENAME"]:  # the rest is one token, and a string

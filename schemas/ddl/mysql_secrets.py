@@ -1,7 +1,7 @@
 """Removes passwords from the DDL statements of MySQL and MariaDB.
 
-Engines that read another server take its password from an option of the table: CONNECTION of
-FEDERATED and CONNECT, OPTION_LIST of CONNECT, COMMENT of SPIDER.
+An engine that reads another server takes that server's password from an option of the table:
+CONNECTION (engines FEDERATED and CONNECT), OPTION_LIST (engine CONNECT) or COMMENT (engine SPIDER).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _MAY_HAVE = re.compile("|".join(_OPTIONS), re.IGNORECASE)
 def without_passwords(statement: str) -> str:
     """Return a DDL statement in which ``***`` replaces each text that can have a password.
 
-    No such text has an effect on rows. A statement that cannot be tokenized is returned unchanged,
-    and so are comments, also those that only the server executes.
+    The replaced texts have no effect on rows. A statement that cannot be tokenized is returned
+    unchanged. Comments stay unchanged, even comments that only the server executes.
     """
     if not _MAY_HAVE.search(statement):
         return statement

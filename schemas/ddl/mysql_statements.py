@@ -1,7 +1,7 @@
 """Derives effects on a table from the DDL statements in a binlog of MySQL or MariaDB.
 
-A statement whose effect is unknown requires a new copy, and is recorded verbatim as the reason.
-Nothing is guessed.
+A statement whose effect is unknown requires a new copy, and the beginning of its text is recorded
+as the reason. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DROP_INDEX = re.compile(
     rf"(?:{_NAME}\s*\.\s*)?{_NAME}",
     re.IGNORECASE | re.DOTALL,
 )
-"""Matches the start of a DROP INDEX, up to its options, which the parser cannot parse."""
+"""Matches a DROP INDEX up to its options; the parser cannot parse these options."""
 _CASCADES = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)\b", re.IGNORECASE)
 """Matches foreign keys through which a change of another table can change rows of this table."""
 _CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)

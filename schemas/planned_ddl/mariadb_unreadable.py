@@ -42,7 +42,7 @@ _CLAUSE = re.compile(
 )
 """Matches a clause at which MariaDB's connector stops, in the words of a statement.
 
-In these words, ``?`` replaces each quoted name.
+In these words, ``?`` replaces each quoted name and each string.
 """
 
 
@@ -50,8 +50,8 @@ def unreadable_clause(text: str) -> str | None:
     """Return the first clause of SQL text at which MariaDB's connector stops, or None.
 
     Args:
-        text: One or more SQL statements. If the statements cannot be tokenized, the
-            result is None.
+        text: One or more SQL statements. The result is None if the connector stops at none of
+            them, or if they cannot be tokenized.
     """
     try:
         tokens = sqlglot.tokenize(text, read="mysql")

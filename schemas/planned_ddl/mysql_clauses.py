@@ -36,7 +36,7 @@ class Definition:
 class Add:
     """MySQL's clause ADD COLUMN.
 
-    ``place`` is the name of the column after the word AFTER. It is empty for FIRST, and None if the
+    ``place`` is the column name that follows the word AFTER. It is empty for FIRST, and None if the
     clause has neither word.
     """
 
@@ -56,7 +56,7 @@ class Redefine:
 
 @dataclass(frozen=True)
 class SetDefault:
-    """MySQL's clause ALTER COLUMN SET or DROP DEFAULT."""
+    """MySQL's clause ALTER COLUMN with SET DEFAULT or DROP DEFAULT."""
 
     name: str
     default: str | None

@@ -202,7 +202,7 @@ def _is_grave(words: Sequence[str]) -> bool:
 
 
 def _is_of_table(clause: Sequence[Token]) -> bool:
-    """Whether a MySQL clause replaces the engine InnoDB, or drops the index named PRIMARY."""
+    """Whether a MySQL clause sets another engine than InnoDB, or drops the index named PRIMARY."""
     said = [one.text.upper() for one in clause]
     if said[0] == "ENGINE":
         return said[-1] != "INNODB"
@@ -321,7 +321,7 @@ def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
-    """Whether ``schema.table`` or ``table`` can begin at a token, since no dot precedes it."""
+    """Whether no dot precedes a token, so that a ``schema.table`` or ``table`` can begin there."""
     return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
 
 
