@@ -47,7 +47,7 @@ class Origin:
         transactions: For an append table of PostgreSQL, the end offsets of the transactions' topic,
             read before O; None for other tables. If an event is at or after O in the table's topic,
             the end of its transaction is at or after these offsets in the transactions' topic.
-        transactions_id: UUID of the transactions' topic; None without ``transactions``.
+        transactions_id: UUID of the transactions' topic; None if ``transactions`` is None.
     """
 
     rows: Mapping[int, int]
@@ -140,8 +140,8 @@ def find_boundary(
         timeout_s: Maximum wait for open Kafka transactions, in seconds.
 
     Raises:
-        AttemptSpoiledError: Records of the transactions' topic that this search needs have expired,
-            or the topic was recreated.
+        AttemptSpoiledError: The transactions' topic was recreated, or records that this search
+            needs have expired from it.
         HandoffTimeoutError: A Kafka transaction stays open.
         DecodeError: A record is not what the connector writes.
         KafkaError: A topic cannot be read in time.
@@ -215,7 +215,7 @@ def first_beyond(
 
 
 def _first_event(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
-    """Return the first event, for a copy's boundary, in a range of the topic; skip tombstones."""
+    """Return the first event in a range of the topic, for a copy's boundary; skip tombstones."""
     # A tombstone follows a delete and names no transaction.
     records = capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S)
     return next((record for record in records if record.value is not None), None)

@@ -304,7 +304,7 @@ class Capture:
 
         ``what`` names the wait in the progress display and in the error. ``describe`` returns what
         is still missing, in words for the error. If ``moved`` returns True at the end of a wait,
-        the wait begins again, within `BACKLOG_S`.
+        the wait begins again, unless `BACKLOG_S` has passed since the first wait began.
 
         Raises:
             HandoffTimeoutError: ``reached`` did not return True within ``timeout_s`` seconds.

@@ -15,8 +15,8 @@ from cdc.store.attempt import Chunk
 SMALL_ROWS = 50_000
 """A table of fewer rows that is copied in a single commit is not split for parallel reads."""
 CHUNK_ROWS = 200_000
-"""Number of rows of a chunk, which becomes one file. A later commit of one change to a file
-rewrites all rows of the file."""
+"""Number of rows of a chunk, which becomes one file. If a later commit changes one row of a file,
+the commit rewrites all rows of the file."""
 MOST_CHUNK_ROWS = 500_000
 """The largest number of rows of a chunk, unless the settings give another number."""
 LEAST_CHUNK_BYTES = 32 * 1024 * 1024
@@ -32,9 +32,9 @@ WAVE_SHARE = 0.2
 So after a crash, at most this share is copied again.
 """
 LEAST_SHARE = 0.01
-"""A share of a table that one commit may contain whatever the rate of copies is.
+"""The share of a table that one commit may contain even if ``copy_mb_per_s`` allows less.
 
-So a copy has at most about two hundred commits: each commit reads the timeline with all others.
+So a copy has at most about two hundred commits. Each of them reads the timeline of all the others.
 """
 SINGLE_WAVE_BYTES = 64 * 1024 * 1024
 """A table of up to this size, in bytes, is copied in one commit, since a repeated copy takes only
@@ -90,7 +90,7 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
 
 
 def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
-    """Return boundaries for at most ``chunks`` chunks of a copy, selected evenly."""
+    """Return evenly selected boundaries, which cut a copy into at most ``chunks`` chunks."""
     points = boundaries.points
     if len(points) < chunks:
         return boundaries

@@ -42,7 +42,7 @@ def handoff_commit(
     layout: LakeLayout,
     context: RunContext,
 ) -> CommitRecord:
-    """Return the metadata of the lake commit with the handoff of a copy, and without rows."""
+    """Return the metadata of the lake commit that has a copy's handoff and no rows."""
     return CommitRecord(
         kind="handoff",
         table=record.table,

@@ -140,10 +140,13 @@ class Copying:
         """Copy remaining chunks in a new view; return whether all chunks are copied now.
 
         If the argument ``one_view`` is true, this call copies all remaining chunks. If it is false,
-        this call copies only the next wave: after a view was lost, since a view that is open for a
-        shorter time is less likely to be lost, and with a rate. The copy is exact nevertheless,
-        since the stream is applied from the offsets O on, which were read before the first view was
-        opened. An append table, or a table with the setting ``one_view``, needs one view for all.
+        this call copies only the next wave. It is false in two cases: the source has
+        ``copy_mb_per_s``; or a view was lost, and a view that is open for a shorter time is less
+        likely to be lost.
+
+        A copy under several views is exact, too, since the stream is applied from the offsets O on,
+        which were read before the first view was opened. But an append table, or a table with the
+        setting ``one_view``, needs one view for all chunks, so the argument is true for it.
 
         Raises:
             AttemptSpoiledError: The table needs one view for all chunks, and the view under which
@@ -216,7 +219,7 @@ class Copying:
 
     @property
     def _one_view(self) -> bool:
-        """Whether one view serves the whole copy, for an append table or with ``one_view``."""
+        """Whether one view serves the whole copy: for append tables, or if ``one_view`` is set."""
         return self.settings.appends or self.settings.one_view
 
     @property
@@ -322,7 +325,7 @@ class Copying:
 
     @contextmanager
     def _taken(self, wanted: int, *, together: bool = False) -> Iterator[int]:
-        """Hold sessions during a ``with`` block, once other copies of this process leave them free.
+        """Wait until this process's other copies leave sessions free; hold them for a block.
 
         Yields:
             Number of sessions that this copy may have open at the same time.

@@ -47,7 +47,7 @@ _READ_S = 60.0
 _RESTART_S = 120.0
 _POLL_S = (0.1, 1.0)
 _TAIL = 16
-"""Number of offsets below a tombstone's offset in which the tombstone's delete is searched."""
+"""Number of offsets below a tombstone's offset that the search for its delete covers."""
 
 
 def renew_definition(
@@ -160,7 +160,7 @@ class Definition:
 def is_former(
     key_schema: DebeziumSchema | None, row_schema: DebeziumSchema | None, now: Definition
 ) -> bool:
-    """Whether, before a copy, the connector could have used a former definition for an event.
+    """Whether the connector could have used a former definition for an event; asked before a copy.
 
     Args:
         key_schema: The schema of the event's key; None if the event has no key.
@@ -190,7 +190,7 @@ def _definition_to_copy(capture: Capture, settings: TableSettings) -> Definition
 
 
 def _newest_is_former(capture: Capture, registry: SchemaRegistry, now: Definition) -> bool:
-    """Whether, before a copy, the topic's newest event could have a former definition."""
+    """Whether the topic's newest event could have a former definition; asked before a copy."""
     newest = capture.kafka.latest_record(capture.topic)
     if newest is None:
         return False
@@ -214,7 +214,7 @@ def _has_key_of_table(schema: DebeziumSchema, key: Collection[str]) -> bool:
 
 
 def _writer_schema(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | None:
-    """Return the schema of ``data``, the key or the value of an event; None without data."""
+    """Return the schema of ``data``, an event's key or value; None if ``data`` is None."""
     if data is None:
         return None
     schema_id, _ = split_wire(data)
@@ -222,7 +222,7 @@ def _writer_schema(registry: SchemaRegistry, data: bytes | None) -> DebeziumSche
 
 
 def _newest_event_value(capture: Capture, newest: KafkaRecord) -> bytes | None:
-    """Return the value of the newest event before a copy; None if the topic no longer has it.
+    """Return the value of the topic's newest event; None if the topic no longer has the value.
 
     If the newest record is a tombstone, the newest event is the delete before the tombstone.
     """

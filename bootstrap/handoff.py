@@ -278,10 +278,10 @@ class _Bootstrap:
 
         The capture lacks the changes that an older transaction made before the capture began.
 
-        Also wait until every change from before the fingerprint was read is captured, so that the
-        change's event is below the start offset O and is not applied. For example, a rewrite sends
-        no event, so only the copy has the rewritten rows. If an event from before the rewrite were
-        applied to the copy, the event would undo the rewrite.
+        Also wait until the connector has captured every change that is older than the fingerprint.
+        The change's event is then below the start offset O, and is not applied. For example, a
+        rewrite sends no event, so only the copy has the rewritten rows. If an event from before
+        the rewrite were applied to the copy, the event would undo the rewrite.
         """
         # From here on, the table must not change in a way that spoils the copy, and must be
         # captured.
@@ -435,7 +435,7 @@ class _Bootstrap:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that since O was read no setting changed, no loss was counted, no event expired."""
+        """Check that no setting changed, no loss was counted, no event expired since O was read."""
         require_same_settings(self._record, self._attempt, self._made_by.settings_digest)
         self._context.looks.follow(self._capture.names, self._source)
         try:

@@ -33,7 +33,7 @@ _LEFT_ALONE = frozenset({State.PAUSED, State.RETIRED})
 
 
 def is_followed(record: TableRecord) -> bool:
-    """Whether runs apply the table's changes, so that a resync builds a second generation."""
+    """Whether runs apply the table's changes; if so, a resync builds a second generation."""
     return State.INCREMENTAL in (record.state, record.resume_to)
 
 

@@ -113,8 +113,9 @@ def require_same_order(record: TableRecord, attempt: Attempt, now: str | None) -
         now: The result of the source's `key_order` under the view that is now open.
 
     Raises:
-        AttemptSpoiledError: The attempt has several chunks, and the source sorts the key by another
-            version of a library, or an index can sort the key differently from the server.
+        AttemptSpoiledError: The attempt has several chunks, and their order is not certain: the
+            source sorts the key by another version of a library, or an index can sort the key
+            differently from the server.
     """
     if len(attempt.chunks) > 1 and (now is None or now != attempt.key_order):
         found = "not certain" if now is None else now or "by no library"

@@ -76,7 +76,7 @@ class Reference(Section):
     """The table that the rows of a check of kind ``reference`` must refer to."""
 
     table: NonEmpty
-    """The referenced table of the same source, as schema.table."""
+    """The referenced table, as schema.table. It is a table of the checked table's source."""
     columns: Annotated[tuple[NonEmpty, ...], Field(min_length=1)]
     """Columns of the referenced table, one for each of the check's columns."""
 
@@ -85,14 +85,16 @@ class CheckSettings(Section):
     """One check of a table, or of each table that matches the section's pattern."""
 
     kind: CheckKind
-    """What is checked. not_null, unique, accepted_values, range: the lake's rows. volume: their
-    number, against earlier results. freshness: the age of the newest complete data. reference: rows
-    of another table exist. verify: the lake's rows equal those of the source."""
+    """What is checked. not_null, unique, accepted_values, range: the lake's rows. volume: the
+    number of the lake's rows, compared with earlier results. freshness: the age of the newest
+    complete data. reference: that the lake's rows refer to rows of another table that exist.
+    verify: that the lake's rows equal those of the source."""
     enabled: bool = True
     """false leaves out a check that a less specific section has. Then only kind is required."""
     policy: Policy = "alarm"
-    """What follows from a failure. report: nothing but the result. alarm: status --check, --fail-on
-    check_failed and an alarm. pause: also, the table is paused."""
+    """What follows from a failure. report: nothing but the result. alarm: status --check and
+    --fail-on check_failed fail, and an alarm is raised. pause: the same as for alarm, and the table
+    is paused."""
     cron: Annotated[str, AfterValidator(_valid_cron)] | None = None
     """When the check is due: minute, hour, day of month, month and day of week, as in a crontab."""
     zone: Annotated[str, AfterValidator(_valid_zone)] = "UTC"
@@ -112,30 +114,31 @@ class CheckSettings(Section):
     references: Reference | None = None
     """reference: the table and the columns in which the values must be; NULL refers to nothing."""
     time_column: NonEmpty | None = None
-    """volume, verify: the column with the time of a row's event; volume then counts the rows of the
-    last whole period."""
+    """volume, verify: the column with the time of a row's event. If volume has this column, it
+    counts the rows of the last whole period."""
     period: Duration | None = None
     """volume: the length of the period whose rows are counted. Default: all rows of the table."""
     settle: Duration = "10m"
     """volume, verify: how long after its event a row can still arrive or change; newer rows are
     left out."""
     history: Positive = 7
-    """volume: number of earlier results whose median is compared."""
+    """volume: the number of earlier results with whose median the new result is compared."""
     least: Annotated[float, Field(ge=0.0)] = 0.5
     """volume: the smallest number of rows that is allowed, as a part of the median."""
     most: Annotated[float, Field(gt=0.0)] = 2.0
     """volume: the largest number of rows that is allowed, as a multiple of the median."""
     method: Literal["full", "sample", "partitions", "window"] = "full"
     """verify: what is compared. full: all rows. sample: random ranges of the key. partitions:
-    counts and checksums of partitions, and the rows of those that differ. window: the rows of a
-    time."""
+    counts and checksums of partitions, then the rows of the partitions that differ. window: the
+    rows of a range of times."""
     fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
-    """verify: the part of the key's ranges that a sample has."""
+    """verify: the part of the key's ranges that a sample compares."""
     window: Duration | None = None
-    """verify: the length of the time whose rows are compared. It ends where settle begins."""
+    """verify: the length of the range of times whose rows are compared. The range ends at the time
+    of the check minus settle."""
     max_seconds: Positive | None = None
-    """verify: after so many seconds, no further range of the key is begun; the next execution goes
-    on from there."""
+    """verify: after so many seconds, no further range of the key is begun; the check's next
+    execution continues with the next range."""
     max_sessions: Positive | None = None
     """verify: the most sessions that read the source at the same time. Default: one for each core
     of Spark."""

@@ -224,8 +224,8 @@ def _place_of_key(location: _Path, document: Any) -> tuple[_Path, Any]:
     """Return a wrong configuration key's path in the file, and the type of its section.
 
     Args:
-        location: The location in pydantic's error. A location also names members of unions, which
-            are not in the file.
+        location: The location in pydantic's error. A location also has names of unions' members,
+            and these names are not in the file.
         document: The whole file, as YAML's loader returned it.
     """
     path: _Path = ()
@@ -241,7 +241,7 @@ def _place_of_key(location: _Path, document: Any) -> tuple[_Path, Any]:
 
 
 def _value_at(document: Any, path: _Path) -> Any:
-    """Return the value at a path of the configuration file; None if it has no such path."""
+    """Return the value at a path of the configuration file; None if the file lacks the path."""
     for part in path:
         try:
             document = document[part]
@@ -388,7 +388,7 @@ def _unwrap_type(annotation: Any, value: Any) -> tuple[Any, set[type]]:
 
 
 def _fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return a mapping from keys in the file to a section's fields, as from ``as`` to ``as_``."""
+    """Return a section's fields by their keys in the file, such as ``as_`` by ``as``."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 

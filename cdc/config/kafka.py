@@ -89,7 +89,7 @@ class Security(Section):
         return found
 
     def librdkafka(self) -> dict[str, str]:
-        """Return Kafka's security settings by librdkafka's names, with secrets resolved."""
+        """Return Kafka's security settings under librdkafka's names, with secrets resolved."""
         settings: dict[str, str | None] = {
             "security.protocol": self.protocol,
             "sasl.mechanism": self.mechanism,
@@ -184,7 +184,7 @@ class TopicConfig(Section):
     replication_factor: Annotated[int, Field(ge=-1)] = -1
     """Replicas of each partition; -1 is the brokers' default."""
     retention_ms: Annotated[int, Field(ge=-1)] = 7 * 24 * 3600 * 1000
-    """How long changes stay, in ms: longer than a bootstrap and any pause. -1 is for ever."""
+    """How long changes stay, in ms. It must exceed a bootstrap and any pause; -1 is for ever."""
     max_message_bytes: Annotated[int, Field(ge=1)] | None = None
     """Size of the largest change event. Default: the brokers' limit, which is 1 MiB by default."""
     config: Options = Field(default_factory=dict)
@@ -274,7 +274,7 @@ class ConnectConfig(Section):
     exactly_once: bool = True
     """Require exactly-once source support, which the workers must enable."""
     timeout_s: Positive = 60
-    """The longest wait for a connector to run, in seconds."""
+    """The longest time to wait until a connector runs, in seconds."""
     events_per_s: Positive = 10_000
     """Number of events per second that one connector can send; `plan` warns above 70 % of it."""
     converter: Literal["apicurio", "confluent"] = "apicurio"
@@ -284,7 +284,7 @@ class ConnectConfig(Section):
 
     @property
     def keeps_nulls(self) -> bool:
-        """Whether the configured converter sends the NULL of a column with a default as NULL."""
+        """Whether the configured converter sends a NULL as NULL if the column has a default."""
         return self.converter == "confluent"
 
 
@@ -306,7 +306,7 @@ def _why_java_cannot_read(key: str) -> str | None:
 
 
 def _path_text(path: object) -> str | None:
-    """Return a path of the configured security of Kafka as text; None if it is not set."""
+    """Return a path from Kafka's security settings as text; None if the path is not set."""
     return None if path is None else str(path)
 
 

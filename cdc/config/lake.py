@@ -28,7 +28,7 @@ HADOOP_PREFIX = "spark.hadoop."
 """Prefix of the Spark settings that Spark passes on to Hadoop."""
 
 Store = Literal["s3", "gcs"]
-"""An object store: S3 or a store with S3's interface, or Google Cloud Storage."""
+"""An object store. s3: S3, or a store with S3's interface. gcs: Google Cloud Storage."""
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
@@ -94,9 +94,9 @@ class CatalogConfig(Section):
     metastore: Annotated[str, Field(pattern=r"^thrift://[^,/@]+(,thrift://[^,/@]+)*$")]
     """URL, for example thrift://metastore:9083; separate several URLs by commas."""
     database: Annotated[str, Field(min_length=1)] = "{source}_{schema}"
-    """Template of the database's name in the catalog. Characters that Hive forbids are encoded."""
+    """Template of the metastore database's name. Characters that Hive forbids are encoded."""
     table: Annotated[str, Field(min_length=1)] = "{table}"
-    """Template of the table's name in the catalog."""
+    """Template of the table's name in the metastore."""
 
 
 class StateConfig(Section):

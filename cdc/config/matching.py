@@ -98,7 +98,7 @@ class Matching:
 def overlay_with_tier(
     base: TableSettings, sections: Sequence[TableSettings], tiers: Mapping[str, TierSettings]
 ) -> TableSettings:
-    """Return the settings of ``sections`` over those of their tier, over those of ``base``."""
+    """Return the settings of ``base``, overridden by the tier's and then by ``sections``."""
     settings = overlay(base, sections)
     tier = tiers.get(settings.tier)
     if tier is None or tier.freshness_target_s is None:

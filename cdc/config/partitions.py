@@ -26,8 +26,8 @@ class PartitionField(Section):
     """A column by whose values the lake table is partitioned, or an expression of a column."""
 
     column: NonEmpty
-    """The column. Its type with value: text, boolean, integer or date; with hash: also bytes; with
-    hour: a time; with day, month or year: a time or a date."""
+    """The column. The types that it can have depend on by. value: text, boolean, integer or date;
+    hash: these types, and bytes; hour: a time; day, month or year: a time or a date."""
     by: Literal["value", "hour", "day", "month", "year", "hash"] = "value"
     """value: the lake is partitioned by the column itself. All other values add a lake column."""
     zone: ZoneName = "UTC"
@@ -91,7 +91,7 @@ class PartitionField(Section):
 
 
 def _partition_section(value: Any) -> Any:
-    """Return the configured section of a column's name or an expression's compact form."""
+    """Return an entry of ``partition_by`` as a section, also if it is a name or an expression."""
     if not isinstance(value, str) or "(" not in value:
         return {"column": value} if isinstance(value, str) else value
     found = _COMPACT.fullmatch(value.strip())

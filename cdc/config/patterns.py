@@ -131,7 +131,7 @@ def _expression_of_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _translated_token(token: re.Match[str]) -> str:
-    """Return the regular expression for a token of a configured pattern, as ``.*`` for ``*``."""
+    """Return the regular expression for a configured pattern's token: ``.*`` for ``*``, say."""
     if token["plain"] is not None:
         return re.escape(token["plain"])
     if token["set"] is None:

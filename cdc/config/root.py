@@ -229,7 +229,7 @@ class Config(Section):
 
         Args:
             table: The source table.
-            shard: The source table as a shard, for which the result names the shared lake table;
+            shard: The source table's shard; the result is then the name of the shared lake table.
                 None if the source table is no shard.
         """
         if self.catalog is None:
@@ -273,8 +273,8 @@ class Config(Section):
     def _interval_conflicts(self) -> Iterator[Conflict]:
         """Yield the sections whose commits would always come too late.
 
-        Only sections that set both times, or one and the tier, are judged: other sections, which
-        match the same tables, can set the other time.
+        A section is judged if it sets ``min_commit_interval``, and ``freshness_target_s`` or
+        ``tier`` as well. For any other section's tables, another section can set what is missing.
         """
         for place, settings in self._all_settings():
             known = overlay_with_tier(self.defaults, [settings], self.tiers)

@@ -31,7 +31,7 @@ class SecretFiles:
     def __init__(self, paths: Iterable[Path] = ()) -> None:
         self._read = {path: _digest_of_secret_file(path) for path in paths}
         self.changed: tuple[str, ...] = ()
-        """The files that had other contents at the last look."""
+        """The files whose contents, at the last look, were not those that the process had read."""
 
     def look(self) -> None:
         """Set ``changed`` to the files whose contents have changed since the process read them.

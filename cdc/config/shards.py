@@ -18,7 +18,7 @@ _FOLDER = "_shards"
 
 
 def sharded(tables: Mapping[str, TableSettings]) -> dict[str, TableSettings]:
-    """Return a mapping from configured lake tables with several source tables to their sections."""
+    """Return the sections of configured lake tables that several source tables feed, by name."""
     return {name: settings for name, settings in tables.items() if settings.from_}
 
 
@@ -76,7 +76,7 @@ def described(shard: Shard | None) -> str:
 
 
 def copy_path(shard: Shard) -> str:
-    """Return the folder to which a shard is copied, in its lake table's configured path.
+    """Return the folder to which a shard is copied, inside the folder of its lake table.
 
     The folder exists until the copied rows are in the shared lake table.
     """

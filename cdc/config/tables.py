@@ -48,7 +48,7 @@ def configured_tier(tier: str) -> str:
 
 
 def capture_tiers(tier: str) -> tuple[str, str]:
-    """Return the two tier names of a configured tier's captures, of keyed and append tables."""
+    """Return the tier names of a configured tier's captures: for keyed and for append tables."""
     return tier, f"{tier}{_APPEND}"
 
 
@@ -82,7 +82,7 @@ class ColumnRules(Section):
     """Columns that are not replicated. Kafka gets their values, but the lake does not."""
     as_: dict[NonEmpty, LakeType] = Field(alias="as", default_factory=dict)
     """Lake types by column. string: the text that the server prints, for types that events do not
-    carry exactly; it is read from the primary by key for each changed row. decimal(p,s): for
+    carry exactly; runs read it from the primary, by key, for each changed row. decimal(p,s): for
     PostgreSQL's numeric; a value that does not fit exactly stops the table."""
     hash: tuple[NonEmpty, ...] = ()
     """Columns whose values the lake gets as HMAC-SHA-256 under lake.hash_key, in hexadecimal: equal
@@ -90,8 +90,8 @@ class ColumnRules(Section):
     mask: tuple[NonEmpty, ...] = ()
     """Columns whose values the lake gets as ***. NULL stays NULL."""
     renames: dict[NonEmpty, NonEmpty] = Field(default_factory=dict)
-    """Old column names by new name: the lake then follows a rename on the source without a copy.
-    Write the entry before the rename on the source; afterwards the entry may stay."""
+    """Old column names by new name. With an entry, the lake follows a rename on the source without
+    a copy. Write the entry before the rename on the source; afterwards the entry may stay."""
 
     def selects(self, column: str) -> bool:
         """Return whether ``include`` and ``exclude`` let the column be replicated."""
@@ -115,7 +115,7 @@ class ResyncLimits(Section):
     """The limits of automatic resyncs."""
 
     max_rows: Positive | None = None
-    """A table with more rows, by estimate, is not copied again by itself. Default: no limit."""
+    """A table with more rows, by estimate, is not copied again automatically. Default: no limit."""
     window: Annotated[str, Field(pattern=_WINDOW)] | None = None
     """The time in which a resync may begin, in UTC, for example 22:00-05:00. Default: any time."""
 
@@ -161,7 +161,7 @@ class TableSettings(Section):
     shard: NonEmpty = "{source}.{schema}.{table}"
     """Template of the values in shard_column, one value for each source table."""
     name: NonEmpty | None = None
-    """Template of the table's path under lake.url, instead of lake.name."""
+    """Template of the table's path under lake.url. It replaces lake.name."""
     tier: TierName = "default"
     """Tier of the table; tables of a tier share a connector, a slot and a publication."""
     key_columns: tuple[NonEmpty, ...] = ()
@@ -175,10 +175,10 @@ class TableSettings(Section):
     MariaDB need a replica."""
     one_view: bool = False
     """Whether a copy reads all rows at one moment, although the stream would correct rows that are
-    read at several moments. PostgreSQL: a copy from a replica fails if, in ten tries, transactions
-    with savepoints are open. MySQL and MariaDB: the replica's applier is stopped while the sessions
-    for all parallel chunks open; each session reads its part of the table once, and cannot repeat
-    the read."""
+    read at several moments. PostgreSQL: a copy from a replica fails if transactions with savepoints
+    are open in each of ten tries. MySQL and MariaDB: the replica's applier is stopped while the
+    sessions for all parallel chunks open; each session reads its part of the table once, and cannot
+    repeat the read."""
     partition_by: tuple[PartitionEntry, ...] = ()
     """The partitions of the lake table: columns with texts, booleans, integers or dates; hours,
     days, months or years of times, for example day(created_at, Europe/Berlin); or hashes, for
@@ -194,8 +194,8 @@ class TableSettings(Section):
     allowed_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Seconds to subtract from the watermark."""
     event_time: EventTime | None = None
-    """The column with the time of an event, by which hours or days are complete. Default: the time
-    at which the source committed the change."""
+    """The column with the time of an event. This time decides to which hour or day the event
+    belongs. Default: the time at which the source committed the change."""
     completeness: Completeness | None = None
     """Which periods are announced as complete: hour, day, or a section with the time zone. Default:
     none."""
@@ -223,10 +223,10 @@ class TableSettings(Section):
     parallel_chunks: Positive | None = None
     """Chunks that are read at the same time. Default: Spark's parallelism."""
     freshness_target_s: Positive = 900
-    """Freshness in seconds, above which status reports the table as late."""
+    """The freshness, in seconds, above which status reports the table as late."""
     min_commit_interval: Duration | None = None
-    """The shortest time between two commits of run --continuous while the table is not late, since
-    each commit rewrites files. Default: a tenth of freshness_target_s."""
+    """The shortest time between two commits of a table that is not late, in run --continuous. A
+    longer time saves work: each commit rewrites files. Default: a tenth of freshness_target_s."""
     readers_keep: Duration = "1h"
     """How long replaced files and former generations stay for readers who have them open.
     Incremental and time-travel reads reach back by this time, too."""
@@ -239,7 +239,7 @@ class TableSettings(Section):
     """Buckets of the bucket index. Default: by the size of the table at bootstrap."""
     on_incompatible: Literal["stop", "resync"] = "stop"
     """The reaction to a change of columns or key that cannot be applied in place. stop: the table
-    waits for a person; resync: run copies it again."""
+    waits for a person; resync: run copies the table again."""
     resync: ResyncLimits = Field(default_factory=defaults)
     """Limits of on_incompatible: resync."""
     retain_generations: Annotated[int, Field(ge=0)] = 1
@@ -388,9 +388,10 @@ class TierSettings(Section):
     freshness_target_s overrides it. Default: the value in defaults."""
     pool_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """The part of spark.parallel_tables that the tier's tables have while these tables have work.
-    Other tiers use what the tier leaves. But runs of more than ten seconds leave each other tier
-    the workers that it has used recently, or its part if its tables wait. Default: no part of its
-    own. The tiers without a pool_share have the rest together, and at least a twentieth."""
+    Other tiers use what the tier leaves. But a tier's runs of more than ten seconds do not take all
+    workers. They leave another tier its part if that tier's tables wait; if none waits, they leave
+    it workers in proportion to its recent use. Default: no part of its own. The tiers without a
+    pool_share have the rest together, which is at least a twentieth."""
 
 
 def _listed_columns(columns: Iterable[str]) -> str:

@@ -48,8 +48,9 @@ META_COLUMNS: tuple[tuple[str, str], ...] = (
 META_NAMES = tuple(name for name, _ in META_COLUMNS)
 
 ROW = "_cdc_row"
-"""Record key of an append table. It is the row's place in the copy or in the topic, or the event's
-place in the binlog with its transaction's number."""
+"""Record key of an append table. For a copied row, it is the row's place in the copy. For an event
+of PostgreSQL, it is the event's place in the topic. For an event of a binlog, it is the event's
+place in the binlog and the number of its transaction."""
 
 DELETED = "_cdc_deleted"
 """Whether the row was deleted on the source. Only a table with soft deletes has this column."""
@@ -90,8 +91,8 @@ UNAVAILABLE = "_cdc_unavailable"
 
 UNCLEAR = "_cdc_unclear"
 """Names of those columns of :data:`UNAVAILABLE` whose value the event could have changed, an array;
-NULL if there are none. There are three cases. The connector could have sent a value in place of a
-NULL, a binlog event does not show the value clearly, or the column is always read from the
+NULL if there are none. There are three cases: the connector could have sent a value in place of a
+NULL; a binlog event does not show the value clearly; or the column is always read from the
 source."""
 
 PROBLEM = "_cdc_problem"

@@ -43,8 +43,8 @@ class EventRules:
     """The rules for decoding a table's events, from its settings, its source and its connector.
 
     Args:
-        placeholder: The value that the connector sends instead of an unchanged value that the log
-            does not have.
+        placeholder: What the connector sends in place of a value that has not changed and that the
+            log does not have.
         absent: By column, Spark SQL of the column's value in events that lack the column. A column
             that is not listed is NULL in such events.
         former: By column, earlier names of the column. An event from before a rename has the value

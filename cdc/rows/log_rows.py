@@ -181,10 +181,10 @@ def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId
 
 
 def _without_repeated_rows(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
-    """Return each row that a binlog's events insert into an append table once, with a record key.
+    """Return the rows that a binlog's events insert into an append table, without repeated rows.
 
-    The record key is the row's place in the binlog and the transaction's number. Rows that earlier
-    batches have inserted are left out.
+    Each row gets a record key: the row's place in the binlog and the transaction's number. Rows
+    that earlier batches have inserted are left out.
     """
     if beyond is not None:
         again = (F.col(TRANSACTION) == beyond.transaction) & (F.col(POSITION) <= beyond.furthest)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from schemas.avro import DebeziumField
 
 _ZERO_TEXT = "^(|0([.]0+)?|[{][}]|P0Y0M0DT0H0M0S|(1970-01-01T)?00:00:00([.]0+)?Z)$"
-"""Pattern of the stand-ins for texts, and for numbers, intervals and times sent as text."""
+"""Pattern of the stand-ins that are sent as text: for texts, numbers, intervals and times."""
 _ZEROES = {
     "boolean": "= FALSE",
     "int": "= 0",

@@ -29,7 +29,7 @@ class Reading:
 
 
 def not_visible_sql(reading: Reading) -> str:
-    """Return Spark SQL that is true if the catalog was read before a transaction was visible.
+    """Return Spark SQL that is true if the read catalog did not show an event's transaction yet.
 
     An event has the lower 32 bits of its transaction's id. The server orders these numbers in a
     circle. So if 2^31 ids or more follow a transaction's id, the transaction looks like one that

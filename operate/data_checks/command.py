@@ -42,7 +42,7 @@ class Wanted:
 
     Args:
         everything: Whether all enabled checks are executed, and not only those that are due.
-        names: Names of the only checks to execute, due or not; empty for no choice by name.
+        names: Names of the checks to execute, due or not; empty if no names are given.
     """
 
     everything: bool = False
@@ -70,7 +70,7 @@ class Executed:
 
     @property
     def failed(self) -> bool:
-        """Whether a check did not work, or a check failed whose policy is not ``report``."""
+        """Whether a check did not work, or a check failed with a policy other than ``report``."""
         return any(outcome.failed for outcome in self.outcomes) or any(
             one.outcome == "error" or (one.outcome == "failed" and one.policy != "report")
             for one in self.results
@@ -267,7 +267,7 @@ class _TableChecks:
     def _of_source(
         self, name: str, check: CheckSettings, context: RunContext, now: datetime
     ) -> Finding:
-        """Return the finding of a check that also asks the source."""
+        """Return the finding of a check that reads the lake and the source."""
         from operate.data_checks.references import check_reference
         from operate.data_checks.verified import check_verified
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cdc.store.checks import CheckResult, Outcome, Reach
 
 COUNTED = "counted"
-"""Name, in `Finding.counts`, of a volume check's count of rows, to compare with earlier counts."""
+"""Name, in `Finding.counts`, of a volume check's number of rows, compared with earlier numbers."""
 PERIOD = "period_end"
 """Name, in `Finding.counts`, of the end of a volume check's period, in seconds since 1970."""
 

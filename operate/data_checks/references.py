@@ -100,7 +100,7 @@ def _compare_tables_once(
 ) -> tuple[Finding, str]:
     """Compare both tables of a ``reference`` check once.
 
-    The result is the finding and the checked table's instant.
+    The result is the finding, and the instant of the commit as of which the checked table was read.
     """
     source = services.source(ours.record.table.source)
     ended = services.kafka.stable_offsets(ours.following.topic)

@@ -31,7 +31,7 @@ class AdminSession(Protocol):
 
 
 Sessions = Callable[[], AbstractContextManager[AdminSession]]
-"""Opens a session for a block, and raises `cdc.errors.SourceError` if the source fails."""
+"""Opens a session for a ``with`` block; raises `cdc.errors.SourceError` if the source fails."""
 
 
 def sessions(source: str, config: SourceConfig) -> Sessions:

@@ -99,13 +99,14 @@ class _Ended:
     Args:
         kind: The job: ``run``, ``copy`` or ``schema``.
         identity: What identifies the run among the runs of its table.
-        noted_at: The time in the history from which the run's id in OpenLineage is made, together
-            with ``identity``.
+        noted_at: The time in the history. The run's id in OpenLineage is made from this time and
+            ``identity``.
         started_at: When the run began.
         ended_at: When the run ended.
         error: What the event says of the run's failure; None if the run succeeded.
         instant: The instant of the run's newest commit; None if it is not known.
-        change: The run's change of the whole lake table, for example CREATE; None without a change.
+        change: How the run changed the lake table as a whole, for example CREATE; None if it did
+            not.
         rows: The number of changes that were written; None if it is not known.
         bytes: The size of what was written; None if it is not known.
         columns: The lake's columns after the run; empty if they are not known.

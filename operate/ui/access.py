@@ -99,7 +99,7 @@ def knows_host(header: str, names: Collection[str]) -> bool:
 
 
 def is_allowed(header: str, token: str) -> bool:
-    """Whether a viewer's Authorization header has the page's token, by Bearer or Basic."""
+    """Whether a viewer's Authorization header has the page's token, as Bearer or as Basic."""
     kind, _, value = header.partition(" ")
     given = value.strip()
     if kind.lower() == "basic":

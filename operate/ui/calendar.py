@@ -48,7 +48,7 @@ class CalendarView:
         table: The table.
         by: ``hour`` or ``day``.
         zone: The time zone.
-        newest: The newest complete period; None without one.
+        newest: The newest complete period; None if no period is complete.
         late_rows: Number of late rows that were counted.
         overdue: Whether the next period is overdue.
         rows: For each row, oldest first, its name and its cells. A row is a day of hours or a week
@@ -96,7 +96,7 @@ def _shown_periods(calendar: Calendar, now: datetime) -> list[Period]:
 
 
 def _row_and_label(calendar: Calendar, period: Period) -> tuple[str, str]:
-    """Return the names of a period's row and of the period in this row, for the page's calendar."""
+    """Return two names for the page's calendar: of a period's row, and of the period in the row."""
     local = period.start.astimezone(calendar.clock)
     if calendar.unit == "hour":
         return f"{local:%a %Y-%m-%d}", f"{local:%H}"

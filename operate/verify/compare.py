@@ -212,7 +212,7 @@ def _differing_rows(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Return each compared row's key and column digests; the result must fit in driver memory."""
+    """Return each compared row's key and its columns' digests; all must fit in driver memory."""
     key = [F.col(_quoted_column(name)) for name in schema.key]
     columns = [
         F.concat(

@@ -92,7 +92,7 @@ class Verification:
     def counts(self) -> dict[str, int]:
         """Number of differences that ``verify`` found, by kind; kinds without any are left out.
 
-        ``more`` counts the differences that are not in ``differences``, and ``unsettled`` the
+        ``more`` counts the differences that are not in ``differences``. ``unsettled`` counts the
         unsettled keys.
         """
         kinds = Counter[str](one.kind for one in self.differences)

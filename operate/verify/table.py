@@ -172,7 +172,7 @@ def require_published(services: Services, table: TableId) -> tuple[TableRecord, 
 
 
 def _source_to_verify(services: Services, table: TableId, scope: Scope) -> Source:
-    """Return the source that ``verify`` reads; without a replica if the scope names the primary."""
+    """Return the source that ``verify`` reads; it has no replica if the scope names the primary."""
     if not scope.from_primary:
         return services.source(table.source)
     config = services.config.source(table.source)
