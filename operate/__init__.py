@@ -1,1 +1,1 @@
-"""What each command does, and the clients of servers that commands share."""
+"""The work of each command, and the shared clients with which commands query the servers."""

@@ -1,4 +1,4 @@
-"""Resyncs tables automatically after a change at the source that the lake cannot follow.
+"""Resyncs tables automatically if the lake cannot follow a change that was made at the source.
 
 A table is copied again if its settings request automatic resyncs, and the settings' limits allow a
 copy now. If the limits do not allow a copy, the table waits, and the command shows the reason. An

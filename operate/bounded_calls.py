@@ -65,11 +65,11 @@ class BoundedCalls:
 
 
 def result(call: Future[T], what: str, until: float) -> T:
-    """Return the result of a call that `BoundedCalls` has started, within a time limit.
+    """Wait a limited time for the result of a call of `BoundedCalls`, and return the result.
 
     Args:
         call: The call.
-        what: What was asked, for the error.
+        what: What was asked; the error names it.
         until: The time at which the wait ends, by ``time.monotonic()``.
 
     Raises:

@@ -58,7 +58,7 @@ class CaptureLoad:
 
     @property
     def remedy(self) -> str:
-        """What ``plan`` advises: how to split the capture, or how to correct the set limit."""
+        """What ``plan`` advises: how to split the capture, or how to correct the setting."""
         return (
             f"set another `tier` for some of its tables (most events: {listed(self.heaviest)}) and"
             " `tributary move` them, since each tier has a connector of its own, or set"
@@ -86,7 +86,7 @@ def capture_loads(
     """Return the load of each capture, sorted by the name of the capture's connector.
 
     Args:
-        records: The tables whose events count, of all captures.
+        records: The records of the tables whose events count; they can be of several captures.
         connector: Returns the name of the connector that captures a table.
         rate: Returns a table's number of events per second.
         most_per_s: Number of events per second that a connector can send.

@@ -143,7 +143,7 @@ def refuse_other_owner(services: Services, capture: CaptureNames) -> None:
 def refuse_other_installations(
     services: Services, capture: CaptureNames, wanted: Mapping[str, str]
 ) -> None:
-    """Check that nothing shows that another installation uses the capture's names.
+    """Look for signs that another installation uses the capture's names; if there are any, refuse.
 
     Args:
         services: The services of the command.
@@ -350,7 +350,7 @@ def _refuse_other_server(services: Services, capture: CaptureNames) -> None:
     Then only the heartbeats show the other environment, since they name their server. Only
     heartbeats of PostgreSQL can be compared with the source's server. The check passes if the
     newest heartbeat is of the source's own server. It also passes if this installation has had the
-    capture before, since the capture's former connectors have written to the topics.
+    capture before, because the capture's former connectors have written to the topics.
 
     Raises:
         CaptureError: The newest heartbeat in Kafka is fresh, and of another server.
@@ -417,7 +417,7 @@ def _other_reader_error(capture: CaptureNames, what: str, then: str) -> CaptureE
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Return an error for each new table of a group that would share a topic with another table."""
+    """For each new table of a group, return an error if another table would share its topic."""
     known = users_of(services, group.capture)
     collisions = topic_collisions(group.capture.topic_prefix, known | set(group.tables))
     refused: dict[TableId, CaptureError] = {}
@@ -436,7 +436,7 @@ def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, Capt
 
 
 def other_tier(config: Config, record: TableRecord) -> StateError | None:
-    """Return an error that advises ``tributary move`` if a table's settings have another tier."""
+    """Return an error that advises ``tributary move`` if settings and record differ in tier."""
     now, wanted = configured_tier(record.tier), config.table_settings(record.table).tier
     if now == wanted:
         return None

@@ -41,8 +41,8 @@ class CaptureStatus:
         over_limit: The limit in ``wal_limit`` that the retained log exceeds; None if the log
             exceeds no limit, or if its size is not known.
         moving: The tables that join or leave the capture in a move that is not finished.
-        warning: What an operator should correct although no change is in danger, with the remedy;
-            None if there is nothing to correct.
+        warning: What an operator should correct although no row change is in danger, and the
+            remedy; None if there is nothing to correct.
     """
 
     source: str

@@ -77,7 +77,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
         before: What existed before the onboarding. If None, nothing is removed.
 
     Returns:
-        Text for the onboarding's error, which names what could not be removed; empty if all was
+        Text that names what could not be removed, for the onboarding's error; empty if all was
         removed.
     """
     names = group.capture
@@ -138,9 +138,10 @@ def withdrawn(
     outcomes: list[Outcome],
     theirs: Collection[TableId],
 ) -> list[Outcome]:
-    """Remove the tables whose onboarding failed from their capture; return the tables' outcomes.
+    """Remove from their capture the tables whose onboarding failed; return all outcomes.
 
-    If the tables cannot be removed, the outcomes' errors say so, and the other tables go on.
+    If these tables cannot be removed, the errors in their outcomes say so, and the onboarding of
+    the other tables goes on.
 
     Args:
         services: The services of the command.
@@ -173,12 +174,13 @@ def _refused_tables(error: TributaryError) -> set[object]:
 def withdraw_new(services: Services, group: Group, before: Collection[TableId]) -> str:
     """Remove the tables that a failed onboarding has added to a capture of other tables.
 
-    PostgreSQL alone is asked for its publication's tables, since Kafka Connect can be the failure.
+    For PostgreSQL, only the source is queried, and not Kafka Connect, which can be the cause of the
+    failure.
 
     Args:
         services: The services of the command.
         group: The tables of the onboarding, with their capture.
-        before: The tables that the capture contained before.
+        before: The tables that the capture contained before the onboarding.
 
     Returns:
         Text for the onboarding's error, if the tables could not be removed; else an empty string.
@@ -191,7 +193,7 @@ def withdraw_new(services: Services, group: Group, before: Collection[TableId]) 
 
 
 def withdraw(services: Services, group: Group, tables: Collection[TableId]) -> None:
-    """Remove tables from their capture after their onboarding failed, in one step.
+    """Remove from their capture, in one step, tables whose onboarding failed.
 
     Tables that are on the plan stay in the capture.
     """

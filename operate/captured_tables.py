@@ -23,13 +23,14 @@ def prepare_each(services: Services, group: tier_capture.Group) -> dict[TableId,
     """Create or repair a capture for as many tables of a command as possible.
 
     If an error is about some of the tables, or about their topics, the capture is prepared for the
-    other tables. An error of a server is about all tables, also if it names the first of them.
+    other tables. An error of a server counts as an error about all tables, even if the error names
+    only the first table.
 
     Returns:
         The tables that the capture cannot take, each with the error.
 
     Raises:
-        TributaryError: As `prepare` raises, if the error does not name a part of the tables.
+        TributaryError: The error of `prepare`, if it names none of the tables, or all of them.
     """
     refused: dict[TableId, TributaryError] = {}
     while left := tuple(table for table in group.tables if table not in refused):

@@ -101,7 +101,7 @@ def _of_kafka(services: Services) -> Iterator[Check]:
 
 
 def of_spark_and_lake(services: Services) -> Iterator[Check]:
-    """Execute the checks of Spark's cluster, lake and catalog; yield the lines of output."""
+    """Execute the checks of Spark's cluster, of the lake and of the metastore; yield the lines."""
     config = services.config
     usable = True
     if not config.spark.local:
@@ -154,7 +154,7 @@ def _no_tables(services: Services) -> list[Check]:
 
 
 def _unused_tiers(config: Config, records: Iterable[TableRecord]) -> list[Check]:
-    """Return a warning for each tier that has settings and no tables: it may be misspelt."""
+    """Return a warning for each tier that has settings and no tables; its name may be misspelt."""
     used = {config.defaults.tier, *(settings.tier for settings in config.tables.values())}
     used |= {configured_tier(record.tier) for record in records}
     return [
@@ -472,7 +472,7 @@ def lake(services: Services) -> list[Check]:
 
 
 def _catalog(services: Services, config: CatalogConfig) -> list[Check]:
-    """Return the line that ``check`` prints about the Hive Metastore with the tables' names."""
+    """Return the line that ``check`` prints about the Hive Metastore that holds table names."""
     from cdc.lake.metastore import reach
 
     found = reach(services.spark, config.metastore)

@@ -101,8 +101,9 @@ def is_due(check: CheckSettings, done: CheckResult | None, moment: Moment) -> bo
 
     Args:
         check: The check's settings.
-        done: The newest result that says something about the data; None if there is none. A check
-            that did not work has no such result, so it stays due.
+        done: The newest result that says something about the data; None if there is none. If
+            an execution ends without passing or failing, this result does not change, so the check
+            stays due.
         moment: The time, and the number of commits in the table.
     """
     if not check.scheduled:

@@ -51,11 +51,10 @@ def unprotected(config: Config) -> Iterator[Check]:
 
 
 def is_here(host: str | None) -> bool:
-    """Whether a host is this machine, and needs no TLS.
+    """Whether a host is this machine, so that a connection to it needs no TLS.
 
-    Such a host is a loopback address, a Unix socket, or empty.
-
-    Names are not resolved.
+    This is so for ``localhost``, a loopback address, a Unix socket, and an empty host. Other names
+    are not resolved.
     """
     name = (host or "").strip("[]").lower().rstrip(".")
     if not name or name.startswith(("/", "@")) or name in _NAMES or name.endswith(".localhost"):

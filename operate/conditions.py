@@ -71,7 +71,7 @@ BY_STATE: Mapping[State, Condition] = MappingProxyType(
 """Maps a state of tables to the condition of the same name."""
 
 Found = Mapping[Condition, Sequence[str]]
-"""The names of the tables and captures in each condition; conditions without any are left out."""
+"""By condition, the names of the tables and captures in it; a condition without names is absent."""
 
 
 class UnknownConditionError(ValueError):
@@ -82,7 +82,7 @@ def named_conditions(texts: Iterable[str]) -> frozenset[Condition]:
     """Return each `Condition` that values of ``--fail-on`` name; a value can be a list with commas.
 
     Raises:
-        UnknownConditionError: A name is not the name of a condition, or the values name none.
+        UnknownConditionError: A name is not the name of a condition, or the values contain no name.
     """
     names = [part.strip() for text in texts for part in text.split(",")]
     known = {one.value: one for one in Condition}
@@ -131,7 +131,7 @@ def of_targets(targets: Iterable[Shortfall]) -> dict[Condition, list[str]]:
 
 
 def joined(*parts: Found) -> dict[Condition, list[str]]:
-    """Return all findings in one mapping from condition to tables and captures, each name once."""
+    """Return all findings in one mapping; each condition lists a name only once."""
     return {
         condition: names
         for condition in Condition

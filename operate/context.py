@@ -68,7 +68,7 @@ class Services:
         self.secret_files = SecretFiles(files_of(config.kafka, config.connect, config.state))
         """The files with secrets that the command's clients read once."""
         self.copy_budget = CopyBudget()
-        """What the command's copies may take from a source."""
+        """How many sessions and what read rate the command's copies may use at a source."""
         self.rounds = Rounds()
         """The newest round of ``run --continuous``, which metrics show."""
         self.cpu = CpuShares()
@@ -78,11 +78,14 @@ class Services:
         self.ends_soon = False
         """Whether the command makes one run and ends, so that a fast start of Spark counts most."""
         self.captured_looks: dict[TableId, str] = {}
-        """By table, a fingerprint's digest: changes before that fingerprint are all captured."""
+        """By table, the digest of a fingerprint.
+
+        All changes from before this fingerprint was read are captured.
+        """
         self.without_readers: dict[str, float] = {}
         """By a table's folder, the time of the last search that found no registered readers."""
         self.left_behind: dict[str, str] = {}
-        """By capture, a note for the command's outcome: what a former server has of the capture."""
+        """By capture, a note for the outcome: what the capture has left on a former server."""
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()
@@ -190,7 +193,7 @@ class Services:
         return capture_of(self.config, record)
 
     def evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """Return the facts that show whether a capture works, without reading topics."""
+        """Return, without reading topics, the facts that show whether a capture works."""
         return gather(capture, self._servers(capture), sent=self.sent)
 
     def stream_evidence(

@@ -1,6 +1,6 @@
-"""Deletes what an offboarded table has in the lake, in the catalog of names, and in Kafka.
+"""Deletes what an offboarded table has in the lake, in the Hive Metastore, and in Kafka.
 
-Another installation can have generations and a pointer in the same folder. These stay.
+Generations and a pointer of another installation can be in the same folder. These stay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def remove_data(services: Services, record: TableRecord, lease: Lease) -> list[str]:
-    """Delete an offboarded table: its folder in the lake, its name in the catalog, its topic.
+    """Delete an offboarded table: its folder in the lake, its name in the metastore, its topic.
 
     Args:
         services: The services of the command.

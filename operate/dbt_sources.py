@@ -170,7 +170,7 @@ def _test(name: str, arguments: Mapping[str, Any], check: CheckSettings) -> Any:
 
 
 def _is_unquoted_in_sql(text: str) -> bool:
-    """Whether a value has no quotes in SQL of dbt's tests, as numbers and booleans."""
+    """Whether a value is a number or a boolean, which the SQL of dbt's tests does not quote."""
     if text in ("true", "false"):
         return True
     try:

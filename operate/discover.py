@@ -114,7 +114,7 @@ def discover(
 
 
 def _tables_of_sources(services: Services, sources: Sequence[str]) -> list[TableStats]:
-    """Return all tables of sources that a command can select, without partitions.
+    """Return all tables of the given sources, without partitions.
 
     A partitioned table is replicated as one table, with all of its partitions.
     """

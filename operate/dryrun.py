@@ -47,8 +47,8 @@ class Plan:
 
     Args:
         steps: The steps, in the order of their execution.
-        refused: The outcomes of the tables that would be refused, or that a wildcard would leave
-            out.
+        refused: The outcomes of the tables that onboarding would refuse; each would fail or be
+            left out.
     """
 
     steps: tuple[PlannedStep, ...]

@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"int|bigint|float|double|decimal\(.*\)")
 
 @dataclass(frozen=True)
 class EngineLimits:
-    """Limits of query engines, such as Trino, that read a table by its name in the catalog.
+    """Limits of query engines, such as Trino, that read a table by its name in a metastore.
 
     Args:
         notes: Remarks on values that an engine shows differently from the lake.

@@ -31,8 +31,11 @@ _LOOK_S = 3.0
 """Limit for one call of `first_events`, in seconds; the registry's client would try for longer."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _JUST_BEFORE = timedelta(milliseconds=1)
-"""The precision of source times. The lake may lack any change of the millisecond in which the first
-waiting change was made, so the lake is complete only up to this much before that time."""
+"""The precision of source times.
+
+The lake may lack any change of the millisecond in which the first waiting change was made. So the
+lake is complete only up to one millisecond before the time of the first waiting change.
+"""
 
 Place = tuple[str, int]
 """A topic, and an offset of the topic's only partition."""
@@ -99,7 +102,7 @@ class FirstEvents:
 
 
 def _time_of_first_event(events: EventReader, record: KafkaRecord) -> datetime | None:
-    """Return the change's time in the first event that waits; None if it cannot be read.
+    """Return the time of the change in the first waiting event; None if it cannot be read.
 
     The result is when the source says that it made the change, or when Connect sent it, whichever
     is earlier.
@@ -112,7 +115,7 @@ def _time_of_first_event(events: EventReader, record: KafkaRecord) -> datetime |
 
 
 def _source_time_of_event(event: Any) -> datetime:
-    """Return the source's time of the change in the first event that waits."""
+    """Return when the change in the first waiting event was made, as the source says."""
     try:
         return _EPOCH + timedelta(milliseconds=int(event["source"]["ts_ms"]))
     except OverflowError as error:
@@ -130,9 +133,9 @@ def first_events(
 
     The time is just before the first change that waits in the table's topic. The result has only
     tables whose last commit is so old that they can be late. The result lacks tables with
-    quarantined records, tables whose first record cannot be read, and tables that a later call
-    reads, since each call reads few tables. If the result lacks a table, callers use the time of
-    the table's last commit.
+    quarantined records, and tables whose first waiting record cannot be read. One call reads at
+    most `MOST` topics, so the result also lacks the tables whose topics only a later call reads. If
+    the result lacks a table, callers use the time of the table's last commit.
 
     Args:
         answers: Asks the servers.
@@ -163,7 +166,7 @@ def first_events(
 
 
 def _read_first_events(answers: Answers, ranges: Mapping[str, tuple[int, int]]) -> None:
-    """Read the first events that wait in ranges of topics, within a limited time."""
+    """Read the first event in each topic's range of offsets; stop after a limited time."""
     known = answers.first_events
     try:
         kafka, registry = answers.kafka(), answers.services.registry

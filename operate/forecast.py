@@ -76,12 +76,12 @@ class Forecast:
 
     @cached_property
     def short(self) -> list[Shortfall]:
-        """The freshness targets that are missed now, or may be missed by the prediction."""
+        """The freshness targets that are missed now, or that, by prediction, may be missed."""
         return shortfalls(self.needs, self.rules, PLANNED, self.late, cores=self.cores)
 
     @property
     def kept(self) -> bool:
-        """Whether ``plan`` predicts that all freshness targets are kept, and can predict it."""
+        """Whether ``plan`` can predict all needs, and predicts that all targets are kept."""
         return not self.short and not self.problems
 
     def advice(self) -> list[str]:
@@ -109,7 +109,7 @@ class Forecast:
 def order_of(
     entries: Iterable[Entry], rules: Rules, now: float, count: int
 ) -> list[tuple[TableId, float]]:
-    """Return the tables that ``plan`` predicts to run next, each with the seconds until its start.
+    """Return the tables that run next, as ``plan`` predicts, each with the seconds until its run.
 
     Args:
         entries: The tables that have work.

@@ -1,8 +1,9 @@
 """Finds captures that send changes although the state store has lost their tables.
 
 A state store that was restored from a backup lacks the tables that were onboarded later. Then a
-capture sends tables that are not on the plan (`cdc.capture.unneeded_tables`), or no table on the
-plan needs the capture at all. If the state store has no record at all, see `operate.empty_store`.
+capture sends changes of tables that are not on the plan (`cdc.capture.unneeded_tables`), or no
+table on the plan needs the capture at all. If the state store has no record at all, see
+`operate.empty_store`.
 """
 
 from __future__ import annotations

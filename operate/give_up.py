@@ -85,7 +85,7 @@ def give_up(services: Services, over: OverLimit) -> OverLimit | None:
 
 
 def _exceeded_limit(services: Services, capture: CaptureNames) -> OverLimit | None:
-    """Return the limit that a capture's log exceeds now; None if there is no such limit."""
+    """Return the limit that a capture's log exceeds now; None if the log exceeds no limit."""
     limits = services.config.source(capture.source).log_limits
     if not limits:
         return None
@@ -130,9 +130,10 @@ def _stop_connector(services: Services, capture: CaptureNames) -> None:
 
 
 def _mark_for_bootstrap(services: Services, record: TableRecord, what: str) -> None:
-    """Mark a table of a given-up capture NEEDS_BOOTSTRAP, or delete a next generation's record.
+    """Put a table of a given-up capture in state NEEDS_BOOTSTRAP.
 
-    If another process works on the table, that process or the next run finds the counted loss.
+    If ``record`` is the record of a next generation, the record is deleted instead. If another
+    process works on the table, that process or the next run finds the counted loss.
     """
     try:
         with services.leases.hold(record.resource):

@@ -25,9 +25,10 @@ def require_known_definitions(
 ) -> None:
     """Check that a MySQL or MariaDB connector knows the definitions of the tables to capture.
 
-    If a captured table changes and the connector lacks the table's definition, the connector stops
-    for all tables. The connector also stops if its definition of the table has more columns than
-    the table. A running connector reports the definition of a new table within moments.
+    If a row of a captured table changes and the connector lacks the table's definition, the
+    connector stops for all tables. The connector also stops if its definition of the table has more
+    columns than the table. A running connector reports the definition of a new table within
+    moments.
 
     Raises:
         CaptureError: The connector does not report a table's definition in time, or its definition

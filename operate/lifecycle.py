@@ -44,7 +44,7 @@ LEASE_WAIT_S = 120.0
 
 
 class LostChangesError(CaptureError):
-    """A connector was not started, since its source's log has lost changes that no run has seen."""
+    """A connector was not started, since its source's log has lost uncaptured changes."""
 
 
 _ASLEEP = frozenset({"PAUSED", "STOPPED"})
@@ -89,7 +89,7 @@ def resume(services: Services, table: TableId) -> Outcome:
 
 
 def retry(services: Services, table: TableId) -> Outcome:
-    """Repair a table's connector, and put a FAILED table back in its state before the failure.
+    """Repair a table's connector, and put a FAILED table back in its former state.
 
     The connector is restarted if it has failed or has lost its connection to the source, and
     resumed if it was stopped. If the table's move is not finished, the connector of the move's
@@ -238,7 +238,7 @@ def forget_build(services: Services, table: TableId) -> bool:
 
 
 def absent_sources(services: Services, tables: Iterable[TableId]) -> dict[str, SourceError]:
-    """Return, for ``offboard``, a mapping from each source that cannot be reached to the error.
+    """Return, for ``offboard``, the sources that cannot be reached, each with the error.
 
     Raises:
         SourceError: A source can be reached, but refuses the login or the query.
@@ -266,10 +266,10 @@ def offboard(
     Args:
         services: The services of the command.
         table: The table.
-        delete_data: Whether to delete the table's topic, the lake table's name in the catalog, and
-            the lake table's generations that this installation made. If the lake table has other
-            shards, only this shard's rows in the lake are deleted. After the capture's last table,
-            the capture's own topics are deleted, too.
+        delete_data: Whether to delete the table's topic, the lake table's name in the metastore,
+            and the lake table's generations that this installation made. If the lake table has
+            other shards, only this shard's rows in the lake are deleted. If no other table needs
+            the capture, the capture's own topics are deleted, too.
         absent: The error if the table's source does not answer. The source is then not queried, and
             a note names what remains on the source. None if the source is to be queried.
     """
@@ -323,7 +323,7 @@ def _forget_shown(services: Services, table: TableId) -> None:
 def _leave_other(
     services: Services, record: TableRecord, *, delete_topics: bool, absent: SourceError | None
 ) -> tuple[list[str], list[str]]:
-    """For ``offboard``, remove a table also from the other capture of its unfinished move.
+    """For ``offboard``, remove a table from the other capture of its unfinished move, if any.
 
     Returns:
         What was removed, and notes on what remains on a source that does not answer.

@@ -208,7 +208,7 @@ class _Move:
         return [self._ended(table) for table in tables]
 
     def _ended(self, table: TableId) -> Outcome:
-        """Return a table's outcome, which has an error if the table has not moved after all."""
+        """Return a table's final outcome, with an error if the table has not moved."""
         outcome, before = self._outcomes[table], self._before.get(table)
         if outcome.failed or before is None:
             return outcome
@@ -307,7 +307,7 @@ class _Move:
         return copied(done, where)
 
     def _leave(self, tables: Iterable[TableId]) -> None:
-        """Remove tables from the captures whose topics they do not follow, a capture at a time."""
+        """Remove tables, one capture at a time, from captures whose topics they do not follow."""
         groups: dict[str, tuple[CaptureNames, list[TableId]]] = {}
         for table in tables:
             record = require(self._services, table)
@@ -346,7 +346,7 @@ class _Move:
                 self._left(record, names, gone)
 
     def _left(self, record: TableRecord, names: CaptureNames, gone: Sequence[str]) -> None:
-        """Record that a table has left a capture, and add this to the table's outcome."""
+        """Record that a table has left a capture, and say so in the table's outcome."""
         services, topic = self._services, names.topic(record.table)
         done = [f"left {names.resource}", *(f"dropped {what}" for what in gone)]
         if self._delete_topics and services.kafka.delete_topic(topic):

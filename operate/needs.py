@@ -1,4 +1,4 @@
-"""How much of the workers and of the cores tables need to keep their freshness targets."""
+"""The part of the workers and of the cores that tables need to keep their freshness targets."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PART_OF_TARGET = 0.8
 The rest of the target is a reserve, since predictions are not exact.
 """
 _RARE = 4.0
-"""Number of freshness targets between two commits from which a table's events come in rare bursts.
+"""Mean time between commits, in freshness targets, above which events count as rare bursts.
 
-Tables that commit more often could do so because the workers are too slow.
+A long time below this bound can also mean that the workers are too slow.
 """
 
 
@@ -41,8 +41,7 @@ class Need:
         seconds: Predicted duration of all work that waits now, in seconds.
         rare_load: The value in place of ``commits_load`` if the table's events come in rare bursts,
             for example once a night; None if they do not.
-        cpu: CPU seconds that a run of the table takes for each of its seconds; 0 if it is not
-            known.
+        cpu: CPU seconds that a run of the table takes per second of its duration; 0 if not known.
         bytes_per_commit: Mean size of the data files that a commit writes; 0 if it is not known.
     """
 
@@ -126,7 +125,7 @@ class Capacity:
     def load(self, needs: Iterable[Need]) -> float:
         """Return the fraction of all workers or cores that tables need, by prediction.
 
-        A table needs one worker at most.
+        A table counts as one worker at most.
         """
         return sum(self.part(need, min(1.0, need.load)) for need in needs) / self.count
 
@@ -136,7 +135,7 @@ class Capacity:
 
 
 def capacities(needs: Sequence[Need], workers: int, cores: int) -> list[Capacity]:
-    """Return the workers and the cores, with that first of which tables need the greater part.
+    """Return the workers and the cores; the one of which tables need the greater part is first.
 
     Args:
         needs: The need of each table.

@@ -100,10 +100,10 @@ def onboard(
 
 
 def _left_to_other_process(outcome: Outcome, in_bulk: Collection[TableId]) -> Outcome:
-    """Return the outcome of a copy; a table that another process works on is left to it.
+    """Return the outcome of a copy; leave a table to another process if that process works on it.
 
-    Two onboardings of the same many tables can overlap, for example on a schedule. A table that an
-    argument names has failed nevertheless, since its copy is what the command was asked for.
+    Two onboardings of many tables can overlap, for example if a schedule starts them. If an
+    argument names the table, the outcome stays a failure, since the operator asked for this copy.
     """
     if not isinstance(outcome.error, LeaseHeldError) or outcome.table not in in_bulk:
         return outcome
@@ -122,8 +122,9 @@ def refusals(
     """Return the outcomes of tables that ``onboard`` refuses: each is left out or has failed.
 
     A table is left out if only wildcards select it, it is not on the plan, and the error is about
-    the table itself. Every other table has failed. An error of the source or the lake, and an
-    unexpected error, are not about the table itself, unless the table was dropped meanwhile.
+    the table itself. Every other table has failed. An error of the source or the lake, or an
+    unexpected error, is not about the table itself. But an error that the source does not have the
+    table is about the table itself.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -209,7 +210,7 @@ def _undone(
     before: Found | None,
     outcomes: list[Outcome],
 ) -> list[Outcome]:
-    """Undo the capture if no table needs it; name what could not be removed in failed outcomes."""
+    """Undo the capture if no table needs it; name in failed outcomes what could not be removed."""
     try:
         left = undo(services, group, before)
     except TributaryError as error:
@@ -225,13 +226,13 @@ def _undone(
 def _add_left_behind(
     services: Services, group: tier_capture.Group, notes: dict[TableId, list[str]]
 ) -> None:
-    """Add a note to the group's first table: the capture has left a slot on a former server."""
+    """If the capture has left a slot on a former server, note this for the group's first table."""
     if left := services.left_behind.pop(group.capture.resource, None):
         notes.setdefault(group.tables[0], []).append(left)
 
 
 def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
-    """Return the outcome of ``onboard`` for a table with more notes."""
+    """Return a table's outcome with ``notes`` added to the outcome's notes."""
     if not notes:
         return outcome
     notes = [*outcome.details.get("notes", ()), *notes]

@@ -71,7 +71,7 @@ def refuse_other_lakes(
 
 
 def take_over_folders(services: Services, tables: Iterable[TableId]) -> None:
-    """Record that this installation takes over others' attempts (copies) in the tables' folders.
+    """Record that this installation takes over other installations' attempts in tables' folders.
 
     Args:
         services: The services of the command.
@@ -94,7 +94,7 @@ def take_over_folders(services: Services, tables: Iterable[TableId]) -> None:
 
 
 def _attempts_of_others(services: Services, record: TableRecord) -> list[str]:
-    """Return the UUIDs of others' attempts (copies) in a table's folders, without duplicates."""
+    """Return the UUIDs of other installations' attempts in a table's folders, each once."""
     from cdc.lake.ownership import Ownership
 
     owner, shard = Ownership.of(record, services.store.installation), record.shard

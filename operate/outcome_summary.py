@@ -27,7 +27,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def notes(outcomes: Iterable[Outcome]) -> dict[str, list[TableId]]:
-    """Return a mapping from each note on a command's tables to the tables that have the note."""
+    """Return the notes on a command's tables, each note with the tables that have it."""
     found: dict[str, list[TableId]] = {}
     for outcome in outcomes:
         for note in outcome.details.get("notes", ()):

@@ -48,9 +48,9 @@ exit 1
 """
 MANIFEST = "package.json"
 _PACKED = frozenset({"bin", "lib", "lib64", "include", "share", "pyvenv.cfg"})
-"""The files and folders at the top of an environment that are packed.
+"""The files and folders that are packed from the top of an environment.
 
-Other files there are private: for example, `pip.conf` with a password, or a whole project whose
+Other files there can be private: for example, `pip.conf` with a password, or a whole project whose
 folder is also the folder of the environment.
 """
 _COMPRESSION = 1  # Jars and libraries are compressed already: more takes minutes and saves little.

@@ -68,7 +68,7 @@ class TablePeriods:
 def table_periods(
     services: Services, records: Iterable[TableRecord]
 ) -> dict[TableId, TablePeriods]:
-    """Return a mapping from each table whose settings ask for complete periods to its periods.
+    """Return, by table, the periods of each table whose settings ask for complete periods.
 
     The state store is asked once.
 

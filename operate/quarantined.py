@@ -50,7 +50,7 @@ def one(services: Services, table: TableId, offset: int, *, partition: int = 0) 
 
 
 def replay(services: Services, table: TableId, *, first: int | None = None) -> Outcome:
-    """Apply the quarantined records that can be applied now, and later changes of the same rows.
+    """Apply the quarantined records that can be applied now, with the later changes of their rows.
 
     A record that still cannot be applied stays in quarantine, and a note names it.
 

@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SEARCH_S = 300.0
-"""After a search finds no readers in a local folder, seconds until the folder is searched again."""
+"""Seconds from a search that found no readers in a local folder to the folder's next search."""
 _AGAIN_S = 50.0
 """Minimum time after which runs read the files of a table's readers again, in seconds."""
 _MOST_S = 10.0
 """How long a run may read the files of readers before the run continues, in seconds."""
 _SEARCHED_AT_ONCE = 20
-"""How many of the tables without known readers one run searches for readers."""
+"""Maximum number of tables without known readers that one run searches for readers."""
 _KNOWN = timedelta(hours=1)
-"""Maximum age of what a run has read of readers' files, for ``status`` and metrics to show this."""
+"""Maximum age at which ``status`` and metrics show a run's stored result about readers."""
 
 
 class Progress(str, Enum):
@@ -203,10 +203,10 @@ def readers_within(
 
 
 def keep_looks(services: Services) -> None:
-    """Read the files of registered readers that only Spark can read, and store the results.
+    """Read those files of registered readers that only Spark can read, and store the results.
 
-    Runs call this function about once a minute. It reads the files of each table's readers, and
-    searches some of the other tables for readers. A failure is only logged.
+    Runs call this function about once a minute. It reads the files of each table with known or
+    configured readers, and searches some of the other tables for readers. A failure is only logged.
     """
     try:
         tables = [one for one in _lake_tables(services, services.store.tables()) if not one.here]

@@ -99,7 +99,7 @@ DEFAULT_MESSAGE_BYTES = 1_048_588
 
 
 def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
-    """Return why events of a table to onboard could exceed Kafka's limit; None if they fit.
+    """Return why events of a table could exceed Kafka's limit for a message; None if they fit.
 
     Args:
         table: The table.

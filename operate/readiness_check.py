@@ -195,7 +195,7 @@ def examine(
 def require_settings(
     services: Services, known: TablesOnRecord, table: TableId, *, moves: bool = False
 ) -> None:
-    """Raise an error if a setting of a table has changed that must not change after onboarding.
+    """Raise an error if a table's changed setting is one that must not change after onboarding.
 
     Tables that are not onboarded yet, or are retired, pass the check.
 
@@ -206,7 +206,7 @@ def require_settings(
         moves: Whether the table moves to the tier that its settings name.
 
     Raises:
-        ConfigError: A setting has changed that must not change after onboarding.
+        ConfigError: A setting that must not change after onboarding has changed.
         StateError: The settings name another tier than the table's record, and the table does not
             move.
     """

@@ -95,7 +95,7 @@ class Runs:
         services: The services of the command.
         records: Returns the current records of the chosen tables. Each run calls this function. So
             a run also follows tables that were onboarded since the previous run.
-        fail_on: The conditions of ``--fail-on``, which decide the exit code; None without it.
+        fail_on: The conditions of ``--fail-on``, which decide the exit code; None if it is not set.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Runs:
         """What the last check found about a state store without tables; None if it has tables."""
         self._failing: list[FailedCheck] = []
         self.failed_checks: list[FailedCheck] = []
-        """The checks of captures, topics and targets that were not possible the last time."""
+        """The failed checks of the last call of `watch` that ran to its end."""
 
     @property
     def unchecked(self) -> list[Unchecked]:
@@ -223,7 +223,7 @@ class Runs:
         self.expiring = expiring(self._services.run_context, records)
 
     def _look_at_targets(self, _records: list[TableRecord]) -> None:
-        """Judge targets by records that are read again: the other steps can take minutes."""
+        """Judge targets by newly read records, since the steps before can take minutes."""
         context, now = self._services.run_context, self._services.store.now()
         known = context.predictions
         self.targets = shortfalls_now(
@@ -241,7 +241,7 @@ class Runs:
 
     @contextmanager
     def _checking(self, what: str) -> Iterator[None]:
-        """Record a failure of the check in the ``with`` block, in `failed_checks`."""
+        """If the check in the ``with`` block is not possible, note this for `failed_checks`."""
         try:
             yield
         except TributaryError as error:
@@ -496,5 +496,5 @@ def _shortfalls_without_figures(targets: list[Shortfall]) -> set[tuple[TableId, 
 
 
 def _exceeded_limit(over: OverLimit) -> tuple[CaptureNames, Level]:
-    """Return a capture and the limit that its held-back log exceeds; ``run`` reports changes."""
+    """Return a capture and its exceeded limit; if one of the two changes, ``run`` reports again."""
     return over.capture, over.level

@@ -53,7 +53,7 @@ class Answers:
         first_events: The times of changes that wait in topics, as earlier calls have read them.
 
     Attributes:
-        known_ends: All results of `ends`, the newest of each topic; None before `ends` is called.
+        known_ends: The newest result of `ends` for each topic; None before `ends` is called.
     """
 
     def __init__(self, services: Services, first_events: FirstEvents | None = None) -> None:

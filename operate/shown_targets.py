@@ -1,4 +1,4 @@
-"""The freshness targets that ``status`` and a scrape of the metrics show as missed or not kept."""
+"""The freshness targets that ``status`` and metrics show as missed or as impossible to keep."""
 
 from __future__ import annotations
 
@@ -73,5 +73,5 @@ def shown_shortfalls(
 
 
 def _has_all_of(record: TableRecord, ends: Mapping[int, int] | TributaryError | None) -> bool:
-    """Whether a table in the lake has all records of its topic, which ends at these offsets."""
+    """Whether a table in the lake has all records of its topic, whose end offsets are ``ends``."""
     return isinstance(ends, Mapping) and record.applied_offsets == {**ends}

@@ -19,7 +19,7 @@ def handle_ends(handler: Handler) -> dict[signal.Signals, Any]:
     Under ``nohup``, SIGHUP is ignored from the start, and stays ignored.
 
     Args:
-        handler: The handler. At SIGHUP, it calls `leave_terminal` first.
+        handler: The handler. Its first step must be a call of `leave_terminal`.
     """
     kinds = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:

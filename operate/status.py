@@ -66,7 +66,7 @@ class TableStatus:
         events_behind: Number of offsets between `TableRecord.applied_offsets` and the end of the
             topic, including offsets of open Kafka transactions. At most this many events wait.
             None if no copy has ended, if Kafka did not answer, or if the topic ends before the
-            lake's offsets, since it was deleted or cut off.
+            lake's offsets, since the topic was deleted or cut off.
         watermark: Event time up to which the table is complete; None if this time is not known.
             This time can be later than the last commit's watermark. If the lake has all events of
             the topic and Connect writes in Kafka transactions, the newest heartbeat counts, too. If
@@ -83,8 +83,8 @@ class TableStatus:
         lost: Why the lake table can no longer continue from its stream; None if it can continue.
             The next run records this reason in the table's state.
         abandoned: Whether the table was published, and waits for a copy that no process works on.
-        half_copied: Whether the copy of the table or of its next generation waits, and no process
-            works on this copy.
+        half_copied: Whether the table or its next generation has an unfinished copy that no process
+            works on.
         lease: The table's lease; None if no process holds it.
         verified: The newest result of ``verify`` for the table's copy; None if there is none.
         checks: The configured checks of the table's data, and their newest results.
@@ -346,7 +346,7 @@ class _SharedFacts:
         evidence: The facts gathered about each capture and its losses, by source and tier.
         beats: Time of each capture's newest heartbeat, by source and tier.
         losses: The losses of changes that the state store has counted, by capture or table.
-        tasks: By connector, the newest stored look (reading of the state) at the connector's tasks.
+        tasks: By connector, the newest stored look at the states of its tasks.
         held: The leases that processes hold, by resource.
         verified: The newest result of ``verify``, by table.
         checks: The newest results of checks, by table and name.
@@ -446,10 +446,11 @@ def _table_status(
 def _events_behind(
     record: TableRecord, done: Mapping[int, int], ends: Mapping[int, int], notes: list[str]
 ) -> int | None:
-    """Return how many offsets the lake is behind its topic; None if the topic was cut off.
+    """Return how many offsets the lake is behind the topic; None if the topic was cut off.
 
     A topic that ends before the lake's offsets was deleted and created again, or has lost records.
-    Nothing shows then how many changes the lake lacks. A note says so.
+    Then nothing shows how many changes the lake lacks. If the table is INCREMENTAL or FAILED, a
+    note reports the topic's end.
     """
     for partition, offset in done.items():
         if (end := ends.get(partition, 0)) < offset:

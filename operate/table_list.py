@@ -11,8 +11,8 @@ _LINE = re.compile(r'((?:[^"#]|"(?:[^"]|"")*"|(?<=\S)#)*)')
 def read_list(text: str) -> list[str]:
     """Return the names and wildcards in the text of a command's list of tables, in order.
 
-    A ``#`` at the beginning of a line or after a space begins a comment. Empty lines count for
-    nothing.
+    A ``#`` at the beginning of a line or after a space begins a comment. Empty lines are
+    ignored.
     """
     lines = (_LINE.match(line) for line in text.removeprefix("\ufeff").splitlines())
     found = (line[1].strip() for line in lines if line is not None)

@@ -1,4 +1,4 @@
-"""The outcome of a command for each table, and the exit code of all outcomes."""
+"""The outcome of a command for each table, and the exit code that follows from all outcomes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Outcome:
         state: The table's state afterwards; None if it is unknown, or the table is not on the plan.
         error: The reason why the table failed or was left out; None if neither happened.
         details: Plain values for ``--output json``.
-        left_out: Whether the table was left out, since it cannot be replicated, and since only
-            wildcards select it. This is no failure.
+        left_out: Whether the table was left out, which is no failure. This is so if it cannot be
+            replicated and only wildcards select it.
         counted_as: The words for this outcome in the summary of many tables, for example
             ``copied``. Not used if there is an error.
         unchanged: Whether there was nothing to do, so that a list of many tables leaves this table

@@ -39,7 +39,7 @@ class TablesOnRecord:
         return self._records.get(table)
 
     def note(self, record: TableRecord) -> None:
-        """Add a record stored after the others were read, in place of the table's former record."""
+        """Add ``record``, which was stored later; it replaces the table's former record."""
         table = record.table
         self._own.remove(table)
         self._shared.remove(table)
@@ -116,7 +116,7 @@ class _Paths:
         Args:
             path: The path.
             but: A table whose path is ignored.
-            lake: A lake table; the paths of its shards are ignored. None ignores no shards.
+            lake: A lake table; the paths of its shards are ignored. If None, no shard is ignored.
         """
         whole, *around = _folders_around(path)
         places = (self._below.get(whole), *(self._at.get(one) for one in (whole, *around)))

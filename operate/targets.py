@@ -62,12 +62,12 @@ POSSIBLE = Limits(all_tables=1.0, table=1.0)
 
 
 def with_bursts(needs: Iterable[Need], late: Mapping[TableId, Late]) -> list[Need]:
-    """Return the needs of tables, in which rare bursts count as such.
+    """Return the needs of tables, with ``rare_load`` as ``commits_load`` if events come in bursts.
 
-    Tables can also commit rarely because the workers are too slow. Then they are late most of the
-    time. So the need of a late table stays as it is. If half of these tables are late, all needs
-    are returned unchanged. Tables without events do not count, nor do tables that an open Kafka
-    transaction makes late.
+    A table can also commit rarely because the workers are too slow. Such a table is late most of
+    the time. So the need of a late table stays as it is. If at least half of the tables that have
+    both a ``rare_load`` and events are late, all needs are returned unchanged. Here, a table with
+    changes behind an open Kafka transaction does not count as late.
     """
     found, slow = list(needs), {table for table, one in late.items() if not one.held}
     rare = [one for one in found if one.rare_load is not None and one.events_per_s > 0]
@@ -197,7 +197,7 @@ def _short_of_any(
     limits: Limits,
     cores: int,
 ) -> Iterator[tuple[str, float, _Lacking]]:
-    """Yield each lane that lacks workers or cores, with its part of what it lacks.
+    """Yield each lane that lacks workers or cores, the fraction it can have, and what it lacks.
 
     A lane that lacks both is yielded once, for the capacity that is scarcer for all tables.
     """
@@ -224,20 +224,20 @@ def _open_transaction_shortfall(table: TableId, late: Late) -> Shortfall:
 
 
 def short_lanes(loads: Mapping[str, float], rules: Rules, full: float) -> dict[str, float]:
-    """Find the lanes whose tables' targets need more workers than the lanes can have.
+    """Find the lanes whose tables' targets need more workers or cores than the lanes can have.
 
     Tables wait for workers in lanes. Each tier with a share of the workers has its own lane. All
     other tiers have one lane together. If a lane needs less than its share, the other lanes get the
     rest, in proportion to their shares.
 
     Args:
-        loads: By lane, the fraction of all workers that the lane needs.
+        loads: By lane, the fraction of all workers or cores that the lane needs.
         rules: The shares of tiers.
-        full: The fraction of all workers that the lanes can have together.
+        full: The fraction of all workers or cores that the lanes can have together.
 
     Returns:
-        For each lane that needs more than it can have, the fraction of all workers that it can
-        have.
+        For each lane that needs more than it can have, the fraction of all workers or cores that
+        it can have.
     """
     short = dict(loads)
     while short:
@@ -422,8 +422,8 @@ def late_tables(
     Args:
         kafka: The cluster. It is not queried if there are no such tables.
         predictions: The predicted costs of runs.
-        suspects: For each table, its record, and the time from before which a table that keeps its
-            target lacks no change.
+        suspects: For each table, its record and a time. If the table keeps its target, the lake
+            lacks no change from before this time.
         now: The time, by the state store's clock.
 
     Raises:

@@ -198,7 +198,7 @@ def _fingerprint_digests(source: Source, group: Group) -> dict[TableId, str]:
 def _wait_until_captured(
     services: Services, capture: CaptureNames, source: Source, upto: LogPosition
 ) -> bool:
-    """Wait briefly until all changes up to a position are captured; return whether they are.
+    """Wait a short time for all changes up to a position to be captured; return whether they are.
 
     If True, copies that begin later need not wait for these changes again.
     """
@@ -313,7 +313,11 @@ def remove_tables(
 
 
 def _publish_tables(services: Services, group: Group, sent: SentTables) -> None:
-    """Publish a group's tables; unpublish renamed tables that had a name of the group before."""
+    """Add a group's tables to the publication; remove tables that were renamed after their copy.
+
+    A renamed table is removed if its copy was made under the name of a table in the group, and if
+    no table that needs the capture is onboarded under the present name.
+    """
     sent.add(group.tables)
     keep = users_of(services, group.capture) | {*group.tables}
     sent.remove_renamed(_recorded_fingerprints(services, {*group.tables}), keep)

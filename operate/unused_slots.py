@@ -124,7 +124,7 @@ class UnusedSlotWarnings:
         self._next = 0.0
 
     def look(self) -> None:
-        """Log a warning for each such slot, unless the last look is less than an hour ago."""
+        """Log a warning for each slot that no table needs; look at most once an hour."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _EVERY_S
