@@ -39,7 +39,7 @@ class ReplicaError(SourceError):
 
 
 class SnapshotLostError(SourceError):
-    """The view of a copy is lost: by a recovery conflict, a lost session, or a changed table."""
+    """A copy lost its view, because of a recovery conflict, a lost session or a changed table."""
 
 
 class PermanentError(SourceError):
@@ -62,13 +62,15 @@ class RefusedError(CaptureError):
     """Tables or topics that a capture cannot take, each for a reason of its own."""
 
     errors: Mapping[object, TributaryError] = MappingProxyType({})
-    """The error of each refused table (`TableId`) or topic (its name)."""
+    """The error of each refused table or topic. A key is a `TableId` or the name of a topic."""
 
     @classmethod
     def of(cls, errors: Mapping[Any, TributaryError]) -> TributaryError:
-        """Return the only one of the errors, or the first one with the number of the others.
+        """Return one error that represents all errors of refused tables or topics.
 
-        An only error names its table or topic as ``refused`` in its context.
+        If there is only one error, the result is this error, with its table or topic as ``refused``
+        in the context. In any other case, the result has the message of the first error, and the
+        number of the other errors.
         """
         first = next(iter(errors.values()))
         if len(errors) == 1:
@@ -145,7 +147,7 @@ class ClusterError(TributaryError):
 
 
 class FencedError(LakeError):
-    """A run's commit was refused, since another writer has taken over the table."""
+    """A run's commit was refused, because another writer has taken over the table."""
 
 
 class StoppedError(FencedError):

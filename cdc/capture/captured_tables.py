@@ -1,4 +1,4 @@
-"""Finds the captures of tables, also the second capture of a table that moves to another tier.
+"""Finds the captures of tables, including both captures of a table that moves to another tier.
 
 A table that moves to another tier has two captures until the move has ended. Runs follow one of
 the two. The other one is either the capture that the table's next generation (its new image in the
@@ -80,7 +80,7 @@ class CapturedTables:
 
 
 def captures_of(config: Config, records: Iterable[TableRecord]) -> list[CapturedTables]:
-    """Return the captures of tables, each once, in the order in which the records name captures.
+    """Return each capture of the tables once, in the order in which the records name the captures.
 
     RETIRED tables, and tables whose source the configuration lacks, are left out.
 

@@ -172,8 +172,8 @@ class CaptureEvidence:
             sentence each.
         server: The identity of the primary.
         topics: The cleanup policies of the capture's `evidence_topics`, as a mapping from topic to
-            policy. A record that is deleted from one of these topics is lost, since the record is
-            stored nowhere else.
+            policy. A record that is deleted from one of these topics is lost, because it is stored
+            nowhere else.
         connector: The connector's configuration and state; None if the connector does not exist.
         stored: The position that Connect has stored for the connector, or a later position up to
             which Kafka has all changes (`SentRecords`); None if Connect has stored no position.

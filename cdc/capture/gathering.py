@@ -357,7 +357,7 @@ class Captures:
         return [] if reported is None else reported.by_table.of(record.table)
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return a message if a table may lack rows, or have rows twice, after the end of a task.
+        """Return a message if, because a task ended, a table may lack rows or have rows twice.
 
         The result is None if no row is in doubt, or if the ends of tasks could not be searched.
         """
@@ -368,7 +368,7 @@ class Captures:
         """Return a message if it is not judged yet whether a task's end lost a table's changes.
 
         The result is None in all other cases. A loss that was recorded as doubtful counts as
-        judged, since no later look at the connector's tasks can find out more about this loss.
+        judged, because no later look at the connector's tasks can find out more about this loss.
         """
         name = self.evidence(record).names.connector
         look = self._tasks[name]
@@ -387,7 +387,7 @@ class Captures:
             used: The columns that are replicated.
 
         Raises:
-            SchemaChangeError: Since the table was copied, a look at the source's types has found a
+            SchemaChangeError: After the table was copied, a look at the source's types found a
                 column that the connector may have misread.
             TributaryError: A server did not answer.
         """

@@ -251,7 +251,7 @@ def _log_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
 
 
 def _obstacle_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
-    """Yield a finding for each obstacle to a capture on the source's server."""
+    """Yield a finding for each of the ``obstacles`` in a capture's evidence."""
     if isinstance(evidence.obstacles, TributaryError):
         return
     for obstacle in evidence.obstacles:

@@ -1,7 +1,8 @@
-"""Keeps the DDL statements that connectors have reported, in the state store.
+"""Keeps, in the state store, the DDL statements that connectors have reported.
 
-The texts of statements are the users' own. A text is stored only if a run can need it, and without
-passwords: Debezium reports the statements on all tables, also on those that read another server.
+Users wrote the texts of the statements. A text is stored only if a run can need it, and passwords
+are removed from it. Debezium reports the statements on all tables. These include tables of engines
+that read another server, such as FEDERATED, and a statement on such a table can have a password.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _READING = 1
-"""Version of how statements are read. A new value makes the next process read all of them again.
+"""Version of the code that reads statements. With a new value, all statements are read again.
 
 Increase it with each change of what `cdc.debezium.definitions` derives from a record.
 """
@@ -54,7 +55,7 @@ class StatementsInStore:
         """Return how far a connector's topic was read, and the changes (see `KeptStatements`).
 
         Raises:
-            StateError: The state store cannot be used, or a stored document is not a record.
+            StateError: The state store cannot be used.
         """
         found = self._rows.of(capture.schema_change_topic)
         if found is None:
@@ -69,7 +70,7 @@ class StatementsInStore:
         now: TopicRead,
         records: Mapping[int, Sequence[DefinitionChange]],
     ) -> None:
-        """Keep further records, unless another process has kept some (see `KeptStatements`).
+        """Keep further records; do nothing if another process has kept some (see `KeptStatements`).
 
         Raises:
             StateError: The state store cannot be used.
@@ -83,7 +84,7 @@ class StatementsInStore:
 
 
 class _LazyColumns(Sequence[KnownColumn]):
-    """The columns of a stored definition, which are parsed when they are first needed.
+    """The columns of a stored definition. They are parsed when they are first needed.
 
     Args:
         text: The text of a `StoredColumns`.
@@ -97,7 +98,7 @@ class _LazyColumns(Sequence[KnownColumn]):
         """The columns.
 
         Raises:
-            StateError: The text is not of columns.
+            StateError: The text does not describe columns.
         """
         found = STATEMENT_COLUMNS.read(self._text, "a stored definition of a table").columns
         return tuple(KnownColumn(**vars(column)) for column in found)
@@ -149,7 +150,7 @@ def _changes(records: Mapping[int, StoredRecord], source: str) -> Iterator[Defin
 
 
 def _stored(change: DefinitionChange) -> StoredChange:
-    """Return a table's change by a DDL statement, as the state store has it."""
+    """Return a change by a DDL statement, in the form in which the state store keeps it."""
     table, beside = (
         None if one is None else (one.schema, one.name) for one in (change.table, change.beside)
     )
@@ -168,9 +169,10 @@ def _stored(change: DefinitionChange) -> StoredChange:
 def _needed_text(change: DefinitionChange) -> bool:
     """Return whether a run can need the text of a reported DDL statement.
 
-    A run needs the statements that can have changed a table, to derive their effects. In a
-    snapshot, only the settings of the server are needed, which show where a snapshot begins. No
-    text is needed of a statement that changes no table, such as CREATE USER.
+    Outside a snapshot, a run needs the text of each statement that can have changed a table, and
+    derives the statement's effect from it. It does not need the text of any other statement, such
+    as CREATE USER. Inside a snapshot, a run needs only the statement that sets variables of the
+    server. It changes no table, and shows where the snapshot begins.
     """
     of_table = change.table is not None or change.beside is not None
     return not of_table if change.snapshot else of_table

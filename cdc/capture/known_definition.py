@@ -42,7 +42,7 @@ _NAMES = {
 The connector reads the values of a type in the same way under both names, except for integers. It
 sends values of ``bool`` as booleans, and MariaDB's connector sends some unsigned integers as
 signed integers. Each event has the type's name, so `cdc.rows.binlog_values` recognizes such values.
-It converts them, or reads them from the source by key.
+That module converts the values, or reads them from the source by key.
 """
 _SIGNS = frozenset({"unsigned", "signed", "zerofill"})
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})

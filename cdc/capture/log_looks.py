@@ -62,9 +62,9 @@ class LogLooks:
     def is_newest(self, names: CaptureNames, found: Continuity) -> bool:
         """Whether the mark with which a log was compared is still the stored mark.
 
-        If another process has replaced or removed the mark since, a loss that the comparison shows
-        must not be counted: either that process has counted the loss, or nothing was lost. A second
-        count would discard the copies that began after the first count.
+        If another process has replaced or removed the mark meanwhile, a loss that the comparison
+        shows must not be counted: either that process has counted the loss, or nothing was lost. A
+        second count would discard the copies that began after the first count.
 
         Raises:
             StateError: The state store cannot be used.
@@ -72,7 +72,7 @@ class LogLooks:
         return self._marks.of(names.resource) == found.earlier
 
     def leave(self, names: CaptureNames, found: Continuity) -> None:
-        """Store the end of the log that a look has found, as the mark for the capture's next look.
+        """Store the log's end, which a look has found, as the mark for the capture's next look.
 
         If the look has found a loss, the caller must count the loss before this call. The next look
         begins at this mark, so the next look does not see the loss.

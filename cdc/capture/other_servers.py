@@ -33,7 +33,7 @@ def other_server(
     - Two tasks send heartbeats in turns, and their heartbeats name different servers. A task has a
       new name at each start, so a former connector cannot send between two heartbeats of one task.
     - The newest heartbeat names a server that is not the present primary, and from which no table
-      of the capture was copied. This is judged for PostgreSQL only, since only PostgreSQL's
+      of the capture was copied. This is judged for PostgreSQL only, because only PostgreSQL's
       heartbeats name a server by the identity that the server reports.
 
     Args:

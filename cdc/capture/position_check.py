@@ -265,7 +265,7 @@ def check_stream(
         table: The table.
         rests: The positions from which the stream must continue.
         evidence: The evidence of the table's capture. The stored position is left out of the check
-            if it could not be read. The same holds for the statements.
+            if it could not be read. The statements are left out if they could not be read.
         source: The table's source, which parses positions.
 
     Raises:
@@ -322,7 +322,7 @@ def check_log(
 
 
 def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | None) -> None:
-    """Check that a capture's connector has not started without its stored position since O.
+    """Check that, since O, a capture's connector has not started without its stored position.
 
     O is the offset from which on the table's stream is applied.
 
@@ -382,7 +382,7 @@ def check_statements(table: TableId, rests: Rests, evidence: CaptureEvidence) ->
 
 
 def check_capture(table: TableId, problems: Sequence[str]) -> None:
-    """Refuse a table whose capture has a problem, since the table's topic could lack changes.
+    """Refuse a table whose capture has a problem, because the table's topic could lack changes.
 
     Args:
         table: The table.

@@ -42,7 +42,7 @@ MARK_FIRST = (
     "Run `tributary run`, which marks the tables of this source and tier, then `tributary"
     " bootstrap` for them. Restart the connector only after that run: it would hide what was lost."
 )
-"""The remedy for a connector that must not be restarted, since changes were lost."""
+"""The remedy for a connector that must not be restarted, because changes were lost."""
 RETRY = "run `tributary retry` for one of its tables"
 """The part of a remedy that says how an operator restarts a connector."""
 _LOOK_S = 5.0
@@ -90,8 +90,8 @@ def lost_before_restart(
 
     Returns:
         What was lost, as a sentence without a period. None if nothing was lost, or if the source or
-        Connect does not answer. Without an answer, a restart is allowed, since only a restart shows
-        when the connector reaches its source again.
+        Connect does not answer. Without an answer, a restart is allowed, because only a restart
+        shows when the connector reaches its source again.
 
     Raises:
         TributaryError: The log begins after Connect's stored position, and it is not known yet
@@ -151,7 +151,7 @@ def restart_connector(
 
 
 def restart(connect: ConnectClient, name: str, *, only_failed: bool = True) -> None:
-    """Restart a capture's connector, also if it cannot start from its stored offset.
+    """Restart a capture's connector, even if it cannot start from its stored offset.
 
     After a TRUNCATE of several tables, Debezium cannot start from some stored offsets. This call
     first replaces such an offset (see `after_truncate`).

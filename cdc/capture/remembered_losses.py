@@ -66,7 +66,7 @@ def loss_scopes(names: CaptureNames, *tables: TableId) -> tuple[str, ...]:
 
 
 def scopes_if_configured(config: Config, record: TableRecord) -> tuple[str, ...]:
-    """Return the names under which losses of a table are counted, for the capture on its record.
+    """Return the names under which losses are counted for a table and its recorded capture.
 
     The result is empty if the table's source is not configured.
     """
@@ -77,7 +77,7 @@ def scopes_if_configured(config: Config, record: TableRecord) -> tuple[str, ...]
 
 
 def times(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> int:
-    """Return how many losses are counted for a table, with those of the table's whole capture.
+    """Return how many losses are counted for a table, including the losses of its whole capture.
 
     Args:
         seen: A mapping from scopes (`loss_scopes`) to the losses counted under each.

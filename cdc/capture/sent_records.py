@@ -13,10 +13,10 @@ Two events can put the slot after the stored position:
   taken over its task. The next position that the present task stores replaces the older one.
 
 In both cases, the next task begins at the slot's position without an error, and the next stored
-position hides any gap. But the records in Kafka show whether there is a gap, since a task sends the
-log in order and without gaps. The connector has sent all changes between the two positions if one
-task has read a commit that is not after the stored position, and has sent an event that is not
-before the slot's position.
+position hides any gap. But the records in Kafka show whether there is a gap, because a task sends
+the log in order and without gaps. The connector has sent all changes between the two positions if
+one task has read a commit at or before the stored position, and has sent an event at or after the
+slot's position.
 
 With Kafka transactions, the slot can also be ahead because a commit is late in Kafka. Connect
 stores a position in the same transaction as the records before the position. Debezium reads this
@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 LATE_S = 60.0
 """Longest time, in seconds, by which the markers of a commit may be late in Kafka. This is twice
-``replica.lag.time.max.ms``, after which a leader no longer waits for a follower.
+the default of ``replica.lag.time.max.ms``, after which a leader no longer waits for a follower.
 """
 
 
@@ -169,8 +169,8 @@ class SentRecords:
     ) -> LogPosition | None:
         """Return the same as `position`; raise an error while a commit can be late in Kafka.
 
-        A caller that starts or changes a connector must know first whether changes were lost, since
-        the connector would hide a gap.
+        A caller that starts or changes a connector must know first whether changes were lost,
+        because the connector would hide a gap.
 
         Raises:
             KafkaError: A commit of the connector can be late in Kafka.
@@ -192,11 +192,12 @@ class SentRecords:
     def _committed(
         self, names: CaptureNames, log: LogHealth, stored: LogPosition | None
     ) -> tuple[LogPosition | None, bool]:
-        """With Kafka transactions, return the position up to which changes count as captured.
+        """Find the result of `position` for a connector that writes to Kafka in transactions.
 
         Returns:
-            The position, and whether a commit of the connector can be late in Kafka. If changes
-            are lost, the position is before the slot's position.
+            The position up to which changes count as captured, and whether a commit of the
+            connector can be late in Kafka. If changes are lost, the position is before the slot's
+            position.
         """
         if names.kind != "postgres":
             return stored, False

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
-    """Return whether a captured topic's last record is of a later task than the newest heartbeat.
+    """Return whether a topic's last record is from a later task than the newest heartbeat is.
 
     If so, the end of the task before the later task cannot be judged yet: the later task may still
     be within its first transaction. A heartbeat from the later task shows that this transaction is

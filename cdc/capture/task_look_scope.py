@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
 
 _RENEWED_AFTER = timedelta(minutes=5)
-"""Age from which on a stored look is replaced although the connector's task is the same. An old
+"""Age from which on a stored look is replaced even if the connector's task is the same. An old
 look gives the same result as a new look, but the search after an old look reads more offsets.
 """
 
@@ -75,7 +75,7 @@ def to_await(
 def with_certain_ends(
     look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]
 ) -> TaskLook:
-    """Return a look at tasks with end offsets before all records that a later task may have sent.
+    """Return a look whose end offsets are before all records that a later task may have sent.
 
     A later task is one that started after the task of the look's heartbeat. If a topic's newest
     record is newer than this heartbeat, a later task may have sent the record. For such a topic,
@@ -126,7 +126,7 @@ def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
 
 
 def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLook:
-    """Return the previous look at a capture's tasks without the topics created again since then.
+    """Return the previous look at a capture's tasks, without topics that were later recreated.
 
     Such topics are left out of ``ends``, ``behind`` and ``awaited``.
     """
@@ -138,7 +138,7 @@ def of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLoo
 
 
 def remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
-    """Return the doubts (possible losses) of the previous look about tables not copied since."""
+    """Return the previous look's doubts (possible losses) about tables not copied after it."""
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
     return {table: known.doubts[table] for table in tables}
 
@@ -146,8 +146,8 @@ def remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doub
 def search_range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
     """Return the first and the end offset of the range that a look must search in a table's topic.
 
-    The first offset is the greater of O, from which on the table's stream is applied, and the end
-    offset of the previous look.
+    O is the offset from which on the table's stream is applied. The first offset is the greater of
+    O and the previous look's end offset.
     """
     searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
     # Without its UUID, a topic that has begun again shows by its end.

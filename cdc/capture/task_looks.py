@@ -67,11 +67,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BEHIND = 5_000
-"""Number of offsets after a task's last row that are searched for the next row."""
+"""How many offsets after a task's last row are searched for the next row."""
 _AT_ONCE = 100
 """Number of topics whose newest records are read at once."""
 _NO_LOOK = TaskLook("", datetime.min.replace(tzinfo=timezone.utc), {})
-"""The previous look if a connector has none. It names no task, and no topic that was searched."""
+"""Takes the place of the previous look if there is none. It names no task and no topic."""
 
 
 class TaskLooks:
@@ -174,7 +174,7 @@ class TaskLooks:
         begun: Mapping[str, TableRecord],
         earlier: Mapping[str, int],
     ) -> _Look | None:
-        """Return a new look; None without a heartbeat, or if the heartbeat lacks a task or time.
+        """Return a new look; None if there is no heartbeat, or if it names no task or has no time.
 
         For a topic that cannot be read, the new look has the end offset of the previous look.
         """
@@ -207,7 +207,7 @@ class TaskLooks:
         looks: tuple[TaskLook, _Look],
         beat: KafkaRecord | None,
     ) -> _Search | None:
-        """Return a search with the losses and the doubts (possible losses) between two looks.
+        """Search for losses and doubts (possible losses) between two looks, and return the search.
 
         The result is None if the end of a task cannot be judged yet, because the next task has
         sent too few records.
@@ -265,9 +265,9 @@ class _Capture:
     def takes_rows_twice(self) -> bool:
         """Whether looks must find the rows that the connector has sent twice.
 
-        Looks must find the rows of append tables of PostgreSQL, since the lake would have such rows
-        twice. For MySQL and MariaDB, another check finds the cause: a task of the connector that
-        starts without a stored position counts as a loss
+        Looks must find such rows of append tables of PostgreSQL, because the lake would have these
+        rows twice. For MySQL and MariaDB, another check finds the cause: a task of the connector
+        that starts without a stored position counts as a loss
         (`cdc.debezium.definitions.fresh_starts`).
         """
         return self.names.append and self.names.kind == "postgres"
@@ -452,7 +452,7 @@ class _Search:
     def _behind(
         self, table: TableId, last: KafkaRecord, change: SentChange, end: int
     ) -> NextInserted | None:
-        """Return the row that the transaction of ``change`` inserted next into the table.
+        """Return the next row that the transaction of ``change`` inserted into the same table.
 
         ``change`` itself is an insert into the table.
 
@@ -478,4 +478,4 @@ class _Search:
 
 
 class _EarlyError(Exception):
-    """An end of a task cannot be judged yet: the task that followed has sent too few records."""
+    """The end of a task cannot be judged yet: the next task has sent too few records."""

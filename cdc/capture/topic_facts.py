@@ -81,11 +81,11 @@ def still_in_topic(
     """Check that a captured topic continues from the offsets of the lake's newest commit.
 
     Only a partition with a new leader is checked for a truncation. A new leader can lack records
-    that the former leader had, for example because its disk was restored from a backup. A leader
-    never truncates records that consumers could read.
+    that the former leader had, for example because its disk was restored from a backup. While
+    a broker remains the leader, it never truncates records that consumers could read.
 
     After a whole cluster was restored, its leaders can have the former epochs again, and so do not
-    count as new. So each partition is also asked for the last record that the lake has read.
+    count as new. So each partition is also checked for the last record that the lake has read.
 
     Args:
         context: The runs' context.

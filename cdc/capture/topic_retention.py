@@ -1,4 +1,4 @@
-"""Finds topics that can delete changes before runs have read them, because of a topic setting."""
+"""Finds topics with a setting that lets them delete changes before runs have read the changes."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 ROW = "row"
 """The form of row types and composite types, whose values no event brings into the lake."""
 _TRIES = 5
-"""The most attempts to store a look while other processes also store looks."""
+"""Maximum number of attempts to store a look while other processes also store looks."""
 _NAMES_KEPT = 20_000
 """Maximum number of names whose former types are kept. The connector forgets former types when it
 starts again, so only a database that drops tables all the time has more such names.
@@ -166,7 +166,7 @@ def _without_present_types(types: Names, former: Former) -> Former:
 
 
 class TypeLooks:
-    """Compares a source's types with the types of each name in the last look; stores each look.
+    """Compares a source's types with the types in the last look, and stores each new look.
 
     All processes that use the same state store share the looks.
 
@@ -260,7 +260,7 @@ class TypeLooks:
         return now
 
     def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
-        """Return the look, with the types added that lost their names since the previous look.
+        """Return the look, plus the types that lost their names after the previous look.
 
         If the newest heartbeat is from a new task, the former types replace the types in
         `TypeLook.older`. The caller must read the present types before the call.
@@ -289,7 +289,7 @@ class TypeLooks:
         return replace(look, doubts=self._doubts(names, look))
 
     def _doubts(self, names: CaptureNames, look: TypeLook) -> dict[str, TypeDoubt]:
-        """Return, for each table, the columns that the connector can misread or could misread once.
+        """Return, for each table, the columns that this look or an earlier one has in ``mistaken``.
 
         Looks from before O, where a table's stream begins, do not count for the table.
         """
@@ -343,8 +343,8 @@ def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable
         used: The columns that are replicated.
 
     Raises:
-        SchemaChangeError: Since the table was copied, a look at the source's types has found a
-            column that the connector may have misread.
+        SchemaChangeError: After the table was copied, a look at the source's types found a column
+            that the connector may have misread.
     """
     if look is None:
         return

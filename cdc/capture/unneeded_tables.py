@@ -87,9 +87,9 @@ NOTHING = Unneeded()
 def of_unneeded(store: Store, evidence: CaptureEvidence, before: Iterable[TableRecord]) -> Unneeded:
     """Return the tables that are in a capture without need, or the capture itself if unneeded.
 
-    While a command changes the capture, the result is empty, since a new table joins the capture
-    before the table is on the plan. The result is also empty if another installation made the
-    connector, or if it is not known which tables the capture has.
+    While a command changes the capture, the result is empty, because a new table joins the
+    capture before the table is on the plan. The result is also empty if another installation made
+    the connector, or if it is not known which tables the capture has.
 
     Args:
         store: The state store. It is read after the evidence was gathered.

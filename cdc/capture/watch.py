@@ -118,7 +118,7 @@ def _watched_capture(capture: CapturedTables) -> CapturedTables:
 
 
 def _is_unread(capture: CapturedTables) -> bool:
-    """Return whether all tables that follow a capture must be copied again to read its changes."""
+    """Return whether all tables that follow a capture must be copied again."""
     return all(record.state in UNREAD for record in capture.followed)
 
 
@@ -278,7 +278,7 @@ class _Watch:
 
 
 def _unknown_finding(capture: CaptureNames, error: TributaryError) -> Finding:
-    """Return a finding that it is unknown, due to an error, whether the capture sends changes."""
+    """Return a finding: because of an error, it is unknown whether the capture sends changes."""
     name = f"connector {capture.connector}"
     what = f"whether {name} sends changes is not known ({error.message})"
     return Finding(Severity.UNKNOWN, name, what, error.remedy)

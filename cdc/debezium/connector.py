@@ -83,7 +83,7 @@ def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list
         capture: The names of the connector and of its topics.
 
     Returns:
-        The tables; None if the connector has no include list, since a publication selects the
+        The tables; None if the connector has no include list, because a publication selects the
         tables.
     """
     return KINDS[capture.kind].captured_tables(effective, capture.source)
@@ -199,7 +199,7 @@ def connector_config(
 
 
 def _converter_settings(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
-    """Return the settings of Debezium's Avro converters, also those to reach the registry."""
+    """Return the settings of Debezium's Avro converters, including those for the registry."""
     registry = kafka.registry
     url = connect.registry_url or registry.url
     user, password = registry.username, _secret_reference(registry.password)
@@ -242,5 +242,5 @@ def apicurio_url(url: str) -> str:
 
 
 def _secret_reference(secret: SecretRef | None) -> str | None:
-    """Return the reference to a secret for a connector's settings; None if there is no secret."""
+    """Return the reference by which settings name a secret; None if there is no secret."""
     return None if secret is None else secret.connect_reference()

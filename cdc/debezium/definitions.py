@@ -2,7 +2,7 @@
 
 - A statement has one record for each table that it changes. For example, a RENAME TABLE of two
   tables has two records. Each record names the statement's transaction.
-- A TRUNCATE is reported in the table's own topic instead, since it changes rows. OPTIMIZE and
+- A TRUNCATE is reported in the table's own topic instead, because it changes rows. OPTIMIZE and
   ANALYZE are not reported.
 - A connector that starts without a stored position first sends the definitions of all tables that
   it can see, as a snapshot.
@@ -155,7 +155,7 @@ class TopicRead:
 
     Args:
         topic_id: The topic's UUID.
-        first: The first offset that the topic had when it was read from there.
+        first: The first offset that the topic had when its read began.
         last: Offset of the last record that was read.
         sent_ms: Kafka's timestamp of that record, in milliseconds since 1970; 0 if it has none.
         records: Number of records that were read.
@@ -169,7 +169,7 @@ class TopicRead:
 
 
 class KeptStatements(Protocol):
-    """Keeps the DDL statements that one process has read for later processes."""
+    """Keeps, for later processes, the DDL statements that one process has read."""
 
     def load(
         self, capture: CaptureNames
@@ -187,13 +187,13 @@ class KeptStatements(Protocol):
         now: TopicRead,
         records: Mapping[int, Sequence[DefinitionChange]],
     ) -> None:
-        """Keep further records, unless another process has kept some meanwhile.
+        """Keep further records; do nothing if another process has kept some meanwhile.
 
         Args:
             capture: The names of the connector and of its topics.
-            before: How far the topic was read by what is kept; None if nothing is kept.
-            now: How far the topic is read with ``records``. If it counts no other records, these
-                replace all that is kept.
+            before: How far the kept records reach in the topic; None if nothing is kept.
+            now: How far they reach after ``records`` are added. If ``now`` counts only ``records``,
+                these replace all kept records.
             records: The changes of each record, by offset.
         """
         ...
@@ -249,8 +249,8 @@ class Definitions:
     def _goes_on(self, topic: str, known: _Followed, topic_id: str, first: int, end: int) -> bool:
         """Return whether a topic continues what this process has read of it.
 
-        A topic can end before what was read, for example after the loss of a broker. It can also
-        have been filled again beyond that end.
+        A topic can have lost records that were read, for example after the loss of a broker. Then
+        it ends before these records, or has got other records in their place.
         """
         reported, read = known.reported, known.read
         if reported.topic_id != topic_id or reported.end > end:
@@ -260,10 +260,10 @@ class Definitions:
         return first <= read.last and self._has(topic, read)
 
     def _begin(self, capture: CaptureNames, topic_id: str, first: int, end: int) -> _Followed:
-        """Return what an earlier process has read of a topic; nothing if it is not true any more.
+        """Return the kept statements of a topic, or an empty result if they are no longer valid.
 
-        What is kept counts only if the topic is the same one, begins at the same offset, and still
-        has the last record. So the result is what a read from the first offset would return.
+        They are valid if the topic is still the same one, begins at the same offset, and still has
+        the last kept record. So the result is what a read from the first offset would return.
         """
         nothing = ReportedStatements(topic_id, first, first)
         found = None if self._kept is None else self._kept.load(capture)
@@ -278,7 +278,7 @@ class Definitions:
         return _Followed(replace(nothing, end=read.last + 1, changes=changes), read, kept=read)
 
     def _has(self, topic: str, read: TopicRead) -> bool:
-        """Return whether a topic still has the last record that was read of it.
+        """Return whether a topic still has the last record that was read from it.
 
         Raises:
             KafkaError: The topic cannot be read.
@@ -287,7 +287,7 @@ class Definitions:
         return [_sent_ms(record) for record in found] == [read.sent_ms]
 
     def _read_on(self, capture: CaptureNames, known: _Followed, upto: int) -> _Followed:
-        """Read a topic up to before offset ``upto``, and keep the records for later processes."""
+        """Read a topic's offsets before ``upto``, and keep the records for later processes."""
         topic, reported, read = capture.schema_change_topic, known.reported, known.read
         found: dict[int, list[DefinitionChange]] = {}
         sent_ms = 0
@@ -340,8 +340,8 @@ class _Followed:
     Args:
         reported: The statements.
         read: How far the topic was read; None if no record was read.
-        kept: How far the topic was read by what is kept for later processes, as far as this process
-            knows; None if nothing is kept.
+        kept: How far the records that are kept for later processes reach in the topic; None if
+            nothing is kept. Another process can have kept more meanwhile.
     """
 
     reported: ReportedStatements
@@ -390,8 +390,8 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
     The offset is that of the first record that the topic of DDL statements got after the start.
     More than one offset means that the connector's stored position was deleted. In that case, the
     changes between the deletion and the later start are not captured. No other check finds this
-    loss: the newly stored position is after the lost changes, and no heartbeat is missing, since
-    the connector wrote none in the meantime.
+    loss: the newly stored position is after the lost changes, and no heartbeat is missing,
+    because the connector wrote none in the meantime.
     """
     found: list[int] = []
     before = False

@@ -107,8 +107,8 @@ def wait_for_heartbeat(
 ) -> None:
     """Wait until a heartbeat row that Debezium wrote to the database is in Kafka.
 
-    Only a heartbeat shows that changes flow. Connect also reports a connector as RUNNING while it
-    retries forever after one of these failures:
+    Only a heartbeat shows that changes flow. Connect reports a connector as RUNNING even while
+    the connector retries forever after one of these failures:
 
     - The connector cannot read the log: another reader holds the slot, the replication right is
       missing, or the publication was missing when a change was written.

@@ -94,7 +94,7 @@ COMMON_HARMLESS: Mapping[str, frozenset[str]] = {
 }
 
 FOLLOWED_SETTINGS = ("producer.override.max.request.size", "producer.override.buffer.memory")
-"""The settings of every kind that onboarding may change although the connector has tables."""
+"""The settings, the same for every kind, that onboarding may change on a connector in use."""
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,7 @@ def topic_for(prefix: str, schema: str, table: str) -> str:
 
 
 def topic_collisions(prefix: str, tables: Iterable[TableId]) -> dict[str, list[TableId]]:
-    """Return the topics of Debezium that several tables would share, as a mapping to the tables.
+    """Return each topic of Debezium that several tables would share, together with these tables.
 
     Kafka refuses a topic whose name differs from another topic's name only in dots and underscores.
     So two such topics count as one topic. The heartbeat and marker tables also count as tables.

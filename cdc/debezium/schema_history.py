@@ -5,7 +5,7 @@ the binlog. At that time, the events of earlier changes can still be in the conn
 its start, a task reads the schema history, and takes the definitions up to its stored position. In
 two cases the task takes wrong definitions:
 
-- Without GTIDs, the task takes all definitions, also those of statements after its stored position.
+- Without GTIDs, the task takes all definitions, even those of statements after its stored position.
   So the task decodes rows from before such a statement by the statement's definition
   (debezium/dbz#1541).
 - On MariaDB, each definition has the GTID of the transaction before the statement. The task skips a
@@ -78,7 +78,7 @@ def learned_definitions(records: Iterable[KafkaRecord], source: str) -> Iterator
 def later_definition(
     change: SentChange, table: TableId, learned: Iterable[LearnedDefinition], since: datetime
 ) -> LearnedDefinition | None:
-    """Return a table's definition from after a change, by which Debezium decoded the change.
+    """Return a definition that is later than a change, if Debezium decoded the change by it.
 
     This happens only without GTIDs. The definition's DDL statement follows the change in the
     binlog. But the definition was in the schema history before the connector decoded the change. A
@@ -89,9 +89,9 @@ def later_definition(
         change: The change.
         table: The change's table.
         learned: The definitions in the schema history.
-        since: A time before the copy recorded O, the first offset of the topic that runs apply.
-            Definitions that Kafka got before this time are ignored, since the copy waited until the
-            connector had passed the statements of these definitions.
+        since: A time before the copy recorded O, the offset from which on runs apply the topic.
+            Definitions that Kafka got before this time are ignored, because the copy waited until
+            the connector had passed the statements of these definitions.
 
     Returns:
         The first such definition; None if there is none, or if the change has a GTID.
@@ -113,7 +113,7 @@ def later_definition(
 def skipped_definition(
     learned: Sequence[LearnedDefinition], stored: MariadbGtidSet, tables: Collection[TableId]
 ) -> LearnedDefinition | None:
-    """Return the first definition that Debezium skips if it reads MariaDB from a position.
+    """Return the first definition that Debezium skips if it starts at a position in MariaDB's log.
 
     Args:
         learned: The definitions in the schema history. Definitions from before the last snapshot

@@ -1,4 +1,4 @@
-"""Reads from Kafka which transactions wrote rows of heartbeats and of copies' markers."""
+"""Reads from Kafka which transactions wrote heartbeat rows and the marker rows of copies."""
 
 from __future__ import annotations
 

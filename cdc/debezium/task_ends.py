@@ -133,8 +133,8 @@ class TaskEnds:
     def between(self, topic: str, first: int, end: int, task: str) -> Iterator[TaskEnd]:
         """Yield the ends of tasks in a range of a topic's offsets, in order.
 
-        The range also includes the last record before ``first``, since a task can have ended right
-        after this record.
+        The range also includes the last record before ``first``, because a task can have ended
+        right after this record.
 
         Args:
             topic: The topic.

@@ -37,7 +37,7 @@ class TaskStream:
 
 
 def task_streams(ends: TaskEnds, topic: str, end: int, position: int) -> Iterator[TaskStream]:
-    """Yield the `TaskStream` of each Debezium task that began before a position, for one topic.
+    """Yield, for one topic, the `TaskStream` of each Debezium task that began before a position.
 
     Only the newest tasks of the topic are examined, at most `_TASKS`.
 

@@ -39,7 +39,7 @@ _LATEST_MS = 250_000_000_000_000
 times can be beyond the end of Python's times.
 """
 _CONFIGS_AT_ONCE = 500
-"""The most topics in one request for settings, since an answer has 5 KB for each topic."""
+"""Maximum number of topics in one request for settings: an answer has 5 KB for each topic."""
 
 
 class KafkaAdmin:
@@ -72,7 +72,7 @@ class KafkaAdmin:
     def ensure_topics(
         self, wanted: Mapping[str, Mapping[str, str]], progress: Progress | None = None
     ) -> dict[str, TopicInfo]:
-        """Create topics, or check that the existing ones are suitable; return their descriptions.
+        """Create missing topics, check that existing ones are suitable, and return descriptions.
 
         A new topic has ``cleanup.policy=delete``, since compaction would remove changes that the
         lake has not read. A new topic also has the longest possible compaction lag: if somebody
@@ -84,7 +84,7 @@ class KafkaAdmin:
             progress: Shows the wait while a quota of the cluster refuses further topics.
 
         Raises:
-            ThrottledError: A quota of the cluster has let no further topic be created for two
+            ThrottledError: Because of a quota of the cluster, no further topic was created for two
                 minutes.
             KafkaError: A topic cannot be created, or it exists with several partitions, with
                 compaction, or with a retention that is too short.
@@ -94,7 +94,7 @@ class KafkaAdmin:
         return topic_creation.ensure(self, self._client, self._admin, settings, factor, progress)
 
     def ensure_topic(self, name: str, *, config: Mapping[str, str] | None = None) -> TopicInfo:
-        """Create one topic, or check that the existing one is suitable; see `ensure_topics`."""
+        """Create one topic if it is missing, or check that it is suitable; see `ensure_topics`."""
         return self.ensure_topics({name: config or {}})[name]
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
@@ -331,7 +331,7 @@ class KafkaAdmin:
         return {**{topic: _kafka_record_time(ms) for topic, ms in found.items()}, **failed}
 
     def since(self, times: Mapping[str, datetime]) -> dict[str, dict[int, Since]]:
-        """Return, for each topic and partition, the offset of the first record from a time on.
+        """Return, for each topic and partition, the offset of the first record at or after a time.
 
         Records of open transactions count. Topics that are missing or cannot be read are left out.
         The time of a record is by the same clock as in `newest_times`.

@@ -23,7 +23,7 @@ from cdc.kafka.topic_values import KnownRecord
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ONE_RECORD: dict[str, Any] = {"fetch.message.max.bytes": 16 * 1024}
 """Settings of a consumer that needs one record of each partition: a fetch of 16 KiB. Kafka returns
-a record that is larger, too."""
+a record even if it is larger."""
 Answers = dict[KnownRecord, str | KafkaError | None]
 
 
@@ -143,7 +143,7 @@ def _is_answer(message: ck.Message, known: KnownRecord) -> bool:
 def _answer(
     client: KafkaClient, message: ck.Message, known: KnownRecord
 ) -> str | KafkaError | None:
-    """Return how the first message from a known record's offset on differs from the record."""
+    """Return how the first message at or after a known record's offset differs from the record."""
     error = message.error()
     if error is not None and error.code() != ck.KafkaError._PARTITION_EOF:
         return client.refused(f"read topic {known.topic}", error, topic=known.topic)

@@ -106,7 +106,7 @@ class RecordReader:
         self._ahead = {topic: one for topic, one in self._ahead.items() if topic not in waited}
 
     def read(self, topic: str, start: int, end: int) -> Iterator[KafkaRecord]:
-        """Yield the committed records from offset ``start`` to before ``end``, a short range.
+        """Yield the committed records of a short range, from offset ``start`` to before ``end``.
 
         Raises:
             KafkaError: The range cannot be read in time.

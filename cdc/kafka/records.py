@@ -229,7 +229,7 @@ def truncated(
     Each of ``logs`` names an offset, and the leader's epoch when the partition reached this offset.
     The present leader is asked for the end offset of this epoch (OffsetForLeaderEpoch). If the
     partition was truncated below the named offset, the epoch ends below that offset, even if the
-    partition has got other records since.
+    partition has got other records since then.
 
     Args:
         client: The cluster.

@@ -27,12 +27,12 @@ PARTITIONS = 1
 change could be in different partitions."""
 _POLL_S = 0.1
 _AT_ONCE = 100
-"""The most topics in one request. A controller writes all topics of a request in one batch of
-records, and the size of a batch is limited."""
+"""Maximum number of topics in one request. A controller writes all topics of a request in one batch
+of records, and the size of a batch is limited."""
 
 _THROTTLED = ck.KafkaError.THROTTLING_QUOTA_EXCEEDED
 _QUOTA_S = 120.0
-"""The longest wait while a quota lets no further topic be created, in seconds."""
+"""The longest wait, in seconds, while a quota refuses to create any further topic."""
 _QUOTA_POLL_S = (1.0, 10.0)
 
 Settings = Mapping[str, Mapping[str, str]]
@@ -40,7 +40,7 @@ Settings = Mapping[str, Mapping[str, str]]
 
 
 class ThrottledError(KafkaError):
-    """A quota of the cluster for topic changes has let no further topic be created in time."""
+    """Because of a quota of the cluster for topic changes, no further topic was created in time."""
 
 
 def ensure(
@@ -67,7 +67,7 @@ def ensure(
         The topics' descriptions, in the order of ``wanted``.
 
     Raises:
-        ThrottledError: A quota of the cluster has let no further topic be created for two minutes.
+        ThrottledError: Because of a quota, no further topic was created for two minutes.
         KafkaError: A topic cannot be created, or it exists with another number of partitions, with
             compaction, or with a retention that is too short.
     """

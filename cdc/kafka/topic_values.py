@@ -73,8 +73,8 @@ class Since:
     """The offset of a Kafka partition's first record at or after some time.
 
     Args:
-        offset: Offset of the first record sent at or after the time, committed or not. Without such
-            a record, it is the offset after the last record.
+        offset: Offset of the first record sent at or after the time, committed or not. If there is
+            no such record, it is the offset after the last record.
         stable: The last stable offset of the partition, read after ``offset``.
     """
 
