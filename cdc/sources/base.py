@@ -89,7 +89,7 @@ class TableReader(TypeReader, Protocol):
         """
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """Return the source table as the SQL in ``ddl`` would change it; the SQL is not executed.
+        """Return the source table as it would be after the SQL in ``ddl``, which is not executed.
 
         Raises:
             DdlError: A statement cannot be parsed, or does not fit the table.
@@ -103,7 +103,9 @@ class TableReader(TypeReader, Protocol):
         """
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why the lake cannot represent all values of a key, and the remedy; None if it can.
+        """Return why the lake cannot represent some values of a key, and the remedy.
+
+        The result is None if the lake can represent every value of the key.
 
         Raises:
             SourceError: The check takes too long, or the table cannot be read.
@@ -115,7 +117,7 @@ class TableReader(TypeReader, Protocol):
 
 
 class SourceLog(Protocol):
-    """A source's log: positions in it, markers, and waits."""
+    """A source's log: positions in it, markers, and the wait for the end of transactions."""
 
     @property
     def name(self) -> str:
@@ -282,12 +284,12 @@ class SnapshotReader(KeyRanges, Protocol):
             timeout_s: Bound of the wait, in seconds.
             progress: Shows the wait.
             go_on: Whether the wait begins again at its bound, up to `MOST_WAITS` times, while the
-                replica replays. Only PostgreSQL does this: the transactions that a replica of MySQL
-                or MariaDB has executed can be its own.
+                replica replays. Only PostgreSQL does this. A replica of MySQL or MariaDB can
+                execute transactions of its own, so these do not prove that it replays.
 
         Raises:
             ReplicaError: The wait reached its bound, or the replica does not follow the primary.
-                The error has the replica's lag, and whether its replay is paused.
+                The error reports the replica's lag, and whether its replay is paused.
         """
 
     def open_view(
@@ -295,9 +297,10 @@ class SnapshotReader(KeyRanges, Protocol):
     ) -> AbstractContextManager[View]:
         """Open a view that contains the marker, on the replica if the source has one.
 
-        A primary can log a commit before queries see it. On such a primary, the method first waits
-        until each transaction that is open at the call has ended. With ``one_moment``, all sessions
-        see the same rows on PostgreSQL; a MySQL or MariaDB source ignores ``one_moment``.
+        A PostgreSQL primary logs a commit before queries see it. So on a PostgreSQL primary, the
+        method first waits until each transaction that is open at the call has ended. With
+        ``one_moment``, all sessions see the same rows on PostgreSQL; a MySQL or MariaDB source
+        ignores ``one_moment``.
 
         Raises:
             ReplicaError: A session reached the wrong server, or the replica's views lack changes.
@@ -376,7 +379,7 @@ class SnapshotReader(KeyRanges, Protocol):
 
 
 class CatalogLooks(Protocol):
-    """Looks at captured tables in the catalog of the source's server."""
+    """Reads what the catalog of the source's server has about captured tables."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
         """Return a message for each reason why changes of a source table are not captured."""
@@ -446,7 +449,7 @@ class SourceCapture(CatalogLooks, Protocol):
         """Return why the connector can no longer read the source's log; None if it still can."""
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare the source's log with an earlier mark, the end of the log at an earlier call.
+        """Compare the source's log with a mark, which is the end of the log at an earlier call.
 
         The result is None if the log cannot be compared.
 

@@ -26,10 +26,10 @@ class SentTables(Protocol):
     def remove_renamed(
         self, known: Collection[Fingerprint], keep: Collection[TableId]
     ) -> list[TableId]:
-        """Remove the tables with these fingerprints from the list; return the removed tables.
+        """Remove from the list the tables with these fingerprints; return the removed tables.
 
-        The table's present name does not matter, except that a table whose present name is in
-        ``keep`` is not removed.
+        A table is removed even if it has another name now. But a table whose present name is in
+        ``keep`` stays in the list.
         """
 
     def added(self) -> Mapping[TableId, SentTable]:
@@ -74,7 +74,7 @@ class KeptLog(Protocol):
 
         Raises:
             CaptureError: An object with the kept log's name belongs to another database or another
-                tool, or transactions that were already open have not ended in time.
+                tool; or transactions that were already open have not ended in time.
         """
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
@@ -88,7 +88,7 @@ class KeptLog(Protocol):
         """Return the id of the source's session that reads the log; None if no session reads it."""
 
     def shown_reader(self) -> str | None:
-        """Describe the session that reads the log: program, machine, id; None without a session."""
+        """Describe the session that reads the log: program, machine, id; None if there is none."""
 
     def beat_age_s(self) -> float | None:
         """Return the age in seconds of the connector's newest heartbeat; None if there is none."""

@@ -17,10 +17,10 @@ S = TypeVar("S")
 IDLE_S = 5.0
 """Longest time that a session waits for its next use, in seconds."""
 LIFE_S = 60.0
-"""Longest time after the login in which a session is used again, in seconds. A new login may reach
-another server, if a name or a proxy points to a new primary."""
+"""A session of this age, in seconds since its login, is closed instead of used again. The next
+login can reach another server, if a host name or a proxy points to a new primary by then."""
 _LEAST_S = 0.01
-"""Shortest time until the next look at idle sessions, in seconds."""
+"""Shortest time until the next check of idle sessions, in seconds."""
 MOST = 4
 """Largest number of idle sessions of one login."""
 
@@ -87,7 +87,7 @@ class IdleSessions(Generic[S]):
 
         Args:
             login: The session's login.
-            session: The session, which is as it was after its login.
+            session: The session, in the state in which it was right after its login.
             born: Time of the login, as `take` returned it; for a new session, the time now.
         """
         with self._lock:
@@ -110,7 +110,7 @@ class IdleSessions(Generic[S]):
         _close_all(ended, self._close)
 
     def _expect_late(self) -> None:
-        """Close the sessions that will have waited too long, in a thread of its own."""
+        """Start a timer, if none runs, whose thread closes the sessions that wait too long."""
         if self._timer is None:
             waited = self._now() - min(one.since for one in self._idle)
             left = max(_LEAST_S, self._idle_s - waited)

@@ -33,6 +33,6 @@ class KeyRanges(Protocol):
     ) -> Boundaries:
         """Return keys that cut the source table into about ``chunks`` ranges of about equal size.
 
-        Any keys give disjoint ranges that cover the table. So the keys need not be read under the
-        copy's view. The keys are read from the replica if the source has one.
+        Whatever the keys are, the ranges are disjoint and cover the table. So the keys need not be
+        read under the copy's view. The keys are read from the replica if the source has one.
         """

@@ -35,10 +35,10 @@ def refusal(
         table: The table.
         key: The table's key. A key column can neither be read by key nor be left out.
         settings: The table's settings.
-        types: A mapping from each column whose type cannot be converted to the type's error.
-        names: A mapping from each column whose name the lake does not allow to the reason.
-        bound: A mapping from each virtual column whose values depend on more than the row to what
-            the values depend on, for example ``the session's time zone``.
+        types: For each column whose type cannot be converted: the error of the type.
+        names: For each column whose name the lake does not allow: the reason.
+        bound: For each virtual column whose values depend on more than the row: what else they
+            depend on, for example ``the session's time zone``.
     """
     kind = UnsupportedTypeError if types else SchemaError
     others = {
@@ -66,8 +66,8 @@ def _refused_columns_message(
 
     Args:
         table: The table.
-        types: A mapping from each column whose type cannot be converted to the type's error.
-        others: A mapping from each other column of the message to the reason.
+        types: For each column whose type cannot be converted: the error of the type.
+        others: For each other column of the message: the reason.
     """
     whole = [error.message for error in types.values()]
     whole += [f"column {name!r} of table {table} {why}" for name, why in others.items()]

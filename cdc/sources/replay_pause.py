@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
-    """Allow a block to pause replay of the source's replica; resume replay after the block.
+    """Allow the ``with`` block to pause a replica's replay; resume replay after the block.
 
     Raises:
         ReplicaError: Another process or an operator has paused replay, or replay cannot be resumed.

@@ -26,8 +26,8 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
     Raises:
         UnsupportedTypeError: A replicated column has a type that cannot be converted, or a type
             that the connector can mistake for another type.
-        SchemaError: The lake does not allow a column's name, the value of a virtual column depends
-            on more than the row, or there is no usable key.
+        SchemaError: The lake does not allow a column's name; the value of a virtual column depends
+            on more than the row; or there is no usable key.
     """
     columns = lake_columns(table, settings)
     key = record_key(table, settings)
@@ -153,7 +153,7 @@ def _lake_column(table: SourceTable, column: SourceColumn, settings: TableSettin
 
 
 def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """Return the columns that the settings name and the source table lacks.
+    """Return the columns that are named in the settings and that the source table lacks.
 
     A setting can have both names of a column that `columns.renames` renames. If the table has the
     column under one of these names, neither name is returned.
@@ -173,7 +173,7 @@ def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 
 
 def require_named(table: SourceTable, settings: TableSettings) -> None:
-    """Refuse to copy a source table that lacks a column which the settings name.
+    """Refuse to copy a source table that lacks a column which is named in the settings.
 
     If a name is misspelled, values that a setting should hide would reach the lake. Runs do not
     call this function: once a table is copied, its settings may name a column that is not added

@@ -61,7 +61,7 @@ class TableStats:
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """One live column of a source table, in catalog order.
+    """One live column of a source table.
 
     Args:
         name: The name in the catalog.

@@ -26,7 +26,7 @@ class Split(Protocol):
         """
 
     def failure(self) -> TributaryError | None:
-        """Return the error due to which the view's position S cannot be found; None without one."""
+        """Return the error due to which S cannot be found; None if no error has occurred."""
 
 
 @dataclass(frozen=True)

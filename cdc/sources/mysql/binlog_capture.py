@@ -25,7 +25,7 @@ class BinlogCapture:
     """
 
     sent_tables = None
-    """None, since the connector's own list selects the tables of the binlog."""
+    """None, since the connector itself has the list of captured tables."""
     kept_log = None
     """None, since the server purges the binlog by age, even if no connector has read it."""
 
@@ -54,7 +54,7 @@ class BinlogCapture:
         return None
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare the binlog with an earlier mark; return None without GTIDs or without binlog."""
+        """Compare the binlog with an earlier mark; return None if GTIDs or the binlog are off."""
         return binlog_continuity.continuity(self._connections, earlier, sent)
 
     def log_health(self) -> LogHealth:
@@ -90,8 +90,8 @@ class BinlogCapture:
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
         """Return the problem and the remedy if a login cannot read some columns of the table.
 
-        Both are parts of a message. The problem names the logins of MySQL or MariaDB, and the
-        remedy has the GRANT statements. The result is None if all logins can read all columns.
+        Both are parts of a message. The problem names each such login of MySQL or MariaDB, and the
+        remedy has the GRANT statements. The result is None if each login can read all columns.
         """
         return rights.missing(self._connections, table.table)
 

@@ -166,7 +166,8 @@ def _gtid_mode_check(mode: str) -> Check:
 def _retention_check(seconds: int, *, on_rds: bool = False) -> Check:
     """Return the line that the command ``check`` prints for the binlog's retention.
 
-    The line is a warning below three days, and always in Amazon RDS.
+    The line is a warning if the retention is below three days. If ``on_rds`` is set, the line is
+    always a warning.
 
     Args:
         seconds: The server's retention of the binlog, in seconds; 0 if it purges no binlog file.
@@ -295,7 +296,7 @@ def _transactions_without_gtids(where: str, other: str | None) -> Check:
 def _replica_settings_check(
     theirs: dict[str, str], applying: replica_faults.Applying
 ) -> Iterator[Check]:
-    """Yield an error of ``check`` if a MySQL or MariaDB replica can skip changes or errors."""
+    """Yield the lines of ``check`` about why a MySQL or MariaDB replica can have wrong rows."""
     if filters := replica_faults.filters(applying):
         yield Check(
             "replica filters",
@@ -320,7 +321,7 @@ def _replica_settings_check(
 
 
 def _errant_check(where: str, errant: str) -> Iterator[Check]:
-    """Yield the line that ``check`` prints about transactions only a MySQL or MariaDB replica has.
+    """Yield the line of ``check`` about transactions that only a MySQL or MariaDB replica has.
 
     Args:
         where: The replica's name in messages.

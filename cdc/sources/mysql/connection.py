@@ -108,7 +108,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
             several: Whether one call may send several statements, separated by semicolons.
 
         Raises:
-            SourceError: The server cannot be reached, is of another kind than configured, or a
+            SourceError: The server cannot be reached or is of another kind than configured; or a
                 statement in the block failed.
         """
         connection = self._connect(role, on_replica, statement_timeout_s, several)

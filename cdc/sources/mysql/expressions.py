@@ -21,7 +21,7 @@ _RESERVED = frozenset(
 
 
 def tokens_of(expression: str) -> list[re.Match[str]]:
-    """Return the tokens of an expression as the catalog of MySQL or MariaDB prints it.
+    """Return the tokens of an expression that the catalog of MySQL or MariaDB has printed.
 
     MySQL's catalog writes a backslash before each quote, also where a string literal begins. The
     tokens have no such backslash.

@@ -27,7 +27,10 @@ ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
 
 
 def own_rights(kind: str) -> tuple[tuple[Role, str, tuple[str, ...]], ...]:
-    """Return the needed MySQL or MariaDB rights on Tributary's tables as role, table, rights."""
+    """Return the rights that MySQL or MariaDB logins need on Tributary's tables.
+
+    Each item is a role, a table, and the rights that the role needs on the table.
+    """
     return _OWN_RIGHTS + _IDENTITY_RIGHTS if kind == "mariadb" else _OWN_RIGHTS
 
 

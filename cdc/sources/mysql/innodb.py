@@ -37,8 +37,8 @@ class Stored:
         ids: InnoDB's id of each partition, by the partition's name. A table without partitions
             counts as one partition with an empty name. A rebuild or TRUNCATE creates new
             files and changes the ids. The ids on a replica differ from the ids on the primary.
-        versions: How often columns were added or dropped in place since a partition got its id, by
-            the partition's name. None if the server does not count these changes.
+        versions: For each partition's name, how often columns were added or dropped in place since
+            the partition got its id. None if the server does not count these changes.
     """
 
     ids: dict[str, int]

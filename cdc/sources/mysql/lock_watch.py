@@ -78,7 +78,7 @@ class LockWatch(threading.Thread):
                 level = logging.DEBUG
 
     def _waiting(self) -> str | None:
-        """Return the statement that makes replication wait for the table's readers.
+        """Return the replicated statement that waits for the sessions that read the table.
 
         The result is None if replication does not wait, or waits for another table. To find out, a
         query of this table is tried: the query has to wait behind a statement that waits for the

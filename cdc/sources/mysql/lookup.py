@@ -177,7 +177,7 @@ def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> s
 
 
 def _time_text(micros: int) -> str:
-    """Return a key's duration in microseconds as a MySQL or MariaDB server writes a TIME."""
+    """Convert a key's duration from microseconds to the text of a MySQL or MariaDB TIME."""
     seconds, rest = divmod(abs(micros), _SECOND)
     hours, seconds = divmod(seconds, 3600)
     sign = "-" if micros < 0 else ""

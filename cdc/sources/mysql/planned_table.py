@@ -79,7 +79,7 @@ class Lookups:
 def after_statements(
     session: Session, table: TableId, fingerprint: Fingerprint, statements: Sequence[Statement]
 ) -> Planned:
-    """Return the MySQL or MariaDB table as the statements would leave it.
+    """Return the MySQL or MariaDB table as it would be after the statements.
 
     Args:
         session: A session of the admin login on the primary.
@@ -89,7 +89,7 @@ def after_statements(
 
     Raises:
         DdlError: A statement does not fit the table, or the server refuses a definition.
-        SourceError: The table has changed since its fingerprint, or the server cannot be queried.
+        SourceError: The table no longer has this fingerprint, or the server cannot be queried.
     """
     found = describe(session, [table]).get(table)
     if found is None or found.fingerprint(on_replica=False).digest != fingerprint.digest:
@@ -110,7 +110,7 @@ def after_statements(
 
 @contextmanager
 def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
-    """Open lookups of a planned table's column definitions in the MySQL or MariaDB server."""
+    """Yield a table's `Lookups`, whose answers come from the MySQL or MariaDB server."""
     names = (table.schema, table.name)
     _require_row_format(session, table)
     collation = str(session.value(_COLLATION, names))
@@ -178,7 +178,7 @@ def _as_catalog(row: Row) -> Row:
 def after_definitions(
     found: Described, statements: Sequence[Statement], lookups: Lookups
 ) -> Described:
-    """Return a MySQL or MariaDB table's description as the planned statements would leave it.
+    """Return a MySQL or MariaDB table's description as it would be after planned statements.
 
     Raises:
         DdlError: A statement does not fit the table.
@@ -213,7 +213,7 @@ class _Draft:
         )
 
     def apply(self, clauses: Sequence[Clause]) -> None:
-        """Apply the clauses of one MySQL or MariaDB statement, after any earlier statements.
+        """Apply one MySQL or MariaDB statement's clauses to the result of earlier statements.
 
         The clauses use the column names that the table had before the statement.
         """
@@ -335,7 +335,7 @@ class _Draft:
         self._indexes = {name: renamed(parts) for name, parts in self._indexes.items()}
 
     def _unique(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield name and columns of each MySQL or MariaDB unique index with a column."""
+        """Yield the name and the columns of each MySQL or MariaDB unique index that has columns."""
         return ((name, parts) for name, parts in self._indexes.items() if parts)
 
     def _move(self, name: str, place: str) -> None:
@@ -352,7 +352,7 @@ class _Draft:
         """Return the catalog row of a MySQL or MariaDB column.
 
         Raises:
-            DdlError: There is no such column, or the column's name differs in letter case.
+            DdlError: There is no such column, or ``name`` has the wrong letter case.
         """
         for row in self._rows:
             if row["name"] == name:

@@ -201,7 +201,9 @@ def cascades_unseen(session: Session) -> bool:
 
 
 def xa_used(session: Session) -> str | None:
-    """Return evidence of XA transactions whose events can be wrong or missing; None without any.
+    """Return evidence of XA transactions whose events can be wrong or missing.
+
+    The result is None if there is no such evidence.
 
     The binlog has the rows of a prepared XA transaction before the transaction commits or rolls
     back. An XA transaction that commits without XA PREPARE is a problem only on servers without
@@ -218,7 +220,7 @@ def xa_used(session: Session) -> str | None:
 
 
 def _xa_prepared(session: Session) -> str | None:
-    """Return a text with evidence of prepared XA transactions; None without evidence.
+    """Return a text with evidence of prepared XA transactions; None if there is no evidence.
 
     The binlog has the rows of a prepared transaction before the transaction commits or rolls back.
     """
@@ -237,7 +239,9 @@ def _xa_prepared(session: Session) -> str | None:
 
 
 def _xa_of_one_phase(session: Session) -> str | None:
-    """Return a text with evidence of XA transactions on a server without GTIDs, or None.
+    """Return a text with evidence of XA transactions on a server without GTIDs.
+
+    The result is None if there is no evidence, or if the server has GTIDs.
 
     The connector detects the beginning of a transaction by BEGIN, but an XA transaction begins with
     XA START. So the connector does not count the events of an XA transaction: with each row, it

@@ -237,7 +237,7 @@ def _wait_for_countdown(connections: Connections, number: int) -> None:
 
 
 def _end_countdown(connections: Connections, number: int) -> None:
-    """Kill the session of a countdown in MySQL or MariaDB."""
+    """Kill the MySQL or MariaDB session that runs a countdown."""
     try:
         with connections.open("snapshot", on_replica=True) as control:
             control.rows(f"KILL {number}")

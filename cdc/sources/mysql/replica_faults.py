@@ -1,6 +1,6 @@
 """Finds reasons why a replica's rows could differ from the primary's without an error.
 
-`check` and the fence of a copy both use this module.
+The command `check` uses this module, and so does each copy that reads a replica.
 """
 
 from __future__ import annotations

@@ -40,10 +40,10 @@ _NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 
 
 def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
-    """Return the problem and the remedy if a MySQL or MariaDB login may not read all of a table.
+    """Return problem and remedy if a MySQL or MariaDB login cannot read some column of a table.
 
-    Problem and remedy are parts of a message. The problem names the logins of MySQL or MariaDB,
-    and the remedy has the GRANT statements. The result is None if all logins may read all columns.
+    Problem and remedy are parts of a message. The problem names each such login, and the remedy has
+    the GRANT statements. The result is None if each login may read all columns of the table.
 
     The check must come before the capture: the catalog silently leaves out columns and tables that
     a login may not read. If the capture login could not read a table when the connector first

@@ -105,7 +105,7 @@ class MysqlSource:
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """Return the MySQL or MariaDB table as DDL statements would leave it.
+        """Return the MySQL or MariaDB table as it would be after DDL statements.
 
         No statement is executed.
         """

@@ -16,9 +16,9 @@ class MysqlTableRules:
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
         """Return why a MySQL or MariaDB table cannot be copied or captured; None if it can.
 
-        During writes, a copy can read only ordinary InnoDB tables. The connectors misread TIME,
-        DATETIME and TIMESTAMP columns in the storage format from before MariaDB 10.1. The
-        connectors stop at rows with a hidden column.
+        Only ordinary InnoDB tables can be copied while applications write to them. The connectors
+        misread TIME, DATETIME and TIMESTAMP columns in the storage format from before MariaDB 10.1.
+        The connectors stop at rows with a hidden column.
         """
         if table.kind not in ("table", "partitioned"):
             return (
@@ -63,7 +63,7 @@ class MysqlTableRules:
         return None
 
     def unique_index(self, table: SourceTable, columns: str) -> str:
-        """Return MySQL's or MariaDB's statement that creates a unique index during writes."""
+        """Return MySQL's or MariaDB's SQL that creates a unique index without blocking writes."""
         return f"CREATE UNIQUE INDEX <name> ON {_named(table)} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:

@@ -98,7 +98,7 @@ class _Level:
 def reads_text_as_date(
     tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], kind: str
 ) -> bool:
-    """Whether MySQL converts a string to a date to compute a generated column.
+    """Whether MySQL converts a string to a date when it computes a generated column.
 
     STR_TO_DATE does not count. Comparisons of strings with dates do not count, either, since they
     convert no string to the session's time zone.

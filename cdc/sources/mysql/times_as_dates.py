@@ -65,7 +65,7 @@ class _Level:
         values: The types of the values in the current part of the expression. A part ends at a
             comma, AND, OR or XOR, or at CASE, WHEN, THEN, ELSE or END.
         words: The words and operators in the current part, in lower case.
-        cases: Whether a CASE was seen whose first WHEN was not seen yet.
+        cases: Whether a CASE was seen, but not yet its first WHEN.
         formats: The string literals; one of them can be the format of DATE_FORMAT.
         converts: Whether the server converts a TIME to a date.
     """
@@ -115,7 +115,7 @@ class _Level:
             self.values, self.results = self.results, frozenset()
 
     def _check(self, values: frozenset[str]) -> None:
-        """Record that a TIME is converted to a date if ``values`` have both a TIME and a date.
+        """If ``values`` have both a TIME and a date, record that the TIME is converted to a date.
 
         The server converts all of these values to one common type.
         """
@@ -159,7 +159,7 @@ class _Level:
         return given
 
     def _reads_dates(self, words: frozenset[str]) -> bool:
-        """Whether the function converts a TIME among its arguments to a date."""
+        """Whether the function converts a TIME argument to a date."""
         if self.function == "timestamp" and len(self.arguments) == 2:
             return "time" in self.arguments[0]
         if self.function == "date_format":
@@ -177,7 +177,7 @@ class _Level:
 def reads_time_as_date(
     tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], kind: str
 ) -> bool:
-    """Whether MySQL or MariaDB converts a TIME to a date to compute a generated column.
+    """Whether MySQL or MariaDB converts a TIME to a date when it computes a generated column.
 
     Args:
         tokens: The column's expression.

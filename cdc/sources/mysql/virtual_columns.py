@@ -35,14 +35,14 @@ _FUNCTIONS = {
     **dict.fromkeys(("nextval", "lastval", "aes_encrypt", "aes_decrypt", "password"), _SESSION),
     **dict.fromkeys(("get_lock", "is_free_lock", "is_used_lock", "sleep", "version"), _SESSION),
 }
-"""What a function's value depends on besides the arguments, by the function's name."""
+"""For the name of each function: what its value depends on besides the arguments."""
 _WORDS = {
     **dict.fromkeys(("current_date", "current_time", "current_timestamp"), _CLOCK),
     **dict.fromkeys(("localtime", "localtimestamp"), _CLOCK),
     **dict.fromkeys(("utc_date", "utc_time", "utc_timestamp"), _CLOCK),
     **dict.fromkeys(("current_user", "current_role"), _SESSION),
 }
-"""What the value of a function without parentheses depends on, by the function's name."""
+"""For the name of each function without parentheses: what its value depends on."""
 _FIXED_FORMAT = re.compile(r"(?:[^%]|%[^abMWZz])*")
 """Matches a format of `date_format` without names of days and months, and without a time zone."""
 
@@ -50,7 +50,7 @@ _FIXED_FORMAT = re.compile(r"(?:[^%]|%[^abMWZz])*")
 def session_bound(
     columns: Sequence[Mapping[str, Any]], *, of_mariadb: bool = False
 ) -> dict[str, str]:
-    """Return, for each virtual MySQL or MariaDB column that depends on the session, the reason.
+    """Return the reason for each virtual MySQL or MariaDB column that depends on the session.
 
     Args:
         columns: Rows of ``information_schema.COLUMNS`` as `table_facts` reads them.

@@ -420,7 +420,7 @@ class _Types:
         self._shown = {(row[0], row[1]): row[2] for row in session.execute(_SHOWN, asked)}
 
     def _with_parts(self, wanted: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
-        """Return types with modifiers, and the same of their element types and base types."""
+        """Return the types, and all their element types and base types, each with a modifier."""
         found: set[tuple[int, int]] = set()
         left = set(wanted)
         while left:

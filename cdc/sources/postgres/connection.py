@@ -123,16 +123,16 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
     ) -> Iterator[OwnSession]:
         """Open a PostgreSQL session in autocommit mode for a block.
 
-        The session can be one of an earlier block, from which nothing is left in it. No other
-        client of a connection pooler gets the settings of this session.
+        The session can be one that an earlier block used; nothing of that block is left in it. No
+        other client of a connection pooler gets the settings of this session.
 
         Args:
             role: The role whose login is used.
             on_replica: Whether to connect to the replica instead of the primary.
             statement_timeout_s: Limit of each statement, in seconds; 0 for no limit.
             lock_timeout_s: Limit of the wait for each lock, in seconds.
-            new_login: Whether the block needs a new session, since it asks which server a login
-                reaches now. The login's idle sessions are closed.
+            new_login: Whether to open a new session, because the block must find out which server a
+                login reaches now. If so, the login's idle sessions are closed.
 
         Raises:
             SourceError: The server cannot be reached, or a statement in the block failed.
@@ -315,7 +315,7 @@ def reading(session: Session) -> Iterator[None]:
 
 
 def read_by(session: Session, **settings: str) -> None:
-    """Apply the PostgreSQL settings for reading values to the rest of the open transaction.
+    """For the rest of the open transaction, apply PostgreSQL's settings for reading values.
 
     Args:
         session: A session with an open transaction.

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 def _indexes(table: str) -> str:
-    """Return PostgreSQL's SQL for a JSON object from each unique index's id to the index's facts.
+    """Return PostgreSQL's SQL for a JSON object that maps each unique index's id to its facts.
 
     The indexes are those that can be the table's replica identity. Indexes that contain the primary
     key are left out.

@@ -28,7 +28,7 @@ GROUP BY 1, 2 HAVING bool_or(a.attname !~ '^[a-z0-9_$]*$') ORDER BY 1, 2
 def obstacle(session: Session) -> tuple[str, str] | None:
     """Return the problem and the remedy of PostgreSQL columns whose names differ by case only.
 
-    At a table with such columns, Debezium's connector stops as it starts. The result is None if
+    If a table has such columns, Debezium's connector stops when it starts. The result is None if
     there are no such columns.
     """
     found = []

@@ -46,7 +46,7 @@ def _not_owned(
 ) -> tuple[str, str] | None:
     """Return why the admin login may not publish a PostgreSQL table, and the GRANT to run.
 
-    The result is None if the login may publish the table.
+    The result is None if the login may publish the table, or if the publication already has it.
     """
     user = connections.credential("admin").user
     with connections.open("admin") as session:

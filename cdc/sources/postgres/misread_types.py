@@ -50,8 +50,8 @@ def others(session: Session, schema: str, types: Collection[int]) -> dict[int, s
         types: The object ids of the types.
 
     Returns:
-        A mapping from the object id of each type that can be mistaken to schema and name of the
-        other type.
+        For the object id of each type that can be mistaken: the schema and the name of the other
+        type, as one string.
     """
     found = session.execute(_OTHERS, {"schema": schema, "types": list(types)}).fetchall()
     return {int(oid): str(name) for oid, name in found}

@@ -51,8 +51,8 @@ class OwnSession(psycopg.Connection[tuple[Any, ...]]):
     def is_as_new(self) -> bool:
         """Whether another block can use the session after ``DISCARD ALL``.
 
-        The session is open, goes to one session of the server, has no open transaction, and the
-        driver's settings are those of a new session.
+        This is so if the session is open, does not go through a pooler, has no open transaction,
+        and has the driver's settings of a new session.
         """
         changed = (self.isolation_level, self.read_only, self.deferrable) != (None, None, None)
         idle = self.info.transaction_status == TransactionStatus.IDLE

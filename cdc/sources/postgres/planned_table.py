@@ -73,9 +73,10 @@ class Lookups:
 def after_statements(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
-    """Return a PostgreSQL table as it would be after planned actions, with the server's answers.
+    """Return a PostgreSQL table as it would be after planned actions.
 
-    An action is a parsed part of a statement, such as a new column. `Lookups` lists the answers.
+    An action is a parsed part of a statement, such as a new column. The function queries the server
+    for the facts in `Lookups`.
     """
 
     def number(text: str) -> int:

@@ -57,7 +57,7 @@ def _read_members(session: Session, publication: str, source: str) -> list[_Memb
 
 
 def added(session: Session, publication: str, source: str) -> dict[TableId, SentTable]:
-    """Return a mapping from a publication's tables to `SentTable`, with the removing statement.
+    """Return, for each table of a publication, a `SentTable` with the removing statement.
 
     Tables of schema ``tributary`` and partitions of other tables of the publication are left out.
     """

@@ -62,7 +62,7 @@ def snapshot_query(
     quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
     from a subquery. The server flattens the subquery, so predicates use the key's index. A table
     without a key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of
-    the table or partition, and then the row's ``ctid``, which is unique within one view.
+    the table or partition, and then the row's ``ctid``. This value is unique within one view.
     """
     on_replica = view is None or view.on_replica
     endpoint = connections.endpoint(on_replica=on_replica)
@@ -116,7 +116,7 @@ def _time_column(ranges: Sequence[KeyRange]) -> list[sql.Composable]:
 
 
 def predicate(key_range: KeyRange, width: int) -> str:
-    """Return SQL that PostgreSQL evaluates to whether a row's key is in a range.
+    """Return the SQL condition that the key of a PostgreSQL row is in a range.
 
     The bounds are untyped literals. So the server reads each bound as a value of the key column's
     type, and compares it in the column's collation.

@@ -249,7 +249,7 @@ def primary_view(connections: Connections, marker: Marker) -> Iterator[Exporter]
 
 
 def exported_now(connections: Connections, session: Session, *, on_replica: bool) -> Exported:
-    """Export a PostgreSQL transaction's snapshot; read a log position after all its changes."""
+    """Export a PostgreSQL transaction's snapshot; read a log position after all changes in it."""
     snapshot = export(session)
     # read after the snapshot was taken, so the snapshot contains nothing after this position
     position = optional_row(session, "SELECT pg_last_wal_replay_lsn()::text")

@@ -70,10 +70,11 @@ class PublishedTables:
     def _change_each(
         self, tables: Sequence[TableId], change: Callable[[Session, str, TableId], object]
     ) -> None:
-        """Change the publication for each table, in a session of its own.
+        """Change the publication for each table; open a session for each change.
 
         Raises:
-            RefusedError: Several tables cannot be changed. For one table, the error is its own.
+            RefusedError: Several tables cannot be changed. If only one table cannot be changed, the
+                error of that table is raised.
         """
         refused: dict[TableId, TributaryError] = {}
         for table in tables:
@@ -92,7 +93,7 @@ class PublishedTables:
     ) -> list[TableId]:
         """Remove the tables of these fingerprints, whatever names the tables have now.
 
-        Tables whose present name is in ``keep`` stay. The result has the removed tables.
+        A table whose present name is in ``keep`` stays. The result has the removed tables.
         """
         oids = {int(one.facts["oid"]) for one in known if "oid" in one.facts}
         source = self._connections.source
@@ -102,12 +103,12 @@ class PublishedTables:
         return renamed
 
     def added(self) -> dict[TableId, SentTable]:
-        """Return a mapping from the added tables to `SentTable`, with the removing statement."""
+        """Return, for each added table, a `SentTable` with the statement that removes the table."""
         with self._connections.open("admin") as session:
             return publication_members.added(session, self._name, self._connections.source)
 
     def tables(self) -> list[TableId]:
-        """Return the publication's tables without Tributary's own; empty without a publication."""
+        """Return the publication's tables except Tributary's; empty if there is no publication."""
         with self._connections.open("admin") as session:
             return publication.published(session, self._name, self._connections.source)
 
@@ -136,7 +137,7 @@ class Slot:
         self.title = f"slot {name}"
 
     def exists(self) -> bool:
-        """Whether the slot exists, for this database and Debezium's plugin."""
+        """Whether a slot of this name exists for this database and Debezium's plugin."""
         return self.health() is not None
 
     def require_own(self) -> None:

@@ -94,7 +94,7 @@ def recreated(earlier: LogMark, now: LogMark) -> str | None:
 
 
 def _statistics_resets(mark: LogMark) -> tuple[str, Decimal | None]:
-    """Return the times of the last reset of a PostgreSQL server's and of a slot's statistics.
+    """Return when a PostgreSQL server's statistics and a slot's statistics were last reset.
 
     Both times are in seconds since 1970. The second one is None if the slot's statistics were never
     reset.

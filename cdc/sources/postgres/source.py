@@ -205,7 +205,7 @@ class PostgresSource:
             )
 
     def nudge(self) -> None:
-        """Do nothing, since PostgreSQL's log also grows without a marker."""
+        """Do nothing, since PostgreSQL's log grows even without a marker."""
 
     def write_marker(self) -> Marker:
         """Write a new marker row on the PostgreSQL primary."""
@@ -300,7 +300,7 @@ class PostgresSource:
             del self._exporters[exporter.view.snapshot_id]
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that a copy's view of PostgreSQL is open, and that its server is the same."""
+        """Check that a copy's view of PostgreSQL is open, and that its server has not changed."""
         if not view.snapshot_id:
             replica.assert_same_server(self._connections, view)
             return

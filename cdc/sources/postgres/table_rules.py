@@ -117,7 +117,7 @@ class PostgresTableRules:
         )
 
     def unique_index(self, table: SourceTable, columns: str) -> str:
-        """Return PostgreSQL's statement that creates a unique index during writes."""
+        """Return PostgreSQL's statement that creates a unique index without blocking writes."""
         return f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
@@ -153,7 +153,7 @@ class PostgresTableRules:
 
 
 def _unlogged_kind(table: SourceTable) -> Obstacle | None:
-    """Return a problem if PostgreSQL's log has no changes of a table due to the table's kind."""
+    """Return a problem if a table's kind keeps the table's changes out of PostgreSQL's log."""
     if table.kind == "hypertable":
         return (
             "is a hypertable of TimescaleDB: its rows lie in chunks, so none of its changes is in"
@@ -249,8 +249,8 @@ def _beside_domain(table: SourceTable, first: str) -> Obstacle | None:
 def _beside_enum(table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
     """Return a problem if values of a PostgreSQL table with an enum can be in wrong columns.
 
-    No event shows that values are in wrong columns. This error is possible if an ordinary column
-    follows a generated column that has no field in events, due to the generated column's type.
+    No event shows that values are in wrong columns. This error is possible if a generated column's
+    type keeps the column out of events, and an ordinary column follows it.
 
     Args:
         table: The table.
@@ -274,7 +274,7 @@ def _beside_enum(table: SourceTable, withheld: Collection[str]) -> Obstacle | No
 
 
 def _first_misplacing(table: SourceTable) -> str | None:
-    """Return a PostgreSQL table's first generated column; None if no ordinary column follows."""
+    """Return a PostgreSQL table's first generated column; None if no ordinary column follows it."""
     generated = [one.name for one in table.columns if one.generated]
     return misplacing([one.name for one in table.columns], generated)
 

@@ -6,9 +6,10 @@ OLDEST = 14
 _WHOLE_SINCE = {14: 18, 15: 13, 16: 9, 17: 5}
 """A mapping from major version to the first minor version whose log lacks no published change.
 
-A server of an earlier minor version can read a publication's tables as of a transaction from before
-a table joined. The server then caches this result, and leaves out the table's changes in all later
-transactions. Major versions that are not listed here do not have this defect.
+If a transaction was open while a table joined a publication, a server of an earlier minor version
+can read the publication's tables without this table. The server then caches this result, and leaves
+out the table's changes in all later transactions. Major versions that are not listed here do not
+have this defect.
 
 The listed minor versions have another defect, which the next minor versions repaired. To read the
 log, the server copies notices of catalog changes from each transaction to all overlapping
