@@ -170,7 +170,7 @@ class SourceLog(Protocol):
 
 
 class RowLookup(Protocol):
-    """Reads of single rows and values of a source."""
+    """Reads single rows and values of a source."""
 
     @property
     def name(self) -> str:

@@ -36,7 +36,7 @@ class SentTables(Protocol):
         """Return the tables that were added one by one, each with the SQL to remove the table."""
 
     def tables(self) -> list[TableId]:
-        """Return the tables in the source's list except Tributary's own; empty without a list."""
+        """Return the tables in the source's list except Tributary's; empty if there is no list."""
 
     def exists(self) -> bool:
         """Whether the source has the list of captured tables."""

@@ -57,9 +57,9 @@ class Servers(Generic[C, E]):
         self.config: C = config
 
     def endpoint(self, *, on_replica: bool) -> E:
-        """Return the endpoint of the replica, or of the primary if the source has no replica.
+        """Return the endpoint of the primary or, with ``on_replica``, of the replica.
 
-        If ``on_replica`` is false, always return the endpoint of the primary.
+        If the source has no replica, the result is always the endpoint of the primary.
         """
         # A configuration has endpoints of its own kind. The type variables cannot express this.
         config: Any = self.config

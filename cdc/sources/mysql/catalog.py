@@ -194,7 +194,8 @@ def _table_kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKin
     """Return a MySQL or MariaDB table's kind.
 
     An ordinary InnoDB table is of kind ``table`` or ``partitioned``. Every other table is of kind
-    ``other``. During writes, a copy cannot read a table of kind ``other`` under one view.
+    ``other``. While applications write, a copy cannot read a table of kind ``other`` under one
+    view.
     """
     if engine != "InnoDB" or kind != "BASE TABLE":
         return "other"

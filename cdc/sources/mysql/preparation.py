@@ -187,7 +187,7 @@ def _cascades(session: Session, table: SourceTable) -> list[str]:
 
 
 def cascades_unseen(session: Session) -> bool:
-    """Whether MySQL's or MariaDB's binlog lacks the changes of rows by foreign keys.
+    """Whether MySQL's or MariaDB's binlog lacks the row changes that foreign keys cause.
 
     These changes are missing if InnoDB makes them. MySQL 9.6 and later versions make such changes
     in the server and log them, unless ``innodb_native_foreign_keys`` is on.

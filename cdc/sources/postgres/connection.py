@@ -56,7 +56,7 @@ NOT_OFFERED = (
 
 
 def connection_parameters(endpoint: Endpoint, credential: Credential) -> dict[str, Any]:
-    """Return libpq's parameters for the server of a PostgreSQL source and a login.
+    """Return libpq's parameters for a login at a server of a PostgreSQL source.
 
     The endpoint's options can override the time-outs, but not the parameters that are set by other
     fields of the endpoint or by the login.

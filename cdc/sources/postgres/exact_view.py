@@ -252,7 +252,7 @@ def _in_progress(connections: Connections, fence: _Fence) -> Iterator[UUID]:
 
 
 def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
-    """Whether a PostgreSQL session that imports a snapshot sees a marker.
+    """Whether a PostgreSQL session that imports the given snapshot sees the marker.
 
     The marker's transaction must have ended. The session finds the marker by the primary key's
     index, so that it reads no rows of other transactions. If the snapshot lacks the list of

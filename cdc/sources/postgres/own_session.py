@@ -59,7 +59,7 @@ class OwnSession(psycopg.Connection[tuple[Any, ...]]):
         return idle and self.autocommit and not changed and not self.is_pooled
 
     def forget(self, *, limit_s: float) -> None:
-        """Remove from the session what its user has left there, by ``DISCARD ALL``.
+        """Run ``DISCARD ALL``, which removes from the session what its user has left there.
 
         Raises:
             psycopg.Error: The session has ended, or the server does not answer for ``limit_s``

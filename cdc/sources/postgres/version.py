@@ -4,7 +4,7 @@ from __future__ import annotations
 
 OLDEST = 14
 _WHOLE_SINCE = {14: 18, 15: 13, 16: 9, 17: 5}
-"""A mapping from major version to the first minor version whose log lacks no published change.
+"""A mapping from major version to the first minor version whose log has all published changes.
 
 If a transaction was open while a table joined a publication, a server of an earlier minor version
 can read the publication's tables without this table. The server then caches this result, and leaves
