@@ -72,7 +72,7 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 def known_by_file(
     kind: str, earlier: LogMark, sent: Iterable[SentTransaction], files: Sequence[str]
 ) -> Mapping[str, GtidSet]:
-    """Return, for each MySQL or MariaDB binlog file, GTIDs that the file or earlier files must have.
+    """Return, for each MySQL or MariaDB binlog file, GTIDs that it or earlier files must have.
 
     The known GTIDs are those of ``earlier`` and ``sent``. The newest file is left out, since only
     the list of GTIDs at the beginning of a later file can show a loss.
