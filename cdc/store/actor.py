@@ -54,7 +54,7 @@ def name_command(name: str) -> None:
 
 
 def _actor_user() -> str:
-    """Return the name of this process's user for an `Actor`; the user's number without a name."""
+    """Return the name of this process's user for an `Actor`, or the number of a nameless user."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run as a number that its system does not know

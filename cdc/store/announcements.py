@@ -41,16 +41,19 @@ class Announcement(Part):
         starts_at: The first moment of the period, in UTC.
         ends_at: The first moment after the period, in UTC.
         announced_at: When the period was first announced.
-        proven: The time of the source up to which the lake provably had every change at the first
-            announcement.
+        proven: A time by the source's clock. At the first announcement, the lake provably had every
+            change that the source committed before this time.
         generation: The table's generation to which the newest announcement applies.
         attempt: UUID of the attempt (the try) that built this generation.
-        instant: The newest commit that the newest announcement covers.
+        instant: The table's newest commit when the period was announced for ``attempt``, or when an
+            earlier announcement was moved to ``attempt``. The period's rows in later commits are
+            late. An announcement that late rows cause does not change this field.
         revision: Number of announcements of the period.
         revised_at: When the period was last announced again; None if it was announced only once.
         late_rows: Number of the period's rows that commits have written after the first
             announcement.
-        late_instant: The newest commit with rows that ``late_rows`` counts; None without one.
+        late_instant: The newest commit with rows that ``late_rows`` counts; None if there is no
+            such commit.
         late_at: When the rows of the commit ``late_instant`` were counted.
         format: Version of this document.
     """
@@ -129,7 +132,8 @@ class Proof:
     Args:
         record: The table's record, as it was read for the proof.
         rules: What the settings say about the table's periods.
-        proven: The time of the source up to which the lake provably has every change.
+        proven: A time by the source's clock. The lake provably has every change that the source
+            committed before this time.
         periods: The periods to announce for the first time.
     """
 
@@ -140,7 +144,7 @@ class Proof:
 
 
 class Announcements:
-    """The announced periods of all tables, which all processes of a store share.
+    """The announced periods of all tables; all processes of a store share these periods.
 
     Args:
         store: The state store.
@@ -188,7 +192,7 @@ class Announcements:
         return [_read_announcement(text, table) for text in found]
 
     def first_start(self, table: TableId) -> datetime | None:
-        """Return the start of the oldest announced period of a table; None without one.
+        """Return the start of the oldest announced period of a table; None if there is none.
 
         Raises:
             StateError: The state store cannot be used.
@@ -268,7 +272,7 @@ class Announcements:
         return changed
 
     def unmarked(self, tables: Iterable[TableId]) -> list[Announcement]:
-        """Return the given tables' announcements whose marker file in the lake is missing or old.
+        """Return the given tables' announcements whose marker file is missing or out of date.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is no announcement.
@@ -293,7 +297,7 @@ class Announcements:
                 connection.execute(update.values(pending=False))
 
     def forget(self, keep_s: float) -> int:
-        """Delete announcements that are older than ``keep_s``, but not a table's newest ones.
+        """Delete announcements older than ``keep_s``, except the newest of each table and calendar.
 
         All periods before an announced one are complete. So a period still counts as complete after
         its announcement is deleted. Only the number of the period's late rows is lost.

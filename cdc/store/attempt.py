@@ -46,7 +46,7 @@ class CopyView(Part):
         on_replica: Whether the copy reads a replica.
         system_identifier: Identity of the cluster; None if the server does not report it.
         timeline: The cluster's timeline; None if the server does not report it.
-        split: S, the position that the view contains exactly, as text; None if it is not known.
+        split: S as text, the position that the view contains exactly; None if it is not known.
     """
 
     snapshot: str
@@ -82,8 +82,8 @@ class Attempt(Part):
         topic_id: UUID of the topic when O (``start_offsets``) was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
         start_epochs: Epoch of each partition's leader when O was recorded.
-        server: Identity of the primary when the connector was proven to capture the table's
-            changes, just before O was recorded; None until then.
+        server: Identity that the primary had when the connector was proven to capture the table's
+            changes. This proof comes just before O is recorded. None until O is recorded.
         marker_id: Identity of the marker row that was written after O was recorded.
         x0: x0 as text, the transaction id before which every transaction has ended. For MySQL and
             MariaDB, the id of a marker: only transactions before this marker can be captured in
@@ -98,7 +98,7 @@ class Attempt(Part):
         settings_digest: Digest of the settings that determine the table's rows.
         policies_digest: Digest of the settings by which runs handle later events and old files, for
             example ``on_truncate`` and ``readers_keep``.
-        reads_upto: R, an upper bound of the position that the view can contain, as text.
+        reads_upto: R as text, an upper bound of the position that the view can contain.
         handoff_offsets: H, the offset per partition at which everything up to R is captured.
         transaction_offsets: Offsets of the topic of transactions, recorded before O; None unless
             the table is an append table of PostgreSQL.

@@ -83,7 +83,8 @@ class CheckResult(Part):
         check: The check's name.
         kind: What was checked: a kind of `cdc.config.checks`.
         policy: What follows from a failure, as configured when the check was executed.
-        attempt: Identity of the attempt (the copy) whose lake table was checked; empty without one.
+        attempt: Identity of the attempt (the copy) whose lake table was checked; empty if the table
+            had no attempt.
         started_at: When the check began, by the state store's clock.
         finished_at: When the check ended, by the state store's clock.
         outcome: How the check ended.
@@ -94,7 +95,7 @@ class CheckResult(Part):
         commits: Number of commits of the table's runs before the check began.
         by: The command that executed the check.
         reach: Which rows a check of kind ``verify`` has compared; None if the result is about all
-            rows of the check.
+            rows that the check examines.
         format: Version of this document.
     """
 
@@ -144,9 +145,9 @@ class CheckRecord(Part):
         newest: The newest result.
         conclusive: The newest result that says something about the data; None if there is none.
         passed_at: When the check last passed; None if it never did.
-        failure: The newest failure that no later passed result covers; None without one. Its
+        failure: The newest failure that no later passed result covers; None if there is none. Its
             ``reach`` includes the rows of all such failures.
-        pausing: Whether the table must still be paused because of the failure.
+        pausing: Whether a pause of the table because of the failure is due and has not happened.
         format: Version of this document.
     """
 
@@ -215,7 +216,7 @@ def _same_check_and_copy(one: CheckResult, other: CheckResult) -> bool:
 
 
 class Checks:
-    """The results of checks, which all processes of a state store share.
+    """The results of checks; all processes of a state store share these results.
 
     Args:
         store: The state store.
@@ -304,7 +305,7 @@ class Checks:
         return record
 
     def paused(self, table: TableId, check: str) -> None:
-        """Record that a check's failure no longer has to pause the table.
+        """Record that the pause that a check's failure required is no longer due.
 
         The caller holds the lease of the table's checks.
 

@@ -279,8 +279,8 @@ class CompletenessRules:
     def due(self, proven: datetime, newest: datetime | None) -> Iterator[Period]:
         """Yield the complete periods that are not announced yet, oldest first.
 
-        All periods before the first announced one are complete, too, so the first announcement of a
-        table is only of its newest complete period.
+        If no period was announced yet, only the newest complete period is yielded. Its announcement
+        implies that all earlier periods are complete, too.
 
         Args:
             proven: The table's proven time.
@@ -315,7 +315,7 @@ class CompletenessRules:
         """Return the start of the earliest period that the first announcement can be about.
 
         Args:
-            watermark: The watermark of the newest commit; None without one.
+            watermark: The watermark of the newest commit; None if there is no watermark.
             now: The present time.
         """
         at = min(now, watermark or now) - self.lateness - _BEHIND
@@ -348,7 +348,7 @@ def proven_until(
     lateness_s: int,
     now: datetime,
 ) -> datetime | None:
-    """Return the time of the source up to which, by heartbeats, the lake has every change.
+    """Return the time of the source up to which heartbeats prove that the lake is complete.
 
     Only heartbeats prove a time. Rows prove no time, since the time in a row can be ahead of the
     source's clock. A topic without new records proves no time either, since the capture may have
@@ -407,7 +407,7 @@ class Covered:
     Args:
         attempt: Identity of the attempt whose commits the announcement covers.
         instant: The instant of the newest commit that the announcement covers.
-        noted: The instant of the newest commit whose late rows are counted; None without one.
+        noted: The instant of the newest commit whose late rows are counted; None if there is none.
     """
 
     attempt: str

@@ -52,7 +52,7 @@ class Restarted:
 
 
 class Restarts:
-    """The restart counts of failed connectors, which all processes with the same state store share.
+    """The restart counts of failed connectors; all processes of a state store share these counts.
 
     Args:
         store: The state store.
@@ -106,7 +106,7 @@ class Restarts:
             )
 
     def forget(self, connector: str) -> None:
-        """Delete a connector's stored restarts, since an operator has restarted the connector."""
+        """Delete a connector's stored restarts, because an operator has restarted the connector."""
         with self._store.transaction() as connection:
             connection.execute(sa.delete(restart_rows).where(_restarts_of_connector(connector)))
 

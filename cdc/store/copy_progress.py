@@ -74,7 +74,7 @@ PROGRESS = Codec(CopyProgress, error=StateError, remedy=STORE_REMEDY)
 
 
 class CopyReports:
-    """The newest report of each copy, which all processes of a store share.
+    """The newest report of each copy; all processes of a store share these reports.
 
     Args:
         store: The state store.

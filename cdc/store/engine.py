@@ -38,7 +38,7 @@ _BESIDE_WORKERS = 10
 
 
 def _pool_sizes(threads: int) -> dict[str, int]:
-    """Return sizes of the state store's connection pool in which no worker waits for another.
+    """Return pool sizes with which no worker waits for another worker's state store connection.
 
     A worker has one connection, and the thread that renews its lease has another one. Connections
     are opened when they are needed, so a large pool costs nothing.
@@ -59,8 +59,8 @@ def open_engine(url: str, threads: int = LEAST_KEPT) -> Engine:
         threads: Number of workers of this process that use the store at the same time.
 
     Raises:
-        StateError: ``url`` is not a URL, the URL's driver is missing, or SQLite's file or the
-            file's folder cannot be created.
+        StateError: ``url`` is not a URL; the URL's driver is missing; or, for SQLite, the file or
+            the file's folder cannot be created.
     """
     try:
         parsed = _parsed_url(url)

@@ -72,7 +72,7 @@ class Histories:
         tables: Collection[TableId] | None = None,
         most: int | None = None,
     ) -> list[Noted]:
-        """Return the entries of all histories that are not older than a time, oldest first.
+        """Return all histories' entries from a time on, oldest first.
 
         Args:
             at: The time.

@@ -46,8 +46,8 @@ class RunEntry(Part):
         error: The error that ended the table's processing; None if it succeeded.
         runs: Number of runs that share this entry.
         by: The command that executed the run. The state store adds it.
-        instant: Hudi instant of the table's newest commit after the run; None if the run has not
-            read it.
+        instant: Hudi instant of the commit that was the table's newest one when the run ended; None
+            if the run has not read it.
         format: Version of this document.
     """
 

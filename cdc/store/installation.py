@@ -48,7 +48,7 @@ class Installation:
         return uuid.uuid1(node=self.node)
 
     def shared_table(self, base_path: str) -> uuid.UUID:
-        """Return the UUID of this installation's shared table at a path, the same each time."""
+        """Return this installation's UUID for the shared table at a path; it never changes."""
         of_path = uuid.uuid5(uuid.NAMESPACE_URL, base_path).int
         return uuid.UUID(int=of_path >> _NODE_BITS << _NODE_BITS | self.node, version=1)
 

@@ -1,4 +1,4 @@
-"""Stores each connector's newest look at its tasks, with which the next look is compared.
+"""Stores each connector's newest look at its tasks; the next look is compared with it.
 
 A look reads the topics' events to find out whether changes were lost when one Kafka Connect task
 ended and another one replaced it (`cdc.capture.task_looks`).
@@ -60,7 +60,7 @@ class TaskLook(Part):
             each with its end offset at the first look at that task. The first change that the task
             sends to such a topic is still to be judged (`cdc.capture.later_decoding`).
         postponed: The topics in which looks could not judge whether changes were lost when a task
-            ended, since the next task had sent too few records. The value is the time of the
+            ended, because the next task had sent too few records. The value is the time of the
             heartbeat at the first of these looks.
         format: Version of this document.
     """
@@ -76,7 +76,7 @@ class TaskLook(Part):
     format: Literal[1] = 1
 
     def is_of(self, record: TableRecord) -> bool:
-        """Whether the offsets in this look at tasks are offsets of the table's present topic.
+        """Whether the offsets in this `TaskLook` are offsets of the table's present topic.
 
         The result is False if the topic was deleted and created again after this look, for example
         by ``offboard --delete-data`` and then ``onboard``.
@@ -87,7 +87,7 @@ class TaskLook(Part):
     def doubt(self, record: TableRecord) -> str | None:
         """Return a sentence on what a table could have lost after its start offset O, or None.
 
-        The result is None if this look at tasks has no doubt about these changes of the table.
+        The result is None if this `TaskLook` has no doubt about these changes of the table.
         """
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         if found is None or first is None or found.offset < first or not self.is_of(record):
@@ -97,8 +97,8 @@ class TaskLook(Part):
     def unjudged(self, record: TableRecord) -> str | None:
         """Return a message if no look could judge yet whether a task's end lost a table's changes.
 
-        The result is None in all other cases. A later look at the tasks decides this without a
-        person's help.
+        The result is None in all other cases. A later `TaskLook` judges the end of the task, and no
+        person has to help.
         """
         since = self.postponed.get(record.topic, self.behind.get(record.topic))
         if since is None or first_offset(record) is None or not self.is_of(record):
@@ -134,8 +134,8 @@ class NextLook:
 
     Args:
         look: The look.
-        losses: The losses, as a mapping from the name under which the state store counts the loss
-            to a sentence, without a period, that says what was lost.
+        losses: The losses. Each key is the name under which the state store counts a loss. The
+            value says what was lost, as a sentence without a period.
     """
 
     look: TaskLook
@@ -143,7 +143,7 @@ class NextLook:
 
 
 class KeptLooks(StoredLooks[TaskLook]):
-    """Each connector's newest look at its tasks, which all processes of a state store share.
+    """Each connector's newest `TaskLook`; all processes of a state store share these looks.
 
     Args:
         store: The state store.
@@ -153,7 +153,7 @@ class KeptLooks(StoredLooks[TaskLook]):
         super().__init__(store, task_look_rows, TASK_LOOKS, "tasks")
 
     def all(self, connectors: Iterable[str]) -> dict[str, TaskLook]:
-        """Return the newest look at each connector's tasks, without connectors that have no look.
+        """Return the newest look of each given connector; connectors without a look are left out.
 
         Raises:
             StateError: The state store cannot be used, or a stored document is not a look.
@@ -187,7 +187,7 @@ class KeptLooks(StoredLooks[TaskLook]):
         return False
 
     def clear_doubt(self, connector: str, table: TableId, end: int) -> None:
-        """Delete a table's doubt from the stored look, since lake and source were found equal.
+        """Delete a table's doubt from the stored look, because lake and source were found equal.
 
         Args:
             connector: The connector.

@@ -124,7 +124,7 @@ TYPE_LOOKS = Codec(TypeLook, error=StateError, remedy=STORE_REMEDY)
 
 
 class KeptTypeLooks(StoredLooks[TypeLook]):
-    """Each connector's newest look at names of types, which all processes of a state store share.
+    """Each connector's newest `TypeLook`; all processes of a state store share these looks.
 
     Args:
         store: The state store.

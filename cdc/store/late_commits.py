@@ -33,7 +33,7 @@ class LateCommit:
 
 
 class LateCommits:
-    """The late commits of captures, which all processes that share a state store read and replace.
+    """The late commits of captures; all processes of a state store read and replace them.
 
     Args:
         store: The state store.

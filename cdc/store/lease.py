@@ -388,7 +388,7 @@ class HeldLease:
 
 
 def held_leases(store: Store) -> dict[str, HeldLease]:
-    """Return, with one SQL statement, a mapping from resource to held lease, if not expired.
+    """Return, with one SQL statement, a mapping from resource to lease, without expired leases.
 
     Raises:
         StateError: The state store cannot be used.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 LOOK_BACK = 200
-"""How far below the last sent entry's number a number without an entry is recorded as missing.
+"""A number without an entry is recorded as missing if it is at most this far below `Sent.upto`.
 
 An entry with a missing number can still appear; then it is sent.
 """
@@ -106,7 +106,7 @@ class Numbered:
 
 
 class Unsent:
-    """The entries of all histories that were not sent yet under one namespace of OpenLineage.
+    """All histories' entries that were not sent yet under one namespace of OpenLineage.
 
     Args:
         store: The state store.
@@ -127,10 +127,10 @@ class Unsent:
         return self._stored() or LineagePosition()
 
     def since(self, at: datetime) -> LineagePosition:
-        """Return a position at which no entry since a time counts as sent, even if it was sent.
+        """Return a position at which no entry from ``at`` on counts as sent, even if it was sent.
 
-        If a position is stored, entries from before this time that were not sent count as not sent.
-        If no position is stored, all entries from before this time count as sent.
+        If a position is stored, an entry from before ``at`` counts as sent only if it was sent. If
+        no position is stored, all entries from before ``at`` count as sent.
 
         Raises:
             StateError: The state store cannot be used, or a stored document cannot be read.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LogMarks:
-    """The marks of captures' logs, which all processes that share a state store read and replace.
+    """The marks of captures' logs; all processes of a state store read and replace these marks.
 
     Args:
         store: The state store.

@@ -34,7 +34,7 @@ class KeptLook(Generic[Document]):
 
 
 class StoredLooks(Generic[Document]):
-    """Each connector's newest look of one kind, which all processes of a state store share.
+    """Each connector's newest look of one kind; all processes of a state store share these looks.
 
     Args:
         store: The state store.

@@ -1,4 +1,4 @@
-"""The quarantine: raw bytes of records that could not be applied, in the state store.
+"""The quarantine: the state store keeps the raw bytes of records that could not be applied.
 
 The records are in the state store and not in the lake: commands can read the store without Spark,
 and a single SQL statement lists the records of thousands of tables. A record is stored whole or not
@@ -32,7 +32,7 @@ _RAW = (quarantine.c.key_bytes, quarantine.c.value_bytes)
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A Kafka record that the state store keeps, since it could not be applied to a lake table.
+    """A Kafka record that the state store keeps because no run could apply it to a lake table.
 
     Args:
         table: The table.
@@ -68,7 +68,7 @@ class Quarantined:
 
 
 class Quarantine:
-    """The Kafka records that could not be applied to lake tables, in the state store.
+    """The state store's quarantine: Kafka records that could not be applied to lake tables.
 
     Attempt, partition and offset identify a record.
 

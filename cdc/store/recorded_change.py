@@ -38,6 +38,6 @@ class RecordedChange(Part):
         return cls(type(change).__name__, change.what, change.why, change.verdict, facts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that commands print for the change, as `Change.to_json`."""
+        """Return the JSON object that commands print for the change, as `Change.to_json` does."""
         common = {"change": self.kind, "what": self.what, "verdict": self.verdict.value}
         return {**common, "why": self.why, **self.facts}

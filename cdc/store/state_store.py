@@ -95,7 +95,7 @@ class Store:
         return self._records(beside=False)
 
     def topics(self, source: str, tier: str) -> list[str]:
-        """Return the topics of recorded tables in the capture of a source and a tier.
+        """Return the topics that recorded tables have in the capture of a source and a tier.
 
         A table whose move is not finished has a topic in each of two captures.
         """
@@ -450,7 +450,7 @@ def _row_of_record(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
 
 
 def _row_of_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
-    """Return the SQL condition on the row of a table's record, if the row has a given version."""
+    """Return the SQL condition on the row with the given version of a table's record."""
     return _row_of_record(record.table, record.beside) & (table_rows.c.version == version)
 
 

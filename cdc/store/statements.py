@@ -1,4 +1,4 @@
-"""Stores the DDL statements that a connector has reported, which no later process reads again.
+"""Stores a connector's reported DDL statements; later processes need not read the topic for them.
 
 Each record of the connector's topic has a row. One more row says how far the topic was read.
 """
@@ -57,9 +57,10 @@ class StoredColumns(Part):
 class StoredChange(Part):
     """The change of one table by one DDL statement.
 
-    The fields are those of `DefinitionChange`, but a table is its schema and its name, and
-    ``statement`` is empty if nothing reads it. ``columns`` is the text of a `StoredColumns`, since
-    most processes need the columns of few tables; it is empty if there are no columns.
+    The fields are those of `DefinitionChange`, with these differences. ``table`` and ``beside`` are
+    pairs of schema and name. ``statement`` is empty if no run can need the text. ``columns`` is the
+    text of a `StoredColumns`, or empty if there are no columns: most processes need the columns of
+    few tables, so each text is parsed only when it is needed.
     """
 
     kind: str | None
@@ -125,12 +126,13 @@ class StoredStatements:
 
 
 class StatementRows:
-    """The stored DDL statements, which all processes that share a state store read and extend.
+    """The stored DDL statements; all processes of a state store read and extend them.
 
     Args:
         store: The state store.
-        reader: How this process reads the texts of statements. What was read in another way does
-            not count, since the texts that were not needed then are not stored.
+        reader: Name of the way in which this process reads statements. Records that were stored
+            under another name are not used: a statement's text is stored only if that way of
+            reading could need the text.
     """
 
     def __init__(self, store: Store, reader: str = "") -> None:
@@ -140,8 +142,9 @@ class StatementRows:
     def of(self, topic: str) -> StoredStatements | None:
         """Return what is stored of a topic; None if nothing is stored.
 
-        The records are None if rows are missing, if a row cannot be read, or if another reader has
-        stored them: the topic still has all of them.
+        The records are None if rows are missing, if a row cannot be read, if another process has
+        just changed the rows, or if the records were stored with another ``reader``. The caller can
+        then read the topic again: it still has all records.
 
         Raises:
             StateError: The state store cannot be used.
@@ -181,14 +184,14 @@ class StatementRows:
     ) -> bool:
         """Store further records of a topic, unless another process has stored some meanwhile.
 
-        If ``now`` counts only ``records``, the topic was read from its first offset again, and the
-        new rows replace all rows of the topic.
+        If ``now.records`` is the number of ``records``, the topic was read from its first offset
+        again, and the new rows replace all rows of the topic.
 
         Args:
             topic: The topic.
-            before: How far the topic was read by what is stored, as this process knows it; None if
-                nothing is stored.
-            now: How far the topic is read with ``records``.
+            before: How far the topic was read according to the store, when this process last read
+                the store; None if nothing was stored.
+            now: How far the topic was read, ``records`` included.
             records: The records by offset.
 
         Returns:
@@ -234,7 +237,7 @@ class StatementRows:
         return True
 
     def forget(self, topic: str) -> None:
-        """Delete what is stored of a topic, since its capture is removed.
+        """Delete what is stored of a topic whose capture is removed.
 
         Raises:
             StateError: The state store cannot be used.
@@ -256,7 +259,7 @@ def _rows_of(topic: str) -> sa.Delete:
 
 
 def _is_read(topic: str, read: StoredRead) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a topic of DDL statements is stored just as far as ``read``."""
+    """Return the SQL condition that the stored reading of a topic of DDL statements is ``read``."""
     row: Any = statement_topic_rows.c
     return sa.and_(
         row.topic == topic,

@@ -305,8 +305,8 @@ class TableRecord(Part):
     def applied_offsets(self) -> Mapping[int, int] | None:
         """A mapping from partition to the offset below which the lake table has all events.
 
-        These are the offsets of the last commit. Before a run's first commit, the result is O, the
-        offsets from which on the stream is applied. None if the attempt's copy has not ended.
+        These are the offsets of ``last_commit``. If it is None, the result is O, the offsets from
+        which on the stream is applied, or None if the attempt's copy has not ended.
         """
         if self.last_commit is not None:
             return self.last_commit.offsets
@@ -315,10 +315,10 @@ class TableRecord(Part):
 
     @property
     def applied_at(self) -> datetime | None:
-        """When the lake table last got rows: the time of its last commit.
+        """When the lake table last got rows: the time of ``last_commit``.
 
-        Before a run's first commit, this is when the copy's view opened. None if the attempt's copy
-        has not ended.
+        If ``last_commit`` is None, this is the time at which the copy's view opened, or None if the
+        attempt's copy has not ended.
         """
         if self.last_commit is not None:
             return self.last_commit.committed_at
@@ -444,7 +444,7 @@ def _transition_obstacle(
 
 
 def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> TableRecord:
-    """Return a BOOTSTRAPPING or CATCHING_UP table's record with an updated attempt, to store.
+    """Return the record to store when a BOOTSTRAPPING or CATCHING_UP table's attempt has changed.
 
     Raises:
         StateError: The table is in another state.

@@ -206,7 +206,7 @@ reader_rows = sa.Table(
     sa.Column("folder_digest", sa.String(64), primary_key=True),
     sa.Column("look", _document_type(), nullable=False),
 )
-"""One row per lake table whose registered readers only runs can look at: the newest such look.
+"""One row per lake table whose registered readers only runs can look at: a run's newest look.
 
 The key is a digest of the lake table's folder.
 """
@@ -242,7 +242,7 @@ complete_table_rows = sa.Table(
     sa.Column("late_rows", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.String(36), nullable=False),
 )
-"""One row per table, length of periods (hour or day) and time zone: the fields of `Announced`."""
+"""One row for each combination of table, unit (hour or day) and zone: the fields of `Announced`."""
 
 copy_rows = sa.Table(
     "tributary_copy",
@@ -253,8 +253,10 @@ copy_rows = sa.Table(
     sa.Column("beside", sa.Boolean, primary_key=True),
     sa.Column("progress", _document_type(), nullable=False),
 )
-"""One row per copy that is under way or has stopped, of a table or of a next generation
-(``beside``): the copy's progress."""
+"""One row per copy of a table or of a next generation (``beside``): the copy's progress.
+
+Copies that are under way have a row, and so do copies that have stopped before their end.
+"""
 
 restart_rows = sa.Table(
     "tributary_restart",
@@ -298,7 +300,7 @@ late_commit_rows = sa.Table(
 
 
 def look_table(name: str) -> sa.Table:
-    """Return an SQL table for each connector's newest look (stored reading) of one kind."""
+    """Return an SQL table that has, by connector, the newest look (stored reading) of one kind."""
     return sa.Table(
         name,
         metadata,
@@ -337,7 +339,7 @@ statement_rows = sa.Table(
     sa.Column("record_offset", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("record", _document_type(), nullable=False),
 )
-"""One row per record that was read of a topic of DDL statements."""
+"""One row per record that was read from a topic of DDL statements."""
 
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",

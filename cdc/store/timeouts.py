@@ -19,7 +19,7 @@ IDLE_LIMIT_S = 30
 """Time after which a server ends a transaction whose client is silent, in seconds.
 
 A machine that lost its power or its network closes no connection. The server can need two hours to
-notice this. For so long, the transaction would keep its locks on rows, such as the row of a lease.
+notice this. Until then, the transaction would keep its locks on rows, such as a lease's row.
 """
 
 _READ_ONLY = "25006"

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Proven(Part):
-    """The progress of a ``verify`` that compares a table in pieces, each a range of keys, in order.
+    """The progress of a ``verify`` that compares a table piece by piece, in the order of the keys.
+
+    A piece is a range of keys.
 
     Args:
         began_at: When the first piece began.
@@ -53,9 +55,9 @@ class VerifyRecord(Part):
         position: The position in the source's log up to which the comparison covers all changes.
         seconds: Duration of the comparison in seconds.
         equal_at: The end of the newest comparison of this attempt that found source and lake equal;
-            None without such a comparison. If that comparison was in pieces, and continued an
-            earlier one, the start of the first piece.
-        proven: The progress of an unfinished comparison in pieces; None without one.
+            None if there is no such comparison. If that comparison was in pieces and continued an
+            earlier one, the value is the start of the first piece instead.
+        proven: The progress of an unfinished comparison in pieces; None if there is none.
         equal_since: The start of the comparison to which ``equal_at`` belongs.
         primary_equal_since: The start of the newest comparison that read the source's rows from the
             primary and found source and lake equal.
@@ -96,7 +98,7 @@ VERIFY_RECORDS = Codec(VerifyRecord, error=StateError, remedy=STORE_REMEDY)
 
 
 class Verifications:
-    """The newest result of ``verify`` for each table, which all processes of a state store share.
+    """The newest ``verify`` result of each table; all processes of a state store share the results.
 
     Args:
         store: The state store.
