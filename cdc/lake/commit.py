@@ -130,12 +130,12 @@ class CommitRecord(Part):
             topic later has another record at this offset, the topic's log was replaced.
         topic: Name of the table's topic.
         topic_id: UUID of the table's topic. A recreated topic has another UUID.
-        position: The source's log position up to which the lake has all transactions of the table,
-            as a string that the source can parse.
-        watermark: Time up to which the table is complete, in UTC, by the times at which the source
-            committed the changes.
-        event_time: The newest value of the column that the setting ``event_time`` names, in the
-            rows that runs have written; None without the setting.
+        position: The position in the source's log up to which the lake has all transactions of the
+            table. It is a string that the source can parse.
+        watermark: The time in UTC up to which the table is complete. It is derived from the times
+            at which the source committed the changes.
+        event_time: The newest value, in the rows that runs have written, of the column that the
+            setting ``event_time`` names; None if the setting names no column.
         late: Number of the commit's late rows in each time slot of `cdc.store.completeness.SLOT_S`
             seconds. A row is late if its period, an hour or a day, can already be announced as
             complete. The key is the start of the slot, in seconds since 1970.

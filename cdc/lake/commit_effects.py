@@ -144,9 +144,9 @@ def plan_clustering(spark: SparkSession, client: Any, timeline: Timeline, plan: 
 def _narrow_clustering(spark: SparkSession, path: str, proposed: Any, plan: FilePlan) -> bool:
     """Remove from a proposed clustering all files that ``plan`` does not take.
 
-    Groups with too few files are removed, too. Hudi fills groups up to a size, so the groups with
-    the most files have the smallest files, and come first. The remaining groups have at most
-    `AT_ONCE_BYTES` in total, unless a single group has more.
+    Groups with too few files are removed, too. The groups with the most files are taken first: Hudi
+    fills groups up to a size, so these groups have the smallest files. The remaining groups have at
+    most `AT_ONCE_BYTES` in total, unless a single group has more.
 
     Args:
         spark: The session.

@@ -20,10 +20,17 @@ rows would be spread over all copied files. Later changes of the new rows would 
 copied files.
 """
 UPDATED_FILE_BYTES = 16 * MIB
-"""Largest size of a file that commits write, and of a merged file if commits update the table."""
+"""Largest size of a file that commits write, in bytes.
+
+If commits update the table, it is also the largest size of a merged file, unless `CHANGED_SHARE`
+allows a larger size.
+"""
 UPDATED_FILE_ROWS = 200_000
-"""Largest number of rows of a merged file if commits update the table: the CPU time of a rewrite
-grows with the number of rows."""
+"""Largest number of rows of a merged file if commits update the table, with two exceptions.
+
+A file may have more rows if its size is at most `FILL_BELOW_BYTES`, or if `CHANGED_SHARE` allows
+them. The number is limited because the CPU time of a rewrite grows with the number of rows.
+"""
 LARGE_FILE_BYTES = 128 * MIB
 """Largest size of a merged file if commits hardly ever update the table."""
 CHANGED_SHARE = 10
@@ -98,9 +105,10 @@ class FilePlan:
         return file in self.too_large if self.too_large else file not in self.updated
 
     def merging(self) -> FilePlan:
-        """Return the plan that merges files instead, for a table without files to split.
+        """Return this plan without its splits, so that the clustering merges files instead.
 
-        The large files of recent commits can be gone, after an earlier split.
+        It is used if there is nothing to split: an earlier clustering can have split the files in
+        ``too_large``.
         """
         return replace(self, too_large=frozenset())
 
@@ -155,7 +163,8 @@ def _updated_file_target(files: Collection[UpdatedFile]) -> int:
     """Return the target size of those files of a lake table that commits update, in bytes.
 
     Args:
-        files: The files that the last commits have updated; each file once per commit.
+        files: The files that the last commits have updated. A file is included once for each commit
+            that updated it.
     """
     rows = sum(file.rows for file in files)
     if not rows:
@@ -184,8 +193,9 @@ def grows(effects: Sequence[CommitEffect]) -> bool:
 def groups_that_fit(files: Mapping[int, int], size: Callable[[int], int]) -> dict[int, int]:
     """Return the groups of files that one clustering rewrites, each with its size in bytes.
 
-    The group with the most files is taken in any case, and others while the sum of the sizes is at
-    most `AT_ONCE_BYTES`. Groups with equally many files keep their order.
+    The group with the most files is always taken. The other groups follow by number of files, the
+    greatest first. Each is taken if the sum of the sizes is then at most `AT_ONCE_BYTES`. Groups
+    with equally many files keep their order.
 
     Args:
         files: For each group, its number of files.

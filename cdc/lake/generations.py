@@ -57,7 +57,7 @@ class Generation:
 
     @property
     def removable(self) -> bool:
-        """Whether the folder may be removed, since it is former or abandoned."""
+        """Whether the folder may be removed; this is so if it is former or abandoned."""
         return self.kind in (FolderKind.FORMER, FolderKind.ABANDONED)
 
 
@@ -72,7 +72,8 @@ def generations(
     Args:
         folders: Size of each attempt's folder in bytes, by the attempt's UUID. The caller must list
             the folders before it reads the pointer and the records. An attempt is recorded before
-            it has a folder, so a listed folder without a record is abandoned.
+            it has a folder, so a listed folder without a record is abandoned, unless another
+            installation wrote it.
         pointer: The pointer for readers; None if nothing is published.
         records: The table's own record, and the record of its next generation if there is one.
         is_other: Takes an attempt's UUID; returns whether another installation made the attempt

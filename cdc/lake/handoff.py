@@ -136,8 +136,8 @@ class Handoff(Part):
     Args:
         start_offsets: O, the first offset that the stream applies, by partition.
         handoff_offsets: H, the offset at which everything up to R was captured, by partition.
-        reads_upto: R, an upper bound of the position that the copy contains, as a string.
-        x0: x0, the transaction id before which every transaction has ended, as a string. For MySQL
+        reads_upto: R as a string, an upper bound of the position that the copy contains.
+        x0: x0 as a string, the transaction id before which every transaction has ended. For MySQL
             and MariaDB, the id of a marker: only transactions before this marker can be captured in
             part.
         marker_id: Id of M, the marker row that the copy's view contains.
@@ -289,10 +289,11 @@ class Handoff(Part):
     ) -> Handoff:
         """Return the handoff document after the lake has followed a schema change.
 
-        A new column is ``late`` until all events of a batch have it. In the row of an event without
-        it, the column has the value ``fill``, as in old rows. A new column stays ``added`` forever,
-        since replayed events can lack it. A column with a new name is ``renamed`` until all events
-        of a batch have it under this name. Older events have it under a ``former`` name.
+        A new column is ``late`` until all events of a batch have it. If an event lacks the column,
+        the column has the value ``fill`` in the event's row, as in old rows. A new column stays
+        ``added`` forever, since replayed events can lack it. A column with a new name is
+        ``renamed`` until all events of a batch have it under this name. Older events have it under
+        a ``former`` name.
 
         Args:
             wanted: The columns that the settings replicate.

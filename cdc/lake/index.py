@@ -139,8 +139,8 @@ class IndexLayout(Part):
         """Return Hudi's settings for this index.
 
         Args:
-            global_index: Whether Hudi must search a key in all partitions, since a row's partition
-                can change.
+            global_index: Whether Hudi must search a key in all partitions. This is so if a row's
+                partition can change.
         """
         if self.is_bucket:
             return {

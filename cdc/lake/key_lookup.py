@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _FILE_NAME = "_hoodie_file_name"
 """The column in which Hudi writes, in each row, the name of the row's file."""
 _LARGE_BYTES = 64 * 2**20
-"""Size of a table, in bytes, from which on it saves time to find the files of some keys first."""
+"""From this size of a table in bytes on, it saves time to find the files of some keys first."""
 _MOST_FILES = 2_000
-"""Number of files from which on the names are no condition: Spark would plan the list for long."""
+"""From this number of files on, their names are not a filter: Spark is slow to plan a long list."""
 
 
 def is_large(size: LakeSize | None) -> bool:
@@ -47,14 +47,15 @@ def rows_with_keys(
     the table. The result then reads ``columns`` from these files only: the statistics and the
     dictionary of the column of file names exclude the row groups of all other files.
 
-    The keys themselves are no condition, since anyone who reads Spark's logs would see them.
+    The keys themselves are not used as a filter: anyone who reads Spark's logs would see them.
 
     Args:
         lake: The lake table's rows, with Hudi's meta columns.
         wanted: The wanted keys: the key columns of a few rows.
         key: Names of the key columns.
         columns: Names of the other columns to read.
-        files_first: Whether to find the files first; otherwise all files are read.
+        files_first: Whether to find the files first. If not, or if `_MOST_FILES` or more files have
+            the keys, ``columns`` are read from all files.
     """
     if files_first:
         found = _with_keys(lake.select(*map(quoted, key), _FILE_NAME), wanted, key)

@@ -2,8 +2,8 @@
 
 Two installations with the same ``lake.url`` and table names have the same folders, but neither
 records nor leases in common. Without this distinction, each installation would publish over the
-other's generations, and remove the folders of the other's attempts, which no record of its own
-state store names.
+other's generations. It would also remove the folders of the other's attempts, because no record in
+its own state store names these folders.
 """
 
 from __future__ import annotations

@@ -281,9 +281,10 @@ def delete_path(spark: SparkSession, path: str) -> bool:
 def delete_table(
     spark: SparkSession, table_base: str, owner: Ownership, *, besides: Collection[str] = ()
 ) -> list[str]:
-    """Delete an installation's pointer and attempts of a lake table; delete an empty table folder.
+    """Delete the pointer and the attempts' folders that an installation owns of a lake table.
 
-    The caller holds the table's lease.
+    If nothing else is left in the table's folder, it is deleted, too. The caller holds the table's
+    lease.
 
     Args:
         spark: The session whose file systems are used.
@@ -317,7 +318,7 @@ def delete_table(
 def has_commit(spark: SparkSession, path: str, instant: str) -> bool:
     """Whether a Hudi table has a completed commit with this instant.
 
-    A commit that is older than the active timeline counts as complete, since Hudi has archived it.
+    A commit that is older than the active timeline counts as complete: Hudi has archived it.
     The newest commit of an idle shard can be that old, since other shards commit to the same table.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Reads which commits a lake table's rollbacks have undone, and each completed rollback only once.
+"""Reads which commits a lake table's rollbacks have undone; reads a completed rollback only once.
 
 Hudi keeps up to `hoodie.keep.max.commits` rollbacks in a table's active timeline, however old they
 are. Each reading of the table's timeline needs the commits that the rollbacks have undone, and each
@@ -78,13 +78,13 @@ def undone_by(spark: SparkSession, path: str, client: Any) -> frozenset[str]:
 
 
 def _read_rollback(timeline: Any, rollback: Any) -> frozenset[str]:
-    """Return the instants that a completed rollback of Hudi names, from the lake's storage."""
+    """Return the instants that a completed rollback of Hudi names; read them from storage."""
     named = timeline.readRollbackMetadata(rollback).getCommitsRollback()
     return frozenset(map(str, items_of(named)))
 
 
 def _read_rollback_plan(spark: SparkSession, client: Any, rollback: Any) -> str:
-    """Return the instant that a rollback of Hudi in progress undoes, from its stored plan."""
+    """Return the instant that an unfinished rollback of Hudi undoes; read it from its plan."""
     plans = java_class(spark, "org.apache.hudi.table.action.rollback.RollbackUtils")
     plan = plans.getRollbackPlan(client, rollback)
     return str(plan.getInstantToRollback().getCommitTime())

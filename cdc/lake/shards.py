@@ -5,8 +5,9 @@ shard's rows have the shard's name in the shard column. Each commit's metadata r
 CommitRecord of every shard, so the newest commit has every shard's offsets.
 
 Hudi lets one writer commit at a time. So shards that are ready together share a commit: the first
-thread commits for all threads that wait. If this fails, and not because another process holds the
-lease, each shard's request is committed alone. So only a shard whose rows cannot be written stops.
+thread commits for all threads that wait. If the shared commit fails for another reason than a lease
+of another process, each shard's request is committed alone. So only a shard whose rows cannot be
+written stops.
 """
 
 from __future__ import annotations
@@ -406,7 +407,7 @@ class ShardTable:
         return self._write(live_rows(rows, self.layout), commit, guard, replaces=True)
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a shard's commit record, but no rows; arguments as in `LakeTable.upsert`."""
+        """Write a shard's commit record in a commit without rows; see `LakeTable.empty_commit`."""
         return self._write(None, commit, guard)
 
     def _write(

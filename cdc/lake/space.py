@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 
 def measure(spark: SparkSession, table_base: str, attempt: str) -> LakeSize:
-    """Return the sizes of a lake table's newest image, of its other files, and of other attempts.
+    """Return the sizes of a lake table's newest image and of the table's other files.
+
+    The other files of the current attempt and the other attempts' folders have a size each.
 
     Args:
         spark: The session whose file systems are used.
         table_base: Folder of the table, which holds all its generations.
-        attempt: UUID of the table's current attempt. The other attempts' folders are measured, too.
+        attempt: UUID of the table's current attempt.
 
     Raises:
         LakeError: The lake cannot be read.

@@ -40,13 +40,13 @@ SMALL_FILE_BYTES = 32 * MIB
 size.
 """
 TARGET_FILE_BYTES = 128 * MIB
-"""Size up to which a clustering fills a file, if the table's settings have settings of Hudi for
-clusterings (under ``hudi:``). If not, :mod:`cdc.lake.file_sizes` decides the size."""
+"""Size up to which a clustering fills a file, if the table's setting ``hudi`` has options of Hudi
+for clusterings. If not, :mod:`cdc.lake.file_sizes` decides the size."""
 CLUSTERING_SETTINGS = "hoodie.clustering."
 """Prefix of Hudi's settings for clusterings."""
 CLUSTER_AT_ONCE_BYTES = 512 * MIB
-"""Maximum number of bytes that one clustering rewrites, if the table's settings have settings of
-Hudi for clusterings (under ``hudi:``)."""
+"""Maximum number of bytes that one clustering rewrites, if the table's setting ``hudi`` has options
+of Hudi for clusterings."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Retention:
         """Return Hudi's settings for this retention.
 
         Args:
-            cluster_every: Number of commits from one clustering to the next; 0 without clusterings.
+            cluster_every: Number of commits from one clustering to the next; 0 if there is none.
                 The active timeline keeps more commits than this number. With fewer commits, Hudi
                 could not count the commits since the last clustering.
         """

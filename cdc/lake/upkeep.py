@@ -74,8 +74,9 @@ class Upkeep:
     def run(self) -> None:
         """Clean the lake table and archive its old commits. If a clustering is due, do it.
 
-        If a step fails, the later steps are done nevertheless, and then its error is raised. Only
-        archiving is left out if late files could not be deleted.
+        If a step fails, the later steps are done nevertheless, and the first step's error is raised
+        at the end. A FencedError is an exception: it is raised at once. If late files could not be
+        deleted, nothing is archived.
 
         Raises:
             FencedError: This process no longer holds the table's lease.
@@ -100,7 +101,7 @@ class Upkeep:
             raise failures[0]
 
     def _archive(self, client: Any) -> None:
-        """Delete late files, and then archive: readers see late files of archived commits."""
+        """Delete late files, and then archive: readers would see late files of archived commits."""
         self._delete_late_files()
         self._check()
         client.archive()

@@ -46,9 +46,9 @@ _REPEATABLE = frozenset(("bulk_insert", "insert_overwrite", "insert_overwrite_ta
 
 
 class FollowedTable(Protocol):
-    """The operations of runs and `verify` on a lake table, or on a shard's part of a shared table.
+    """The operations that runs and the ``verify`` command perform on a lake table.
 
-    The docstrings of `LakeTable` describe each operation and its errors.
+    The table can be a shard's part of a shared table. `LakeTable` describes operations and errors.
     """
 
     path: str
@@ -70,7 +70,7 @@ class FollowedTable(Protocol):
         """Replace all rows of the lake table in one commit; return the commit's instant."""
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a commit record, but no rows, to the lake table; return the commit's instant."""
+        """Write a commit record in a commit without rows; return the commit's instant."""
 
     def keep_up(self, check: Callable[[], None]) -> bool:
         """Do the lake table's upkeep if it is due; return whether the upkeep was done."""
@@ -128,9 +128,9 @@ class LakeTable:
             The commit's instant.
 
         Raises:
-            FencedError: The newest commit is not a copied chunk of this commit's attempt, the guard
-                refused the commit, or another writer has taken the table over.
-            LakeError: The rows cannot be read or written, or the table has a bucket index and
+            FencedError: The table's newest commit is not a chunk of the attempt in ``commit``; the
+                guard refused the new commit; or another writer has taken the table over.
+            LakeError: The rows cannot be read or written; or the table has a bucket index and
                 already has rows. Nothing was committed.
         """
         timeline = self.timeline()
@@ -221,8 +221,8 @@ class LakeTable:
     def keep_up(self, check: Callable[[], None]) -> bool:
         """Do the upkeep that is due: clean the table, archive its commits, merge its small files.
 
-        A failure is logged and not raised, since the commit before the upkeep remains valid. The
-        upkeep is due again after later commits.
+        An error is only logged, unless it is a FencedError: the commit before the upkeep remains
+        valid. After a failure, the upkeep is due again after later commits.
 
         Args:
             check: Raises FencedError if this process no longer holds the table's lease. It is
@@ -473,8 +473,8 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
     """Refuse to add copied rows to a lake table whose copy is complete.
 
     Raises:
-        FencedError: The newest commit, ``previous``, is not a copied chunk of the attempt of
-            ``commit``.
+        FencedError: The table's newest commit, ``previous``, is not a chunk of the attempt that the
+            new commit's record ``commit`` names.
     """
     found = previous.record
     if (found.kind, found.attempt) != ("chunk", commit.attempt):

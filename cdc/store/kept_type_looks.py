@@ -85,8 +85,9 @@ class TypeLook(Part):
         suspects: Object ids of the types that the connector can mistake for another type.
         mistaken: The columns whose type the connector can mistake for another type: by table and
             column, the name of the column's type.
-        doubts: By table, the doubt about all columns that were in ``mistaken`` at this look, or at
-            an earlier look, if the doubt concerns events at or after the table's start offset O.
+        doubts: By table, the doubt about all columns that were in ``mistaken`` at this look or at
+            an earlier look. An earlier look's doubt is dropped if it concerns no event at or after
+            the table's start offset O.
         format: Version of this document.
     """
 
