@@ -104,7 +104,7 @@ class Histories:
     def forget(self, keep_s: float) -> int:
         """Delete entries that are older than ``keep_s``, at most some thousands of each history.
 
-        Schema changes of tables on the plan are not deleted. `status` reads from these changes
+        Schema changes of tables on the plan are not deleted. From these changes, `status` derives
         which columns a frozen table leaves out. If a table's newest change was deleted, a run would
         add the change again.
 

@@ -372,7 +372,7 @@ class HeldLease:
 
     Args:
         owner: The holder's name.
-        expires_at: When the lease expires unless it is renewed, by the state store's clock.
+        expires_at: The time, by the state store's clock, when the lease expires unless renewed.
         taken_at: When the process took the lease, by the same clock.
     """
 

@@ -19,7 +19,7 @@ class RunFacts:
 
     Only the holder of the lease changes the table's quarantine, so the run knows the quarantine
     until it loses the lease. Other processes can count losses at any time; the next run, or the
-    next check of idle tables, stops the table for a loss that is counted later.
+    next check of idle tables, stops the table because of a loss that is counted later.
 
     Args:
         scopes: Returns the names under which the losses of a record's table are counted.
