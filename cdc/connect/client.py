@@ -46,7 +46,7 @@ class ConnectClient:
     Args:
         config: Address of the cluster's REST API, and the login.
         request_timeout_s: Limit for one request, in seconds.
-        owner: The installation for which connectors are made and changed; None omits the check.
+        owner: The installation that makes and changes connectors; without it, nothing is checked.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ConnectClient:
         return sorted(str(name) for name in self._rest.ask("GET", "connectors").json())
 
     def configs(self) -> dict[str, dict[str, str]]:
-        """Return configurations, keyed by connector name, with references in place of secrets."""
+        """Return each connector's configuration, by name, with references in place of secrets."""
         found = self._rest.ask("GET", "connectors?expand=info").json()
         return {
             str(name): {str(key): str(value) for key, value in one["info"]["config"].items()}
@@ -121,7 +121,7 @@ class ConnectClient:
         For the validation, the worker connects to the source database.
 
         Raises:
-            ConnectError: The worker does not have the connector's plugin, or the validation fails.
+            ConnectError: The worker is unreachable, lacks the plugin, or refuses the request.
         """
         plugin = config["connector.class"]
         path = f"connector-plugins/{quote(plugin, safe='')}/config/validate"
@@ -367,7 +367,7 @@ class ConnectClient:
         """Replace the source offset that Connect has stored for a connector.
 
         The connector is stopped before the change and resumed after it, even if the change fails.
-        Without a stored offset, nothing is replaced.
+        If no offset is stored, nothing is replaced.
 
         Args:
             name: The connector.

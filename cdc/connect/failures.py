@@ -191,7 +191,7 @@ _OUTAGE = re.compile(
     r"|unexpected end of stream|failed to read next byte|client is not connected",
     re.IGNORECASE,
 )
-"""Phrases of a stack trace which show that the connector cannot reach the source database."""
+"""Matches phrases by which a stack trace shows that the source database is unreachable."""
 
 
 def explain(trace: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cdc.errors import OtherConnectorError
 
 INSTALLATION = "tributary.installation"
-"""The property of a connector's configuration that names the installation which made it.
+"""The property of a connector's configuration that names the connector's installation.
 
 Connect and Debezium ignore properties that they do not know. Connect keeps the property for as long
 as the connector exists, and returns it with the connector's configuration.

@@ -22,8 +22,8 @@ class Worker:
         version: Version of Kafka Connect.
         kafka_cluster_id: Id of the worker's Kafka cluster.
         plugins: The worker's connector plugins.
-        exactly_once: Whether exactly-once source support is enabled; None if this is not known,
-            since the worker has no Debezium plugin to test it with.
+        exactly_once: Whether exactly-once source support is enabled; None if this is not known
+            because the worker has no Debezium plugin, which the test needs.
     """
 
     version: str

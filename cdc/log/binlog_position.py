@@ -78,7 +78,7 @@ class BinlogPosition:
     def moved(self, by: int) -> BinlogPosition:
         """Return the place ``by`` bytes later, or earlier if ``by`` is negative.
 
-        The file's start is the earliest place.
+        The result is never before the start of the file.
         """
         return BinlogPosition(self.file, max(0, self.offset + by))
 

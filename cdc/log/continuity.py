@@ -30,11 +30,11 @@ class LogMark:
 
 @dataclass(frozen=True)
 class Continuity:
-    """A comparison of a server's log with the log's end as recorded earlier (the mark).
+    """A comparison of the present end of a server's log with the end that was recorded earlier.
 
     Args:
-        earlier: The recorded mark; None if no mark was recorded.
-        mark: The log's current end.
+        earlier: The end that was recorded earlier; None if no end was recorded.
+        mark: The present end.
         lost: A message that says why the log does not continue from `earlier`. None if the log
             continues from `earlier`.
     """

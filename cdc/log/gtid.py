@@ -209,7 +209,7 @@ def _joined_ranges(ranges: Iterable[Interval]) -> tuple[Interval, ...]:
 def _difference_of_ranges(
     ranges: Iterable[Interval], removed: Iterable[Interval]
 ) -> tuple[Interval, ...]:
-    """Return GTIDs' numbers in ``ranges`` that are in no range of the ascending ``removed``."""
+    """Return the numbers of ``ranges`` that are in none of the ascending ranges ``removed``."""
     result = []
     for first, last in ranges:
         at = first

@@ -74,11 +74,11 @@ class Replayed:
 
 
 def has_own_key(settings: TableSettings, *, from_binlog: bool) -> bool:
-    """Whether the lake table of a run may have another key than the connector's.
+    """Whether the key of a run's lake table may differ from the key that the connector uses.
 
-    A connector of a binlog derives the table's key from the text of DDL statements. This key can be
-    missing or differ from the server's, for example after `ALTER TABLE ... ADD PRIMARY KEY ...,
-    DROP PRIMARY KEY` and after `CREATE OR REPLACE TABLE` with another key.
+    A connector of a binlog derives the table's key from the text of DDL statements. The derived key
+    can be missing or differ from the server's key, for example after `ALTER TABLE ... ADD PRIMARY
+    KEY ..., DROP PRIMARY KEY` and after `CREATE OR REPLACE TABLE` with another key.
     """
     return not settings.appends and (bool(settings.key_columns) or from_binlog)
 
@@ -199,10 +199,10 @@ class BatchWriter:
     def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
         """Apply those quarantined records of a range that can be decoded now.
 
-        All changes of these records' keys are folded again, from the start of the range on. So the
-        last change of each key wins, and a quarantined record never replaces a later change. Rows
-        with other keys stay as they are. But if the replay applies a quarantined TRUNCATE, it
-        replaces all rows of the table by the rows that the range has after the TRUNCATE.
+        From the start of the range on, all changes to rows with these records' keys are folded
+        again. So the last change to each row wins, and a quarantined record never replaces a later
+        change. Rows with other keys stay as they are. But if the replay applies a quarantined
+        TRUNCATE, it replaces all rows of the table by the rows that the range has after it.
 
         Args:
             piece: The range from a quarantined record to the lake's offsets.
@@ -324,9 +324,9 @@ class BatchWriter:
             gaps: Whether the lake can lack earlier changes of rows that the batch changes.
             beyond: The place in the binlog that earlier batches of an append table have reached.
             only: Partition and offset of quarantined records. The commit writes only rows with
-                these records' keys; for an append table, only these records' own rows that the lake
-                does not have. Records before the newest TRUNCATE that the lake has applied are
-                ignored. If ``only`` is empty, the commit writes all changes of the batch.
+                these records' keys. For an append table, it writes only those rows of these records
+                that the lake lacks. Records before the newest TRUNCATE that counts are ignored. If
+                ``only`` is empty, the commit writes all changes of the batch.
         """
         summary, changes = batch.summary, batch.changes
         truncated = _offset_in_batch(commit.truncated, batch.piece)
@@ -404,7 +404,7 @@ class BatchWriter:
 
     @step("fill")
     def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
-        """Return the batch's rows, with missing values filled as far as they are found.
+        """Fill those missing values of the batch's rows that can be found; return the rows.
 
         A value that the batch does not have is taken from the lake's row with the same key. If the
         lake's row lacks the value, or has an outdated value (``STALE`` names the column), the value

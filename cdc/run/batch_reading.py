@@ -168,7 +168,8 @@ class BatchReader:
 
         Args:
             piece: The range to read.
-            tolerated: How many records that cannot be applied may be left out.
+            tolerated: Maximum number of records that may be left out. Only records that cannot be
+                applied are left out.
 
         Raises:
             DecodeError: More than ``tolerated`` records cannot be applied. The error names the

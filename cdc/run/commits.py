@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LARGE_BYTES = 2**30
-"""Size of a table from which the table counts as large, in bytes."""
+"""Smallest size of a table that counts as large, in bytes."""
 _LARGE_EVERY = timedelta(hours=1)
 """Shortest time between two measurements of a large table's size."""
 
@@ -48,7 +48,7 @@ class RunGuard:
     Args:
         table: The table.
         lease: The table's lease.
-        newest: The lake's newest commit when the run began the commit.
+        newest: The commit that was the lake's newest one when the run began its own commit.
     """
 
     def __init__(self, table: TableId, lease: Lease, newest: Committed) -> None:
@@ -75,8 +75,8 @@ class RunGuard:
     def writes(self) -> CommitWrites | None:
         """Return what the commit wrote; None if this is not known.
 
-        The result has the seconds from the commit's begin to this call. So the caller calls this
-        method right after the commit.
+        The result has the number of seconds from the start of the commit to this call. So the
+        caller calls this method right after the commit.
         """
         if (found := self._written) is None:
             return None
@@ -104,12 +104,12 @@ def _behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
 def commit_summary(
     committed: Committed, known: CommitSummary | None = None, writes: CommitWrites | None = None
 ) -> CommitSummary:
-    """Return the summary of a commit's record that a run puts into the state store.
+    """Return the summary of a commit, which a run puts into the state store.
 
     Args:
         committed: The commit.
-        known: The summary in the state store. If it is of the same commit and ``writes`` is None,
-            the result has the summary's ``writes``.
+        known: The summary in the state store. If it summarizes this commit and ``writes`` is None,
+            the result has the ``writes`` of ``known``.
         writes: What the commit wrote; None if the caller has not made the commit.
     """
     record = committed.record
@@ -168,10 +168,10 @@ def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
 def history_of_run(
     context: RunContext, record: TableRecord, result: RunResult
 ) -> partial[None] | None:
-    """Return a function that adds a run to the history of runs, in a transaction that it gets.
+    """Return a function that adds a run to the history of runs; its argument is a transaction.
 
-    The predictions learn from the run at once. The result is None if the run has no entry, since it
-    has made no commit and has not failed.
+    The predictions learn from the run at once. The result is None if the run has made no commit and
+    has not failed. It is also None if the state store fails, which is logged.
 
     Args:
         context: The runs' context.
@@ -204,8 +204,8 @@ def record_apart(context: RunContext, record: TableRecord, result: RunResult) ->
 def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRecord:
     """Measure a table's size in the lake after a run, and store the size in the table's record.
 
-    The measurement lists all files of the table, so a large table is measured once an hour. A
-    failure is only logged.
+    The measurement lists all files of the table, so a large table is measured at most once an hour.
+    A failure is only logged.
 
     Returns:
         The table's current record. The record of a shard has no size.

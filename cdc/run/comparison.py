@@ -50,7 +50,7 @@ class Comparison:
         settings: The table's settings. For a frozen table, they select only the lake's columns.
         wanted: The columns that these settings replicate.
         lake: The lake's columns.
-        changes: The differences of source and settings from the lake.
+        changes: What has changed in the source and in the settings since the lake's newest commit.
         ignored: Columns that are not replicated because the table is frozen.
         statements: Number of DDL statements on the table since the catalog was read for the lake's
             newest commit. 0 for a source whose catalog shows every change.

@@ -112,7 +112,8 @@ def announce_periods(
         silent: The captures that send no changes. Nothing is announced for their tables.
 
     Returns:
-        The announcements that were made, also of periods that were announced before.
+        The announcements that this call made. A period that was announced before can be among them:
+        the call can announce it again.
 
     Raises:
         TributaryError: The state store, Kafka or the lake cannot be used.
@@ -142,7 +143,7 @@ def announce_periods(
 
 
 def _rules_of_periods(context: RunContext, record: TableRecord) -> CompletenessRules | None:
-    """Return a table's rules for periods; None without rules, or if the settings are invalid."""
+    """Return a table's rules for periods; None if it has no rules or its settings are invalid."""
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)
     except TributaryError:
@@ -175,7 +176,7 @@ def _tables_to_announce(context: RunContext, records: Iterable[TableRecord]) -> 
 
 
 def _remember_beats(context: RunContext, wanted: Iterable[_Wanted]) -> None:
-    """Remember each capture's newest heartbeat, and each topic's end read after the heartbeat."""
+    """Read and keep each capture's newest heartbeat, and then the end of each topic."""
     records = [one.record for one in wanted]
     if not records:
         return
@@ -194,7 +195,7 @@ def _remember_beats(context: RunContext, wanted: Iterable[_Wanted]) -> None:
 def _newest_beats(
     context: RunContext, records: Iterable[TableRecord]
 ) -> Mapping[CaptureNames, datetime]:
-    """Return the time of each capture's newest heartbeat, without captures that have none."""
+    """Return the time of each capture's newest heartbeat; omit a capture if none is found."""
     found = {}
     for names in dict.fromkeys(map(context.capture, records)):
         try:
@@ -208,7 +209,7 @@ def _newest_beats(
 
 
 def _proofs_of_completeness(context: RunContext, wanted: Iterable[_Wanted]) -> Iterator[Proof]:
-    """Yield proofs, by heartbeats and commits, of the time up to which each table is complete.
+    """Yield a proof for each table if heartbeats and commits justify a new announcement.
 
     The health of the captures is checked later.
     """

@@ -118,7 +118,7 @@ class RunContext:
     unchecked: list[Unchecked] = field(default_factory=list, init=False, repr=False)
     """The idle tables that the last check of idle tables had to leave out."""
     unneeded: dict[str, Sequence[str]] = field(default_factory=dict, init=False, repr=False)
-    """For each connector, the last warnings about captured tables that are not needed."""
+    """For each connector, the last check's warnings about captured tables that nothing needs."""
     forgotten: dict[str, Forgotten | None] = field(default_factory=dict, init=False, repr=False)
     """For each capture (by its ``resource``), the captured tables that the state store has lost.
 
@@ -148,7 +148,7 @@ class RunContext:
 
     @property
     def looks(self) -> LogLooks:
-        """Checks whether a capture's log continues from its end as the last check recorded it."""
+        """Checks whether a capture's log continues from the end that the last check recorded."""
         return LogLooks(self.store, lambda: self.kafka, lambda: self.registry)
 
     @property
@@ -321,8 +321,8 @@ class Turn:
 
     Args:
         seconds: The turn's time; None does not limit the time.
-        events: Maximum number of events in one commit; None takes the limit of the table's
-            settings.
+        events: Maximum number of events in one commit; if None, the limit of the table's settings
+            applies.
     """
 
     seconds: float | None = None
@@ -438,7 +438,8 @@ class RunResult:
 
         Args:
             newest: The newest commit.
-            written_bytes: Size of the data files that the commit wrote, if the run has made it.
+            written_bytes: Size of the data files that the commit wrote; 0 if this run did not make
+                the commit.
         """
         return replace(
             self,

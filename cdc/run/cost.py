@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _PRIOR_WEIGHT = 0.2
-"""Weight of the median cost of the other tables' runs, where each run of the table has weight 1."""
+"""Weight of the median cost of the other tables' runs, relative to one run of the table."""
 _KEPT = 0.85
 """Factor by which each new run multiplies the weights of the earlier runs."""
 _REMEMBERED = 6
 """Sum of the weights of all runs of a table with many runs, about ``1 / (1 - _KEPT)``."""
 _KEPT_AFTER_SURPRISE = 0.6
-"""The value in place of `_KEPT` after a run that took over twice, or under half, of the predicted
-time."""
+"""Replaces `_KEPT` after a run that took more than twice, or less than half, the predicted time."""
 _MOST = 4.0
 """Largest ratio of a run's seconds to its predicted seconds; a longer run counts with this ratio.
 
@@ -39,14 +38,14 @@ is known to be slow after a few runs.
 """
 _LEAST_S = 0.05
 _CLOCK_S = 0.001
-"""Shortest run, in seconds; a run of zero seconds would have no finite weight."""
+"""Shortest duration with which a run counts, in seconds; 0 seconds would give no finite weight."""
 _COLD_RUNS = 10
 _COLD = 4.0
-"""Factor by which a process's first run is slower, since Java has compiled nothing yet."""
+"""Factor by which a process's first run is slower because Java has compiled nothing yet."""
 _RATE_MEMORY_S = 1800.0
 """Seconds after which the weight of a measured arrival rate has fallen to about a third (1/e)."""
 _FADES_AFTER_COMMITS = 4.0
-"""The rate of a table without new events fades to 0 within so many mean times between commits."""
+"""Number of mean times between commits in which the rate of a table without events fades to 0."""
 _FADES_AT_MOST_S = 2 * 86400.0
 """Longest time in which the rate of a table without new events fades to 0, in seconds."""
 _RATE_SURE_S = 300.0
@@ -75,7 +74,7 @@ class Estimate:
         return self.commit_s * commits + self.event_s * events
 
     def events_within(self, seconds: float) -> int:
-        """Return the number of events with which one commit takes ``seconds``, by prediction."""
+        """Return the number of events for which one commit is predicted to take ``seconds``."""
         left = max(0.0, seconds - self.commit_s)
         return int(left / max(self.event_s, 1e-9))
 
@@ -233,7 +232,7 @@ def arrival_rate(known: TableCost | None, idle_s: float = 0.0) -> float:
 
     Args:
         known: The sums over the table's runs.
-        idle_s: Seconds since the newest run began in which no event has arrived.
+        idle_s: For how many seconds after the start of the newest run no event has arrived.
     """
     if known is None:
         return 0.0
@@ -265,8 +264,8 @@ def _learned_arrival_rate(known: TableCost | None, run: Observation) -> tuple[fl
     In the first half hour, the rate is the mean. Later, the newest half hour has most of the
     weight, and the returned duration stays at half an hour. The duration is in seconds.
 
-    The runs of a backlog follow each other quickly, but their events have arrived in a longer time,
-    which the watermarks show.
+    The runs of a backlog follow each other quickly, but their events have arrived over a longer
+    time. The watermarks show this time.
     """
     if known is None:
         return 0.0, 0.0

@@ -44,7 +44,7 @@ _IDLE_LOOK_S = 60.0
 _END_S = 20.0
 """Longest wait, in seconds, for a check of captures or idle tables when continuous runs end."""
 _TIDY_S = 20.0
-"""Limit of each step of the tidying in continuous runs, since other checks wait meanwhile."""
+"""Limit, in seconds, of each step of `_tidy_after_round` in continuous runs; other checks wait."""
 _REPORT_S = 0.2
 """Seconds between reports of tables that have run."""
 
@@ -69,10 +69,11 @@ def run_tables(
     Args:
         context: The runs' context.
         records: The tables. Tables whose state does not allow a run are skipped.
-        parallel: Number of tables that run at a time; None takes ``spark.parallel_tables``.
-        look_at_idle: Whether to do the work that needs no new offsets, too: check catalogs, topic
-            settings and captures, also of tables whose state does not allow a run; remove former
-            generations whose retention time is over; update names in the catalog of names.
+        parallel: Number of tables that run at a time; ``spark.parallel_tables`` if None.
+        look_at_idle: Whether to do the work that needs no new offsets, too: check catalogs and
+            topic settings; check captures, also those of tables whose state does not allow a run;
+            remove former generations whose retention time is over; update names in the catalog of
+            names.
         spaced: Whether this call is one of many rounds. If True, a table that is not late waits for
             its ``min_commit_interval``, and a table with a backlog stops after `TURN_S` seconds and
             leaves the rest to its next run. If False, each table runs up to the end that its topic
@@ -105,7 +106,7 @@ def run_tables(
 def _find_work(
     context: RunContext, records: Iterable[TableRecord], *, look_at_idle: bool, spaced: bool
 ) -> WorkFinder:
-    """Find the tables that have work by their topics.
+    """Find the tables for which the topics show work.
 
     Args:
         context: The runs' context.
@@ -193,7 +194,7 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
 
 
 def _held_by_other(context: RunContext, work: Work) -> str | None:
-    """Return why a deferred shard does not run now, as a message; None if the shard runs.
+    """Return a message that says why a deferred shard cannot run now; None if the shard can run.
 
     While another process holds the shared lake table's lease, a run of the shard would decode a
     batch that it cannot commit. The message names this other process. If the state store fails, the
@@ -221,9 +222,10 @@ def run_continuously(
 
     Each round looks for tables that have work, also while workers run other tables. So no table
     waits for another table's run if a worker is free. If Kafka or the state store is unreachable, a
-    round finds nothing, and the next round tries again. About once a minute, another thread checks
-    the idle tables and their captures, since it can wait for servers that do not answer. When the
-    loop ends, it waits for the runs in progress, and for up to 20 s for the check in progress.
+    round finds nothing, and the next round tries again. About once a minute, the idle tables and
+    their captures are checked in another thread, because the check can wait for servers that do not
+    answer. When the loop ends, it waits for the runs in progress. For a check in progress, it waits
+    for up to 20 s.
 
     The loop also ends if only a new process can continue: Spark has ended, its tasks hang and keep
     their cores (`cdc.runtime.task_watch.held_cores`), or a file with secrets has changed.
@@ -271,8 +273,8 @@ def run_continuously(
 class _Background:
     """Jobs that take place about once a minute, one after the other, in a thread of their own.
 
-    A job can wait for a server that does not answer. So the process ends without a job that takes
-    too long: every job can be cut off at any moment, as by a crash.
+    A job can wait for a server that does not answer. So the process can end before a job has ended:
+    every job can be cut off at any moment, as by a crash.
     """
 
     def __init__(self) -> None:
@@ -303,7 +305,7 @@ class _Background:
         self._begun.put(None)
 
     def is_due(self, job: str) -> bool:
-        """Whether a job can begin now: it has ended, and began at least a minute ago.
+        """Whether a job can begin: it is not in progress, and last began at least a minute ago.
 
         Raises:
             Exception: The job has ended by this error.
@@ -355,7 +357,7 @@ def _try_round(
 def _look_at_idle(
     context: RunContext, workers: Workers, finder: WorkFinder, records: Sequence[TableRecord]
 ) -> None:
-    """Check the idle tables and all captures; offer the tables that have changed to the workers.
+    """Check the idle tables and all captures; offer the workers the tables that have changed.
 
     Args:
         context: The runs' context.

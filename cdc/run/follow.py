@@ -153,7 +153,7 @@ def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
 def _fills_of_new_columns(
     source: RowLookup, table: SourceTable, schema: TableSchema, changes: Sequence[Change]
 ) -> dict[str, str]:
-    """Return, for each new column, Spark SQL of the value that the lake's old rows get by a run."""
+    """Return, for each new column, Spark SQL of the value that a run gives to the lake's rows."""
     return {
         change.name: fill_value(
             *source.stored_value(table, schema.column(change.name), change.stored)
@@ -167,7 +167,7 @@ def _fills_of_new_columns(
 
 
 def _commit_of_new_schema(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
-    """Return a run's record for a commit with a new handoff document and the same offsets."""
+    """Return the record of a run's commit with a new handoff document and ``record``'s offsets."""
     return CommitRecord(
         kind="run",
         table=record.table,

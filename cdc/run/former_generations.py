@@ -63,7 +63,7 @@ def remove_former(
 
 
 def _remove_superfluous(context: RunContext, record: TableRecord, pointer: Pointer) -> None:
-    """After a run, remove a table's former generations if the settings retain fewer."""
+    """After a run, remove those former generations of a table that readers no longer need."""
     settings, attempts = context.settings(record), [one.attempt for one in pointer.former]
     owner = Ownership.of(record, context.store.installation)
     if len(attempts) > settings.retain_generations:

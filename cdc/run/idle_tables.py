@@ -121,7 +121,7 @@ def _tables_with_statements(
 
 
 def has_edited_settings(context: RunContext, record: TableRecord) -> bool:
-    """Whether an idle table's settings are invalid, or not those that made the lake's rows."""
+    """Whether an idle table's settings are invalid, or did not make the rows in the lake."""
     known = record.attempt.settings_digest if record.attempt is not None else None
     try:
         settings = context.settings_of_idle(record)

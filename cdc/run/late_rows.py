@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _MOMENT, _LAST = scratch("moment"), scratch("last")
 _MICROS = 1_000_000
 _YEARS = datetime(9999, 1, 1, tzinfo=timezone.utc)
-"""The last year of which Python can represent times. Later times in a batch are left out."""
+"""The start of the last year whose times Python can represent. Later times are left out."""
 
 
 class EventTimes(NamedTuple):
@@ -105,7 +105,8 @@ class LateRows:
         Args:
             batch: The batch.
             previous: The record of the previous commit.
-            places: The quarantined records that a replay applies; None for a batch of a run.
+            places: The quarantined records that a replay applies; None if the batch is not of a
+                replay.
         """
         rules, times = self._rules, batch.summary.moments
         if rules is None:

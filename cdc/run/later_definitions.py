@@ -68,8 +68,8 @@ class LaterDefinitions:
         Args:
             handoff: The handoff document of that commit.
             dropped_by: The newest transaction that dropped a column; empty if it is not known.
-            replayed: Whether the batch is of a replay, whose events can be older than any change
-                of the table since the copy.
+            replayed: Whether the batch is of a replay. The events of a replay can be older than
+                every change of the table since the copy.
         """
         if handoff.fingerprint.facts["source_kind"] != "postgres":
             return cls()
@@ -176,7 +176,7 @@ class LaterDefinitions:
 
 
 def _enum_labels(writer: DebeziumSchema) -> dict[str, str]:
-    """Return the labels of each enum column in the schema of events that a run checks."""
+    """Return the labels of each enum column in a writer's schema, which a run checks."""
     return {
         one.column: one.parameters.get(_LABELS, "")
         for one in writer.after
