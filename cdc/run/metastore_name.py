@@ -161,7 +161,7 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 def name_idle(
     context: RunContext, records: Iterable[TableRecord], *, limit_s: float = math.inf
 ) -> None:
-    """Update the outdated names of tables without new changes in the catalog of names.
+    """In the catalog of names, update the outdated names of tables without new changes.
 
     A publication or a run succeeds even if the metastore does not answer, so a name can be
     outdated. A name counts as up to date if the table's record says so, and as outdated in all

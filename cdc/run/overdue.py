@@ -100,9 +100,9 @@ def note_freshness(
     """Find out which tables with work are fresh although their last commits are old.
 
     A table without changes makes no commit, so its watermark can be hours old when its next change
-    arrives. Only a process that has looked at the table before knows that the lake had all changes
-    until then. So a new process asks Kafka, once for each table, which tables lack no record from
-    before half of the target, and which of the others lack none from before the whole target.
+    arrives. Only a process that looked at the table before this change knows that the lake had all
+    earlier changes. So a new process asks Kafka once for each table: is a record that the lake
+    lacks older than half of the freshness target, and if so, older than the whole target?
 
     Args:
         kafka: The Kafka cluster.

@@ -19,7 +19,7 @@ class LateColumns:
     """The differences that a run allows between the lake's columns and the columns of older events.
 
     Args:
-        absent: For each column that events can lack, Spark SQL of the value in such events.
+        absent: For each column that events can lack, Spark SQL of the value that then applies.
         former: For each renamed column, the former names under which an event can have the column,
             newest first.
         new: The columns of ``absent`` that are new in the table; empty in a replay.
@@ -48,8 +48,8 @@ class LateColumns:
             handoff: The handoff document of that commit.
             known: Names of the source's current columns, and of columns that the settings leave
                 out.
-            replayed: Whether the batch is of a replay, whose events can be older than any added
-                column.
+            replayed: Whether the batch is of a replay. The events of a replay can be older than any
+                added column.
         """
         late = {one.name for one in handoff.columns if one.late and not replayed}
         facts = handoff.fingerprint.facts

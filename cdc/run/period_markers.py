@@ -50,8 +50,8 @@ class PeriodMarker(Part):
         start: The first moment of the period, in UTC.
         end: The first moment after the period, in UTC.
         announced_at: When the period was first announced.
-        watermark: The time of the source up to which the lake provably had every change at the
-            first announcement.
+        watermark: A time of the source. At the first announcement, the lake provably had every
+            change up to this time.
         revision: Number of announcements of the period.
         generation: The table's generation to which the newest announcement applies.
         instant: The newest commit that the newest announcement covers.
@@ -113,7 +113,7 @@ _CODEC = Codec(
 def write_markers(
     context: RunContext, store: Announcements, records: Mapping[TableId, TableRecord]
 ) -> None:
-    """Write the marker files of complete periods that are missing or out of date.
+    """Write each missing or outdated marker file of a complete period.
 
     The time is limited. Later calls write the files for which no time is left.
 

@@ -92,8 +92,8 @@ def is_whole(record: TableRecord, topic: TopicFacts | KafkaError) -> bool:
 def waits_for_later_run(record: TableRecord, settings: TableSettings, now: datetime) -> bool:
     """Whether a table with work waits for a later run, so that the table has fewer commits.
 
-    A late table never waits. A table is late if the age of its watermark exceeds its freshness
-    target and the lateness by which watermarks are earlier, or if its last commit has no watermark.
+    A late table never waits. A table is late if its watermark is older than the sum of
+    ``freshness_target_s`` and ``allowed_lateness_s``, or if its last commit has no watermark.
     """
     last = record.last_commit
     if record.state is not State.INCREMENTAL or last is None or last.watermark is None:

@@ -104,8 +104,8 @@ class Predictions:
     def cores(self) -> int:
         """Number of cores that runs have; 0 if it is not known.
 
-        The result is the greatest number of all processes of the last day, since a command on a
-        small machine can have made the newest run.
+        The result is the largest number of cores that a process of the last day had. The process of
+        the newest run can be a command on a small machine.
         """
         with self._lock:
             known = self._known().values()
@@ -115,7 +115,9 @@ class Predictions:
             return max(one.cores for one in known if newest - one.measured_at <= _CORES_KNOWN)
 
     def events_of_turn(self, table: TableId, turn_s: float) -> int | None:
-        """Return how many events in one commit fit into a turn; None if runs have no turns.
+        """Return the largest number of events that one commit can have and still fit into a turn.
+
+        The result is at least `_SMALLEST_COMMIT`. It is None if runs have no turns.
 
         Args:
             table: The table.
@@ -243,12 +245,12 @@ class Predictions:
     def fresh_at(self, record: TableRecord, lateness_s: float = 0.0) -> float:
         """Return the time up to which the lake has all events of a table, in seconds since 1970.
 
-        This is the later of two times: the last commit's watermark, and the time of the last call
-        of `note_whole` for the table.
+        This is the later of two times: the last commit's watermark plus ``lateness_s``, and the
+        time that the last call of `note_whole` for the table recorded.
 
         Args:
             record: The table's record.
-            lateness_s: The seconds by which the table's watermarks are earlier, by its settings.
+            lateness_s: The seconds that the settings subtract from the table's watermarks.
         """
         last = record.last_commit
         mark = 0.0 if last is None or last.watermark is None else last.watermark.timestamp()

@@ -4,10 +4,10 @@ A process reads its configuration once, at its start. Another process can read a
 and copy a table with it. This process must not copy the table again with older settings: a column
 that is hashed now would be published without a hash.
 
-The clocks of two machines do not show which settings are newer. So each process remembers from its
-start each table's attempt (copy), and the settings with which the attempt was made. If a table's
-record later names another attempt or other settings, another process has changed the table. If
-these other settings differ from this process's settings, the other settings are newer.
+The clocks of two machines do not show which settings are newer. So each process notes at its start
+each table's attempt (copy), and the settings with which the attempt was made. If a table's record
+later names another attempt or other settings, another process has changed the table. If the
+settings in the record then differ from this process's settings, those in the record are newer.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class PublishedSettings:
         raise error
 
     def refusal(self, record: TableRecord) -> OlderSettingsError | None:
-        """Return the error with which `check` refused a table; None without a refusal."""
+        """Return the error with which `check` refused a table; None if `check` did not refuse."""
         attempt = record.attempt
         if attempt is None:
             return None

@@ -33,7 +33,7 @@ Place = tuple[int, int]
 
 
 def require_listed(commit: CommitRecord, quarantined: Collection[Place]) -> None:
-    """Check for a run that the state store lists all records that the newest commit has left out.
+    """In a run, check that the state store lists all records that the lake table lacks.
 
     Args:
         commit: The record of the newest commit.
@@ -63,8 +63,8 @@ class HeldQuarantine:
 
     Args:
         places: Partition and offset of each record.
-        check_lease: Raises `FencedError` if this process no longer holds the lease. A process that
-            was suspended would else change the quarantine of its successor.
+        check_lease: Raises `FencedError` if this process no longer holds the lease. Without this
+            check, a process that was suspended could change the quarantine of the next holder.
     """
 
     places: set[Place]
@@ -78,7 +78,7 @@ class LeftOut:
         context: The runs' context.
         previous: The record of the lake's newest commit with offsets.
         settings: The table's settings.
-        quarantined: The quarantined records of the attempt, which are changed with the quarantine.
+        quarantined: The quarantined records of the attempt; updated when the quarantine changes.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
 """Applies the quarantined records of a table, after they have become readable.
 
-A quarantined record cannot be applied alone: the lake can already have a later change of its key,
-and a later delete leaves no trace in the lake. So a replay reads the topic again, from the first
-quarantined record to the lake's offsets, and folds all changes of the quarantined records' keys in
-this range as one batch. The last change of each key wins, so it is harmless that some of these
-changes are applied a second time. If the topic no longer has the whole range, the replay applies
-nothing.
+A quarantined record cannot be applied alone: the lake can already have a later change to the row
+with the record's key, and a later delete leaves no trace in the lake. So a replay reads the topic
+again, from the first quarantined record to the lake's offsets. It folds all changes in this range
+to rows with the quarantined records' keys as one batch. The last change to each row wins, so it is
+harmless that some of these changes are applied a second time. If the topic no longer has the whole
+range, the replay applies nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def replay_table(
         context: The runs' context.
         record: The table.
         first: Offset of the first quarantined record that is applied; earlier records stay in
-            quarantine. None applies all quarantined records.
+            quarantine. If None, all quarantined records are applied.
         lease_wait_s: Bound of the wait for another process's lease, in seconds.
 
     Raises:
@@ -62,8 +62,8 @@ def replay_table(
         DecodeError: None of the quarantined records can be decoded, or a record that an earlier run
             has applied can no longer be decoded.
         PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
-        StateError: No record to apply is in quarantine. Or the table is not INCREMENTAL, and was
-            not INCREMENTAL before it FAILED. Or the table's schema has changed since its last run.
+        StateError: No record to apply is in quarantine. Or the table's state (the former one, if it
+            FAILED) is not INCREMENTAL. Or the table's schema has changed since its last run.
         FencedError: Another writer has committed to the table.
         LeaseHeldError: Another process holds the table's lease.
     """
@@ -83,7 +83,7 @@ class _QuarantineReplay:
         self._settings = context.settings(record)
 
     def run(self, first: int | None) -> Replayed:
-        """Apply the quarantined records from offset ``first`` on; None applies all records."""
+        """Apply the quarantined records from offset ``first`` on; if it is None, apply all."""
         attempt = self._attempt()
         check_serving(self._context, self._record)
         timeline = self._context.timeline(attempt)

@@ -11,10 +11,10 @@ The rules, in this order:
    limit has three exceptions. A single worker takes long runs, too. If the command ends once all
    offered tables have run (`Rules.ends`), long runs may hold all workers while no short run waits.
    If the command goes on, a long run may take a further worker if its table would miss the deadline
-   by waiting, and the table's last run did not fail. In any case, the long runs of a lane leave the
-   other lanes the workers that they need, up to their shares, and have at least one. Otherwise a
-   lane with a backlog would slow down the other lanes' runs, above all if there are more workers
-   than cores.
+   by waiting, and the table's last run did not fail. In any case, a lane's long runs leave each
+   other lane the workers that this other lane needs, up to its share. But each lane may have one
+   long run. Without this rule, a lane with a backlog would slow down the other lanes' runs, above
+   all if there are more workers than cores.
 3. **Deadlines.** A table that does not commit exceeds its freshness target at a certain time. This
    time is the table's deadline. A table's slack is the time until the deadline, less the predicted
    seconds of the table's work. A table's age is the time since the lake table had all events,
@@ -24,17 +24,17 @@ The rules, in this order:
 4. **Late tables.** A table is late if its run would miss the deadline, by prediction. Late tables
    have `LATE_SHARE` of the lane's work in any case, so that they always make progress. They have up
    to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
-   their deadlines, early by at least `MARGIN`. Starving tables have up to `STARVING_SHARE`: late
-   tables that have waited for their next run for longer than their targets. So if there is a little
-   too much work, all tables are a little late. Late tables with much work still leave a part to the
-   others. A table whose last run failed is not a starving table. A late table's rank is its target
-   plus the later one of two times: its deadline and the end of its last run. The table with the
-   lowest rank comes first. So if two tables have waited equally long, the table with the shorter
-   target comes first. A table with a backlog of many runs takes turns with the other late tables.
+   their deadlines, early by at least `MARGIN`. A late table starves if it has waited for its next
+   run for longer than its target. If tables starve, late tables have up to `STARVING_SHARE`. So if
+   there is a little too much work, all tables are a little late. Late tables with much work still
+   leave a part to the others. A table whose last run failed does not starve. A late table's rank is
+   its target plus the later one of two times: its deadline and the end of its last run. The table
+   with the lowest rank comes first. So if two tables have waited equally long, the table with the
+   shorter target comes first. A table with a backlog of many runs takes turns with other late ones.
 
-If the command ends once all offered tables have run, a lane's long run comes before its other runs,
-provided that the lane's other tables keep their deadlines without the worker of the long run. So
-the command does not end with a long run on one worker while all other workers are idle.
+If the command ends once all offered tables have run, a lane's long run comes before the lane's
+other runs, provided that the lane's other tables keep their deadlines without this worker. So the
+command does not end with a long run on one worker while all other workers are idle.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ LATE_SHARE = 0.05
 LATE_SHARE_OF_SLACK = 0.25
 """The fraction of a lane's work for late tables while the lane's other tables can wait."""
 STARVING_SHARE = 0.75
-"""The fraction of a lane's work up to which a starving table comes first (see `Entry.starves`)."""
+"""While late tables have at most this fraction of a lane's work, a starving table comes first."""
 MARGIN = 0.2
 """How early before its deadline a waiting table must commit, as a part of its freshness target."""
 SMALL_MARGIN = 0.1
-"""The value in place of `MARGIN` to decide whether a lane's oldest table may run first."""
+"""Replaces `MARGIN` in the decision whether a lane's oldest table may run first."""
 COMING = 0.5
-"""Part of a lane's workers that, by prediction, run the tables that are waiting now.
+"""Part of a lane's workers that a prediction assigns to the tables that are waiting now.
 
 The other workers are left to tables that get work later.
 """
 RECENT_S = 120.0
-"""Seconds after which the weight of a lane's work in its recent work has fallen to 1/e."""
+"""Age of work, in seconds, at which the work counts with weight 1/e in its lane's recent work."""
 HANGS_AFTER_TURNS = 4.0
-"""Number of turns, beside twice the predicted time, after which a run counts as one that hangs."""
+"""A run hangs if it takes more than twice its predicted seconds plus this number of turns."""
 REST = ""
 """Name of the lane for all tiers without a share of the workers."""
 _REST_SHARE = 0.05
@@ -196,10 +196,10 @@ class _Lane:
         by_rank: The waiting tables, ordered by their rank among late tables.
         by_age: For each freshness target, the waiting tables with this target, the oldest first.
         used: Seconds of the lane's work, divided by the share.
-        late_s: Seconds of the lane's work for late tables. Older work counts less.
-        all_s: Seconds of the lane's work. Older work counts less.
+        late_s: Seconds of the lane's work for late tables. Each later start lets work count less.
+        all_s: Seconds of the lane's work for all tables, counted as in ``late_s``.
         starts: Number of runs that the lane has started.
-        recent_s: Seconds of the lane's work. Work counts less the older it is.
+        recent_s: Seconds of the lane's work, which count less as time passes.
         recent_at: The time of the last change of ``recent_s``.
     """
 
@@ -227,7 +227,7 @@ class _Lane:
         self.by_age[entry.target_s].remove(entry)
 
     def begin(self, seconds: float, *, late: bool, now: float) -> None:
-        """Add a run that starts to the lane's work; all earlier work counts less from now on.
+        """Add a new run's work to the lane's work; all earlier work counts less from now on.
 
         Args:
             seconds: The run's predicted seconds.
@@ -473,9 +473,9 @@ class Schedule:
     def _leaves_shares(self, entry: Entry, now: float) -> bool:
         """Whether a further long run of a lane leaves the other lanes the workers that they need.
 
-        A lane needs its share while tables wait. Else it needs twice the workers that it has used
-        recently, and at most its share; or none, if the command ends once all offered tables have
-        run. One run that hangs takes no place from its lane.
+        A lane whose tables wait needs its share. Any other lane needs twice the workers that it has
+        used recently, but at most its share. If the command ends once all offered tables have run,
+        such a lane needs none. One hanging run of the entry's lane does not count.
         """
         rules, name = self._rules, self._rules.lane(entry.tier)
         needed = 0.0

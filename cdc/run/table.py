@@ -82,11 +82,11 @@ def run_table(
         context: The configuration and the clients that all runs share.
         record: The table's record. Its state is CATCHING_UP or INCREMENTAL, or was one of these two
             states before the table FAILED.
-        until: By partition, the first offset that is not applied; None takes the topic's last
-            stable offsets.
-        captures: The evidence of captures, which the runs of a round share; None gathers it now.
-        topic: The current facts of the topic, or the error of reading them; None reads them now.
-        turn: The table's turn, which can end the run before its end offsets; None has no limit.
+        until: By partition, the first offset that is not applied; if None, the topic's last stable
+            offsets.
+        captures: The evidence of captures, which the runs of a round share; if None, gathered now.
+        topic: The current facts of the topic, or the error of reading them; if None, read now.
+        turn: The table's turn, which can end the run before its end offsets; no limit if None.
     """
     started, at, steps = datetime.now(timezone.utc), time.monotonic(), begin_steps()
     begun = context.cpu.begin()

@@ -31,7 +31,7 @@ class WorkFinder:
 
     Args:
         context: The runs' context.
-        wanted: The tables that a run may work on now, except those that run.
+        wanted: The tables that a run may work on now, except those that run already.
         look_at_idle: As in `run_tables`.
         spaced: As in `run_tables`.
 

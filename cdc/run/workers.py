@@ -173,10 +173,10 @@ class Workers:
             self._wait(kept | new)
 
     def offer_found(self, work: Iterable[Work]) -> None:
-        """Replace the waiting tables that the last check of idle tables has found.
+        """Replace the waiting tables that earlier checks of idle tables have found.
 
         Args:
-            work: The tables in which the newest check has found work.
+            work: The tables for which the newest check has found work.
         """
         with self._changed:
             kept = {
@@ -200,10 +200,10 @@ class Workers:
         self._changed.notify_all()
 
     def _aged(self, work: Work) -> Work:
-        """Return a table's new work, with the deadline of the table's found work that waits.
+        """Return a table's new work; if found work of the table waits, keep the earlier deadline.
 
         The lake table has all events, so each round would give the found work a new deadline, and
-        in a busy fleet it would never be old enough to run.
+        in a busy fleet the table would never be old enough to run.
         """
         before = self._waiting.get(work.table)
         if before is None or not before.found:

@@ -81,7 +81,7 @@ def archive_prefix(java: JavaInstallation, jars: Sequence[Path]) -> Path:
 
     Args:
         java: The Java that runs Spark.
-        jars: The jars that each session needs. The class path can have an object store's jars
+        jars: The jars that every session needs. The class path can have an object store's jars
             after these.
     """
     digest = hashlib.sha256(f"{java.home} {java.version}".encode())

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 WAVE_S = 10.0
-"""Seconds of the rate that a copy reads at once. A copy reads a wave as fast as it can, and then
-waits until the rate allows the next wave."""
+"""Seconds in which the rate allows one wave. A copy reads a wave as fast as it can, and then waits
+until the rate allows the next wave."""
 MOST_S = 600.0
-"""The longest time for which one read keeps other copies waiting, in seconds. A table that is read
-at once can be of any size."""
+"""The longest time for which one read keeps other copies waiting, in seconds. One read can be of a
+whole table of any size."""
 _CHECK_S = 1.0
 """Pause between two checks of a copy that waits for sessions, in seconds."""
 
@@ -24,10 +24,10 @@ class CopyBudget:
     """What the copies of a command may take from a source at most.
 
     Args:
-        sessions: The largest number of sessions at the same time; None for the source's setting
-            ``copy_sessions``.
-        mb_per_s: The largest rate of reading, in megabytes (1,000,000 bytes) per second; None for
-            the source's setting ``copy_mb_per_s``.
+        sessions: The largest number of sessions at the same time; if None, the source's setting
+            ``copy_sessions`` applies.
+        mb_per_s: The largest rate of reading, in megabytes (1,000,000 bytes) per second; if None,
+            the source's setting ``copy_mb_per_s`` applies.
     """
 
     sessions: int | None = None
@@ -49,7 +49,7 @@ class CopyRate:
 
     @property
     def wave_bytes(self) -> int:
-        """The number of bytes that a copy reads at once, by the sizes in the source's catalog."""
+        """The number of bytes of one wave (`WAVE_S`), by the sizes in the source's catalog."""
         return int(self.mb_per_s * 1_000_000 * WAVE_S)
 
     def begin(self, size: int, check: Callable[[str], object]) -> None:
@@ -60,8 +60,8 @@ class CopyRate:
 
         Args:
             size: The number of bytes to read.
-            check: Called about once a second during the wait, with the reason of the wait. It ends
-                the wait by an exception.
+            check: Called about once a second during the wait, with the reason of the wait. If it
+                raises an exception, the wait ends.
         """
         ticket = object()
         with self._changed:
@@ -135,7 +135,8 @@ class CopySessions:
 
         Args:
             wanted: Number of sessions that the copy can use.
-            check: Called about once a second during the wait; ends the wait by an exception.
+            check: Called about once a second during the wait. If it raises an exception, the wait
+                ends.
             together: Whether the copy waits until it gets all wanted sessions.
 
         Yields:

@@ -28,8 +28,8 @@ class Begun:
     """The begin of a run.
 
     Args:
-        share: CPU seconds of a run that had been in progress all the time until then.
-        changes: How often other work had begun or ended until then.
+        share: CPU seconds of a run that had been in progress all the time before this run.
+        changes: How often other work had begun or ended before this run.
     """
 
     share: float
@@ -53,7 +53,7 @@ class CpuShares:
         self._running = 0
         self._read_at = 0.0
         self._share = 0.0
-        """CPU seconds of a run that had been in progress all the time."""
+        """CPU seconds of a run that has been in progress all the time."""
         self._others = self._changes = 0
 
     def include(self, spark: SparkSession) -> None:
@@ -74,7 +74,7 @@ class CpuShares:
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Do other work in the ``with`` block, which also takes CPU time."""
+        """Do other work, which also takes CPU time, in the ``with`` block."""
         with self._lock:
             self._others += 1
             self._changes += 1
@@ -95,7 +95,7 @@ class CpuShares:
     def used(self, begun: Begun) -> float:
         """Return a run's share of the CPU time so far, in seconds.
 
-        The result is 0 if other work was in progress meanwhile, since the share is not known then.
+        If other work was in progress during the run, the share is not known, and the result is 0.
 
         Args:
             begun: The value that `begin` has returned for the run.

@@ -95,7 +95,7 @@ def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executo
 
 
 def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> list[str]:
-    """Return a message for each set of wrong versions that executors have, with their hosts.
+    """Return a message for each set of wrong versions, with the hosts of executors that have it.
 
     For example: ``host1, host2: Java 11 instead of 17``.
     """

@@ -1,9 +1,9 @@
-"""Closes the connections to the JVM of Python threads that have ended.
+"""Closes a Python thread's connection to the JVM after the thread has ended.
 
 Each Python thread that calls Java has a connection of its own, and a thread of its own in the JVM.
 py4j keeps the connections in a list, and removes a connection once when its thread ends. But if
 Java has called Python in the thread, for example the guard of a commit, the list has the connection
-twice. Then the connection would stay open.
+twice. Without this module, the connection would then stay open.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _properties() -> str:
 
 
 def _collector(given: str) -> str:
-    """Return the option of the collector; empty if ``given`` has one, since the JVM allows one."""
+    """Return the option of the collector; empty if ``given`` has one: the JVM allows only one."""
     return "" if re.search(r"-XX:\+Use\w*GC", given) else _COLLECTOR
 
 

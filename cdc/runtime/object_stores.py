@@ -40,7 +40,7 @@ _DEFAULTS: Mapping[str | None, Mapping[str, str]] = {"s3": _S3, "gcs": _GCS}
 
 
 def store_defaults(config: Config) -> dict[str, str]:
-    """Return the object store's default settings, without the settings that the user has set."""
+    """Return Tributary's defaults for the lake's object store, except those that the user sets."""
     given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
     defaults = _DEFAULTS.get(config.lake.store, {})
     return {key: value for key, value in defaults.items() if key not in given}

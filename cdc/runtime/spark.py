@@ -89,7 +89,8 @@ _LEAST_ENTRIES, _ENTRIES_PER_TABLE, _MOST_ENTRIES = 2_000, 10, 20_000
 """Entries of Spark's cache of generated code: the minimum, the number per table, and the maximum.
 
 The generated code of a table's batches is always the same. If the cache is too small for the tables
-that take turns, each commit compiles its code again. The cache makes an entry at its first use.
+that take turns, each commit compiles its code again. The cache makes each entry only when the entry
+is first used.
 """
 
 _JVM_POLL_S = 0.5
@@ -189,8 +190,8 @@ def _kill_late_jvm(limit_s: float, late: threading.Event, over: threading.Event)
     """Kill Spark's JVM if Spark has not started within a time.
 
     Args:
-        limit_s: The time, in seconds. If there is no JVM of this process yet at that moment, the
-            JVM is killed as soon as it appears. There is never one if spark-submit has started it.
+        limit_s: The time, in seconds. If this process has no JVM yet when the time is over, the JVM
+            is killed as soon as it appears. A JVM that spark-submit has started is not killed.
         late: Set before the JVM is killed.
         over: Set by the caller once the start has succeeded or failed; ends the wait.
     """
@@ -209,7 +210,7 @@ def _kill_late_jvm(limit_s: float, late: threading.Event, over: threading.Event)
 
 @contextmanager
 def _py4j_quiet_once(killed: threading.Event) -> Iterator[None]:
-    """Drop py4j's log records in the ``with`` block after this process has killed the JVM.
+    """In the ``with`` block, drop py4j's log records once this process has killed the JVM.
 
     These records have stack traces of calls to the killed JVM.
 

@@ -12,7 +12,7 @@ from cdc.runtime.progress import Progress, Task, shown_as
 T = TypeVar("T")
 
 MOST_WAITS = 24
-"""Number of waits after which `wait_while_moving` ends if it gets no bound of its own."""
+"""Number of waits after which `wait_while_moving` ends if the caller passes no ``most_s``."""
 BACKLOG_S = 6 * 3600.0
 """Bound of all waits for a connector that works through a backlog, in seconds."""
 _PAUSE_POLL_S = 0.5
@@ -93,9 +93,9 @@ class Movement:
         self._seen.add(self._newest)
 
     def ended(self) -> bool:
-        """Whether the position has moved during the wait that ends now; begin the next one.
+        """Whether the position has moved during the wait that ends now; begin the next wait.
 
-        The next wait begins at the newest position of this one.
+        The next wait begins at the newest position that the ended wait has seen.
         """
         moved = len(self._seen) > 1
         self._seen = set() if self._newest is None else {self._newest}
@@ -114,14 +114,14 @@ def wait_while_moving(
 ) -> T:
     """Wait as `wait_while` does, but begin again after ``timeout_s`` if something has moved.
 
-    A replica that is hours behind gets there. The wait for a replica that does not move ends.
+    So a replica that is hours behind can catch up. For a replica that does not move, the wait ends.
 
     Args:
         lacking: As for `wait_while`.
-        moved: Whether something has moved since the last call, judged by what ``lacking`` has seen.
+        moved: Returns whether something that ``lacking`` looks at has moved since the last call.
         timeout_s: Bound of each wait, in seconds.
         most_s: Bound of all waits together, in seconds; if None, `MOST_WAITS` times ``timeout_s``.
-            No wait begins after this time, and the last wait lasts for ``timeout_s``.
+            No wait begins after this time, but one that began earlier lasts for ``timeout_s``.
         stop: Ends all waits early once it is set.
         clock: The clock that measures the time.
         how: The other arguments of `wait_while`.
