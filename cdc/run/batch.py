@@ -149,8 +149,8 @@ class BatchWriter:
     ) -> Applied:
         """Apply the records of one range to the lake table, in one commit.
 
-        The commit can end before the range ends: before a TRUNCATE at which the table must pause,
-        and before a transaction that was not yet visible when the catalog was read.
+        The commit can leave out the end of the range: it stops before a TRUNCATE at which the table
+        must pause, and before a transaction that was not yet visible when the catalog was read.
 
         Args:
             piece: The range to read.

@@ -308,7 +308,7 @@ class BatchReader:
         """Fetch schemas that the batch's records name; return whether the batch must be read again.
 
         Args:
-            changes: The batch in the normal form of `cdc.rows.decode`, for errors.
+            changes: The batch in the normal form of `cdc.rows.decode`, for error messages.
             schema_ids: Ids of the schemas.
             tolerated: Number of records that may be left out. If the registry refuses more schemas
                 than this number, no further schema is fetched.

@@ -104,7 +104,7 @@ def _behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
 def commit_summary(
     committed: Committed, known: CommitSummary | None = None, writes: CommitWrites | None = None
 ) -> CommitSummary:
-    """Return the summary of a commit, which a run puts into the state store.
+    """Return a commit's summary for the state store.
 
     Args:
         committed: The commit.

@@ -70,7 +70,7 @@ class RunContext:
         leases: Leases that allow one writer per table.
         progress: Shows work that takes long.
         run_id: Identity of this run, recorded in commits and history.
-        connect: Kafka Connect, for the checks of capture; None skips these checks.
+        connect: Kafka Connect, for the checks of capture; if None, these checks are skipped.
         interrupted: Set if the command ends and interrupts its work in progress.
         captured_looks: For each table, the digest of a catalog fingerprint. After reading the
             fingerprint, this command has waited until every earlier change was captured. A copy of
@@ -300,7 +300,7 @@ class RunContext:
             return self._copy_sessions[source]
 
     def copy_rate(self, source: str) -> CopyRate | None:
-        """Return the rate that this process's copies of a source share; None without a limit."""
+        """Return the rate that this process's copies of a source share; None if it has no limit."""
         with self._lock:
             if source not in self._copy_rates:
                 most = self.copy_budget.mb_per_s or self.config.source(source).copy_mb_per_s
@@ -320,7 +320,7 @@ class Turn:
     for the table. The table's next run takes the remaining changes.
 
     Args:
-        seconds: The turn's time; None does not limit the time.
+        seconds: The turn's time; if None, the time has no limit.
         events: Maximum number of events in one commit; if None, the limit of the table's settings
             applies.
     """

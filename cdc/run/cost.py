@@ -45,7 +45,7 @@ _COLD = 4.0
 _RATE_MEMORY_S = 1800.0
 """Seconds after which the weight of a measured arrival rate has fallen to about a third (1/e)."""
 _FADES_AFTER_COMMITS = 4.0
-"""Number of mean times between commits in which the rate of a table without events fades to 0."""
+"""If a table gets no events, its rate fades to 0 in so many times the mean time between commits."""
 _FADES_AT_MOST_S = 2 * 86400.0
 """Longest time in which the rate of a table without new events fades to 0, in seconds."""
 _RATE_SURE_S = 300.0

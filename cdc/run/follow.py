@@ -194,7 +194,7 @@ def _commit_of_new_schema(record: CommitRecord, handoff: Handoff, run_id: str) -
 def _rows_of_new_schema(
     lake: FollowedTable, fills: Mapping[str, str], renamed: Mapping[str, str], config: LakeConfig
 ) -> DataFrame:
-    """Return the lake table's rows as a run rewrites them, with new columns and new names.
+    """Return the lake table's rows as a run rewrites them, with new and with renamed columns.
 
     A deleted row that the lake keeps does not get the default of a new column. A renamed column
     keeps its values, also in deleted rows. Hashed and masked values of a renamed column are not

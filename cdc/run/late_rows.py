@@ -1,4 +1,4 @@
-"""Finds the late rows of a commit: rows whose periods can already be announced as complete."""
+"""Finds the late rows of a commit: rows of periods that may have been announced as complete."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def untimely(settings: TableSettings, schema: TableSchema) -> str | None:
 
 
 class LateRows:
-    """Counts the rows that can be late, in the batches of a run.
+    """In the batches of a run, counts the rows that can be late.
 
     Args:
         store: The state store.

@@ -151,9 +151,9 @@ class LaterDefinitions:
     def _lacks_column(self, writer: DebeziumSchema, before: Mapping[int, DebeziumSchema]) -> bool:
         """Whether a writer's schema lacks a column that the table had earlier.
 
-        The schemas of the previous batch show the earlier columns, also columns that the settings
-        leave out of the lake. For the first batch after a copy, the dropped columns of the lake are
-        compared.
+        The schemas of the previous batch show the earlier columns, including columns that the
+        settings leave out of the lake. The first batch after a copy has no previous batch; its
+        schema is compared with the dropped columns of the lake.
         """
         had = {field.column for one in before.values() for field in one.after} - self.withheld
         return any(writer.field(name) is None for name in (had if before else self.dropped))
@@ -176,7 +176,7 @@ class LaterDefinitions:
 
 
 def _enum_labels(writer: DebeziumSchema) -> dict[str, str]:
-    """Return the labels of each enum column in a writer's schema, which a run checks."""
+    """Return the labels of each enum column in a writer's schema."""
     return {
         one.column: one.parameters.get(_LABELS, "")
         for one in writer.after

@@ -104,8 +104,8 @@ class Predictions:
     def cores(self) -> int:
         """Number of cores that runs have; 0 if it is not known.
 
-        The result is the largest number of cores that a process of the last day had. The process of
-        the newest run can be a command on a small machine.
+        The result is the largest number of cores that a process of the last day had, because the
+        newest run can be that of a command on a small machine.
         """
         with self._lock:
             known = self._known().values()
@@ -157,7 +157,7 @@ class Predictions:
 
         Returns:
             The regression's new sums over the table's runs (`cdc.run.cost`); None if the run does
-            not count, for example since it failed or made no commit.
+            not count, for example because it failed or made no commit.
         """
         last = record.last_commit
         with self._lock:

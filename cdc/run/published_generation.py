@@ -47,8 +47,8 @@ class Served:
     If a table's record agrees with the lake, the table is not checked again until the record
     changes. The results of checks are kept in memory. The state store cannot keep these results,
     since the checks detect a state store that was restored from a backup. On a local disk, a check
-    of 3,000 tables took 4 s. In an object store, a check of one table is two reads of 0.1 s each;
-    as 32 tables are checked at a time, a check of 3,000 tables takes 20 s.
+    of 3,000 tables took 4 s. In an object store, a check of one table is two reads of 0.1 s each.
+    32 tables are checked at a time, so a check of 3,000 tables takes 20 s.
     """
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 def replay_table(
     context: RunContext, record: TableRecord, *, first: int | None = None, lease_wait_s: float = 0.0
 ) -> Replayed:
-    """Apply a table's quarantined records, and later changes of their rows, in one commit.
+    """Apply a table's quarantined records, and later changes to the same rows, in one commit.
 
     Args:
         context: The runs' context.

@@ -11,10 +11,10 @@ The rules, in this order:
    limit has three exceptions. A single worker takes long runs, too. If the command ends once all
    offered tables have run (`Rules.ends`), long runs may hold all workers while no short run waits.
    If the command goes on, a long run may take a further worker if its table would miss the deadline
-   by waiting, and the table's last run did not fail. In any case, a lane's long runs leave each
-   other lane the workers that this other lane needs, up to its share. But each lane may have one
-   long run. Without this rule, a lane with a backlog would slow down the other lanes' runs, above
-   all if there are more workers than cores.
+   by waiting, and the table's last run did not fail. In any case, a lane that has a long run starts
+   another one only if each other lane keeps the workers that it needs, up to its share. Without
+   this limit, a lane with a backlog would slow down the other lanes' runs, above all if there are
+   more workers than cores.
 3. **Deadlines.** A table that does not commit exceeds its freshness target at a certain time. This
    time is the table's deadline. A table's slack is the time until the deadline, less the predicted
    seconds of the table's work. A table's age is the time since the lake table had all events,
@@ -196,10 +196,10 @@ class _Lane:
         by_rank: The waiting tables, ordered by their rank among late tables.
         by_age: For each freshness target, the waiting tables with this target, the oldest first.
         used: Seconds of the lane's work, divided by the share.
-        late_s: Seconds of the lane's work for late tables. Each later start lets work count less.
-        all_s: Seconds of the lane's work for all tables, counted as in ``late_s``.
+        late_s: Seconds of the lane's work for late tables. The work of earlier runs counts less.
+        all_s: Seconds of the lane's work for all tables. The work of earlier runs counts less.
         starts: Number of runs that the lane has started.
-        recent_s: Seconds of the lane's work, which count less as time passes.
+        recent_s: Seconds of the lane's work. The longer ago it was done, the less it counts.
         recent_at: The time of the last change of ``recent_s``.
     """
 
@@ -322,7 +322,7 @@ class Schedule:
     Args:
         rules: The settings.
         is_new: Whether the process has just begun, so that nobody knows which lanes get work. Until
-            it is known, long runs leave each lane its share.
+            this is known, long runs leave each lane its share.
     """
 
     def __init__(self, rules: Rules, *, is_new: bool = True) -> None:

@@ -301,7 +301,7 @@ class _TableRun:
             task.done()
 
     def _leaves_to_waiter(self, unfinished: bool) -> bool:
-        """Whether an unfinished run ends here, since another process waits for the table."""
+        """Whether an unfinished run ends here because another process waits for the table."""
         if self._turn is None or not unfinished or not self._lease.is_wanted():
             return False
         warning = (

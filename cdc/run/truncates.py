@@ -1,7 +1,7 @@
 """Finds the TRUNCATE events of a partitioned table.
 
-TRUNCATE of the table and TRUNCATE of all its partitions by name write the same catalog rows. Only
-TRUNCATE of the table sends an event.
+A TRUNCATE of the table and a TRUNCATE that names all of its partitions write the same catalog rows.
+Only the TRUNCATE of the table sends an event.
 """
 
 from __future__ import annotations
