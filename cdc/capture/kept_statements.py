@@ -47,7 +47,10 @@ class StatementsInStore:
     """
 
     def __init__(self, store: Store) -> None:
-        self._rows = StatementRows(store, f"{_READING}, sqlglot {version('sqlglot')}")
+        formats = f"{StoredRecord.format}.{StoredColumns.format}"
+        self._rows = StatementRows(
+            store, f"{_READING}, formats {formats}, sqlglot {version('sqlglot')}"
+        )
 
     def load(
         self, capture: CaptureNames

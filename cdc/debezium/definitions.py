@@ -14,7 +14,7 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
@@ -303,12 +303,13 @@ class Definitions:
         read = TopicRead(reported.topic_id, first, max(found), sent_ms, before + len(found))
         if self._kept is None:
             return _Followed(reported, read)
+        unkept = {**known.unkept, **found}
         try:
-            self._kept.add(capture, known.kept, read, found)
+            self._kept.add(capture, known.kept, read, unkept)
         except StateError as error:
-            # The statements are read; a later process reads the topic from its first offset again.
+            # The next statements are stored together with these.
             _log.warning("the statements of topic %s are not stored: %s", topic, error)
-            return _Followed(reported, read, kept=known.kept)
+            return _Followed(reported, read, kept=known.kept, unkept=unkept)
         return _Followed(reported, read, kept=read)
 
     def learned(self, capture: CaptureNames) -> tuple[LearnedDefinition, ...]:
@@ -342,11 +343,13 @@ class _Followed:
         read: How far the topic was read; None if no record was read.
         kept: How far the records that are kept for later processes reach in the topic; None if
             nothing is kept. Another process can have kept more meanwhile.
+        unkept: By offset, the changes in records after ``kept``, which could not be stored.
     """
 
     reported: ReportedStatements
     read: TopicRead | None = None
     kept: TopicRead | None = None
+    unkept: Mapping[int, Sequence[DefinitionChange]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

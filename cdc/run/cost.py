@@ -219,7 +219,11 @@ def _learned_cpu_time(
     if not run.cpu_s:
         return before
     weight = 1.0 / run.cold
-    cpu_s = min(run.cpu_s / run.cold, seconds * max(1, run.cores))
+    measured = run.cpu_s / run.cold
+    # A run that counts with fewer seconds than it took counts with less CPU time, too: while it
+    # waited, it got its part of what other runs used.
+    rate = max(run.cpu_s / max(run.seconds, _CLOCK_S), before[1] / before[0] if before[0] else 0.0)
+    cpu_s = min(measured, seconds * min(rate, max(1, run.cores)))
     kept **= weight
     return before[0] * kept + weight * seconds, before[1] * kept + weight * cpu_s
 

@@ -53,8 +53,9 @@ class PeriodMarker(Part):
         watermark: A time of the source. At the first announcement, the lake provably had every
             change up to this time.
         revision: Number of announcements of the period.
-        generation: The table's generation to which the newest announcement applies.
-        instant: The newest commit that the newest announcement covers.
+        generation: The table's generation to which the announcement applies.
+        instant: The table's newest commit when the period was announced for this generation. The
+            period's rows in later commits are late.
         partition: The period's partition; None if the table is not partitioned by its periods.
         format: Version of this document.
     """

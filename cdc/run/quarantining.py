@@ -10,12 +10,12 @@ applies them again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cdc.errors import LostHistoryError, copy_lost
+from cdc.errors import FencedError, LostHistoryError, copy_lost
 from cdc.runtime.failpoints import crash
 from cdc.store.quarantine import MAX_BYTES, Quarantine, Quarantined
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cdc.rows.kafka_records import Range
     from cdc.run.batch_reading import Batch, BatchReader
     from cdc.run.context import RunContext
+    from cdc.store.quarantine import Transaction
 
 _log = logging.getLogger(__name__)
 
@@ -63,12 +64,13 @@ class HeldQuarantine:
 
     Args:
         places: Partition and offset of each record.
-        check_lease: Raises `FencedError` if this process no longer holds the lease. Without this
-            check, a process that was suspended could change the quarantine of the next holder.
+        changing: Opens a transaction that raises `FencedError` if this process no longer holds the
+            lease (`Lease.transaction`). Otherwise, a process that was suspended could change the
+            quarantine of the next holder.
     """
 
     places: set[Place]
-    check_lease: Callable[[], None]
+    changing: Transaction
 
 
 class LeftOut:
@@ -89,10 +91,9 @@ class LeftOut:
         quarantined: HeldQuarantine,
     ) -> None:
         self._run_id = context.run_id
-        self._check_lease = quarantined.check_lease
         self._previous = previous
         self._settings = settings
-        self._quarantine = Quarantine(context.store)
+        self._quarantine = Quarantine(context.store, changing=quarantined.changing)
         self._kept = quarantined.places
 
     def outside(self, piece: Range) -> set[Place]:
@@ -139,7 +140,6 @@ class LeftOut:
             return
         now, commit = datetime.now(timezone.utc), self._previous
         raw = reader.raw(batch.left_out, max_bytes=MAX_BYTES)
-        self._check_lease()
         self._quarantine.keep(
             [
                 Quarantined(
@@ -175,12 +175,16 @@ class LeftOut:
     def drop_applied(self, batch: Batch) -> None:
         """Remove from quarantine the records that the batch has applied.
 
-        The caller calls this method after the batch's commit.
+        The caller calls this method after the batch's commit. If another process has taken the
+        lease since then, the records stay in quarantine, until that process has applied a batch.
         """
         if not self._kept and not batch.left_out:
             return
         lacking = [(problem.partition, problem.offset) for problem in batch.left_out]
         piece = batch.piece
-        self._check_lease()
-        self._quarantine.forget_range(self._previous.attempt, piece.start, piece.end, lacking)
+        try:
+            self._quarantine.forget_range(self._previous.attempt, piece.start, piece.end, lacking)
+        except FencedError as error:
+            _log.warning("applied records stay in quarantine for now: %s", error)
+            return
         self._kept.difference_update(self.within(piece).difference(lacking))

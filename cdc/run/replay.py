@@ -104,7 +104,7 @@ class _QuarantineReplay:
             shape,
             settings=self._settings,
             record=self._record,
-            quarantined=HeldQuarantine(quarantined, self._lease.check),
+            quarantined=HeldQuarantine(quarantined, self._lease.transaction),
         )
         replayed = writer.replay(piece, latest.record, guard)
         applied = replayed.applied

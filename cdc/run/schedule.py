@@ -40,6 +40,7 @@ command does not end with a long run on one worker while all other workers are i
 from __future__ import annotations
 
 import math
+import operator
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -115,20 +116,13 @@ class Entry:
         return self.deadline - self.seconds - self.rest
 
     def age(self, now: float) -> float:
-        """Return the table's age in freshness targets: 0 if it has all events, 1 at the deadline.
-
-        Args:
-            now: The time.
-        """
+        """Return the table's age at the time ``now``, in freshness targets: 1 at the deadline."""
         return 1.0 - (self.deadline - now) / self.target_s
 
     def starves(self, now: float) -> bool:
         """Whether the table has waited for its next run for longer than its freshness target.
 
         A table whose last run failed waits for its retry, so it does not starve.
-
-        Args:
-            now: The time.
         """
         whole_at = self.deadline - self.target_s
         return not self.failing and now - max(self.ran_at, whole_at) > self.target_s
@@ -170,15 +164,13 @@ class Rules:
     def long_places(self) -> int:
         """The maximum number of long runs at a time.
 
-        About a quarter of the workers, and at least one worker, is left to short runs. If there is
-        only one worker, it takes long runs, too.
+        About a quarter of the workers, at least one, is left to short runs. A single worker takes
+        long runs, too.
         """
         return max(1, self.workers - max(1, self.workers // 4))
 
 
-def _latest_start(entry: Entry) -> float:
-    """Return the latest time to start a table's run so that its work ends by the deadline."""
-    return entry.starts_by
+_latest_start = operator.attrgetter("starts_by")
 
 
 def _rank_among_late(entry: Entry) -> float:
@@ -249,8 +241,7 @@ class _Lane:
             now: The time.
         """
         self.recent_s = max(0.0, self.recent_workers(now) * RECENT_S + seconds)
-        set_back = self.recent_at - now > RECENT_S
-        self.recent_at = now if set_back else max(self.recent_at, now)
+        self.recent_at = now if self._set_back(now) else max(self.recent_at, now)
         self.used += seconds / self.share
         counts = seconds * _FORGET ** (self.starts - started)
         if late:
@@ -259,7 +250,13 @@ class _Lane:
 
     def recent_workers(self, now: float) -> float:
         """Return the mean number of workers that have recently worked for the lane."""
+        if self._set_back(now):
+            return 0.0
         return self.recent_s * math.exp(min(0.0, self.recent_at - now) / RECENT_S) / RECENT_S
+
+    def _set_back(self, now: float) -> bool:
+        """Whether the clock was set back since the lane's last work, so that its age is unknown."""
+        return self.recent_at - now > RECENT_S
 
     def kept(self, now: float) -> Iterator[Entry]:
         """Yield the lane's tables that are not late by prediction, the least slack first."""
@@ -309,8 +306,8 @@ class _Run:
     began: float
 
     def hangs(self, now: float, rules: Rules) -> bool:
-        """Whether the run takes much longer than predicted."""
-        return now - self.began > 2.0 * self.entry.seconds + HANGS_AFTER_TURNS * rules.turn_s
+        """Whether the run takes much longer than predicted, or the clock was set far back."""
+        return abs(now - self.began) > 2.0 * self.entry.seconds + HANGS_AFTER_TURNS * rules.turn_s
 
 
 class Schedule:
@@ -473,23 +470,26 @@ class Schedule:
     def _leaves_shares(self, entry: Entry, now: float) -> bool:
         """Whether a further long run of a lane leaves the other lanes the workers that they need.
 
-        A lane whose tables wait needs its share. Any other lane needs twice the workers that it has
-        used recently, but at most its share. If the command ends once all offered tables have run,
-        such a lane needs none. One hanging run of the entry's lane does not count.
+        A lane whose tables do not wait needs twice the workers that it has used recently, but at
+        most its share. If the command ends once all offered tables have run, such a lane needs
+        none. The lanes whose tables wait divide all other workers by their shares. One hanging run
+        of the entry's lane does not count.
         """
-        rules, name = self._rules, self._rules.lane(entry.tier)
-        needed = 0.0
-        for other, lane in self._lanes.items():
-            if other != name and lane.by_start:
-                needed += self._part(lane)
-            elif other != name and not rules.ends:
-                needed += min(self._part(lane), 2.0 * lane.recent_workers(now))
+        rules, own = self._rules, self._lanes[self._rules.lane(entry.tier)]
+        free, waiting = float(rules.workers), own.share
+        for lane in self._lanes.values():
+            if lane is not own and lane.by_start:
+                waiting += lane.share
+            elif lane is not own and not rules.ends:
+                free -= min(self._part(lane), 2.0 * lane.recent_workers(now))
+        places = round(free * own.share / waiting, 9)
         held = [
             run.hangs(now, rules)
             for run in self._running.values()
-            if run.entry.long and rules.lane(run.entry.tier) == name
+            if run.entry.long and self._lanes[rules.lane(run.entry.tier)] is own
         ]
-        return len(held) - any(held) < max(1, int(rules.workers - needed + 1e-9))
+        # A command that ends leaves no worker idle for a part of a place.
+        return len(held) - any(held) < max(1, math.ceil(places) if rules.ends else int(places))
 
     def _part(self, lane: _Lane) -> float:
         """Return a lane's share as a number of workers."""

@@ -267,7 +267,7 @@ class _TableRun:
             shape,
             settings=self._settings,
             record=self._record,
-            quarantined=HeldQuarantine(self._facts.quarantined, self._lease.check),
+            quarantined=HeldQuarantine(self._facts.quarantined, self._lease.transaction),
         )
         newest, at = latest, dict(latest.record.offsets)
         end = {partition: max(offset, end.get(partition, 0)) for partition, offset in at.items()}

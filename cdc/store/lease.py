@@ -118,20 +118,33 @@ class Lease:
         Raises:
             FencedError: Another process has taken the lease, or this process has released it.
         """
+        with self.transaction():
+            pass
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Open a transaction of the state store that changes something only under this lease.
+
+        The transaction first renews the lease, and so locks its row. No other process can take the
+        lease until the transaction ends.
+
+        Raises:
+            FencedError: Another process has taken the lease, or this process has released it.
+        """
         renewal = (
             sa.update(leases)
             .where(self._held_by_this())
             .values(expires_at=self._store.clock + self.ttl_s)
         )
         with self._store.transaction() as connection:
-            renewed = connection.execute(renewal).rowcount
-        if renewed != 1:
-            raise FencedError(
-                f"the lease on {self.what} was lost: another process has taken it over",
-                remedy="Nothing was committed after that; the process that holds it goes on.",
-                token=self.token,
-                **self.about,
-            )
+            if connection.execute(renewal).rowcount != 1:
+                raise FencedError(
+                    f"the lease on {self.what} was lost: another process has taken it over",
+                    remedy="Nothing was committed after that; the process that holds it goes on.",
+                    token=self.token,
+                    **self.about,
+                )
+            yield connection
 
     def check(self) -> None:
         """Check that this process holds the lease, and renew it for another full term.

@@ -7,15 +7,14 @@ at all. The number of records (``max_quarantined``) and the size of each record 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 
-from cdc.errors import StateError
 from cdc.store.tables import quarantine
 from schemas.table import TableId
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from cdc.store.state_store import Store
+
+    Transaction = Callable[[], AbstractContextManager[Connection]]
 
 MAX_BYTES = 1024 * 1024
 """Maximum size of a record's key and value together, in bytes; a larger record stops its table."""
@@ -74,33 +75,30 @@ class Quarantine:
 
     Args:
         store: The state store.
+        changing: Opens the transactions that keep records and forget ranges. A run changes the
+            quarantine in transactions that are valid only under the table's lease
+            (`Lease.transaction`). By default, these are transactions like all others.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, changing: Transaction | None = None) -> None:
         self._store = store
+        self._changing = changing or store.transaction
 
     def keep(self, records: Sequence[Quarantined]) -> None:
         """Store quarantined records; a record that is already stored is not changed.
 
         Raises:
-            StateError: Another process stored one of the records at the same moment.
+            FencedError: The transaction is not possible, since another process has the lease.
+            StateError: The state store cannot be used.
         """
-        try:
-            with self._store.transaction() as connection:
-                for record in records:
-                    where = _records_of_attempt(record.attempt) & _record_at_offset(
-                        record.partition, record.offset
-                    )
-                    known = sa.select(quarantine.c.record_offset).where(where)
-                    if connection.execute(known).first() is None:
-                        connection.execute(sa.insert(quarantine).values(**_quarantine_row(record)))
-        except IntegrityError:
-            table = records[0].table
-            raise StateError(
-                f"records of table {table} were quarantined by another process meanwhile",
-                remedy="Nothing was committed. Run again; it finds them there.",
-                table=table,
-            ) from None
+        with self._changing() as connection:
+            for record in records:
+                where = _records_of_attempt(record.attempt) & _record_at_offset(
+                    record.partition, record.offset
+                )
+                known = sa.select(quarantine.c.record_offset).where(where)
+                if connection.execute(known).first() is None:
+                    connection.execute(sa.insert(quarantine).values(**_quarantine_row(record)))
 
     def forget_range(
         self,
@@ -120,9 +118,13 @@ class Quarantine:
             end: Offset after the range's last record, per partition.
             lacking: Partition and offset of each record in the range that the run has left out
                 again.
+
+        Raises:
+            FencedError: The transaction is not possible, since another process has the lease.
+            StateError: The state store cannot be used.
         """
         left_out = list(lacking)
-        with self._store.transaction() as connection:
+        with self._changing() as connection:
             for partition, at in start.items():
                 where = (
                     _records_of_attempt(attempt)

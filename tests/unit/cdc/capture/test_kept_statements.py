@@ -267,22 +267,35 @@ def test_statements_of_a_capture_that_is_removed_or_old_are_deleted(
         )
 
 
-def test_statements_that_cannot_be_stored_are_read_nevertheless(
-    kafka: Kafka, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The next process reads the topic from its first offset again."""
-
+def reads_while_the_store_is_full(one: Definitions, monkeypatch: pytest.MonkeyPatch) -> None:
     def add(*_: object) -> bool:
         raise StateError("the store is full", remedy="Empty it.")
 
-    one = reader(kafka, store)
     with monkeypatch.context() as broken:
         broken.setattr(StatementRows, "add", add)
-        assert one.of(CAPTURE).end == 10
+        one.of(CAPTURE)
+
+
+def test_statements_that_cannot_be_stored_are_stored_with_the_next_ones(
+    kafka: Kafka, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = reader(kafka, store)
+    reads_while_the_store_is_full(one, monkeypatch)
     kafka.values.append(alter("d"))
-    assert one.of(CAPTURE).end == 11
-    kafka.asked.clear()
-    assert [change.statement for change in reader(kafka, store).of(CAPTURE).changes] == [
-        change.statement for change in one.of(CAPTURE).changes
-    ]
-    assert kafka.asked[0] == (7, 11)
+    assert added(one.of(CAPTURE)) == "abcd"
+    assert added(found(kafka, store)) == "abcd"
+    assert kafka.asked == [(10, 11)], "only the last record is looked at"
+
+
+def test_a_failed_replacement_of_what_is_stored_leaves_no_hole(
+    kafka: Kafka, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has as many records as the topic, so that their number shows nothing."""
+    found(kafka, store)
+    kafka.values += [alter("d"), alter("e")]
+    kafka.first = 9
+    one = reader(kafka, store)
+    reads_while_the_store_is_full(one, monkeypatch)
+    kafka.values.append(alter("f"))
+    assert added(one.of(CAPTURE)) == "cdef"
+    assert added(found(kafka, store)) == "cdef"

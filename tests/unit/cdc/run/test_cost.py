@@ -124,6 +124,19 @@ def test_a_run_that_waited_for_a_server_has_not_used_the_cores() -> None:
     assert estimate(wrong).cpu == 2.0, "there are two cores"
 
 
+def test_a_wait_beside_busy_runs_does_not_make_a_commit_look_dear_in_cpu_time() -> None:
+    """A run gets an equal part of the CPU time, also while it waits for a server."""
+    at = NOW
+    run = Observation(1, 5, 1.0, at, cpu_s=0.5, cores=8)
+    known = None
+    for _ in range(12):
+        known = learned(known, run)
+    stalled = learned(known, replace(run, seconds=300.0, cpu_s=300.0))
+    assert estimate(stalled).cpu < 1.0
+    cold = learned(known, replace(run, seconds=600.0, cpu_s=600.0, cold=2.0))
+    assert estimate(cold).cpu < 1.0
+
+
 def test_the_rate_of_arrival_is_learned() -> None:
     assert after((1, 600, 1.0)).events_per_s == 0.0
     assert after((1, 9, 1.0), (1, 600, 1.0)).events_per_s == pytest.approx(10.0)

@@ -96,6 +96,52 @@ def test_long_runs_of_a_lane_leave_a_tier_the_workers_that_it_has_used_recently(
     assert long_runs(schedule, 9, now + 9 * RECENT_S) == 2, "six of eight in all"
 
 
+def test_workers_that_an_idle_tier_does_not_need_are_lent_only_once() -> None:
+    """Two tiers with backlogs divide what the idle one leaves, and each keeps its own part."""
+    shares = {"critical": 0.5, "standard": 0.2, "bulk": 0.1}
+    schedule = Schedule(Rules(16, shares), is_new=False)
+    work_of_tier(schedule, "critical", workers=4.0, until=NOW)
+    backlog = [
+        entry(f"{tier}{n}", tier=tier, slack=-9.0, seconds=11.0)
+        for tier in ("standard", "bulk")
+        for n in range(16)
+    ]
+    schedule.offer(backlog)
+    started = [one.tier for one in (schedule.take(NOW) for _ in range(16)) if one is not None]
+    assert started.count("standard") == 5, "two thirds of the eight that critical does not need"
+    assert started.count("bulk") == 2
+
+
+def work_of_tier(schedule: Schedule, tier: str, *, workers: float, until: float) -> None:
+    """Let a tier's short runs use this number of workers on average for ten minutes."""
+    for number in range(200):
+        now = until - 3.0 * (200 - number)
+        for one in (entry(f"{tier}{n}", tier=tier, seconds=3.0) for n in range(int(workers))):
+            schedule.offer([one])
+            assert schedule.take(now) == one
+            schedule.end(one.table, 3.0)
+    schedule.offer([])
+
+
+def test_a_clock_that_is_set_back_leaves_an_idle_tier_no_workers_for_hours() -> None:
+    schedule = scheduled(workers=8, shares={"critical": 0.9})
+    assert schedule.take(NOW + 7_200.0) is None, "the process begins with a clock two hours ahead"
+    assert long_runs(schedule, 9, NOW) == 6
+
+
+@pytest.mark.parametrize(("workers", "share"), [(3, 0.5), (8, 0.35), (6, 0.33)])
+def test_a_command_that_ends_leaves_no_worker_idle_for_a_part_of_a_place(
+    workers: int, share: float
+) -> None:
+    giants = [
+        entry(f"{tier}{n}", tier=tier, seconds=3 * LONG_S)
+        for tier in ("critical", "other")
+        for n in range(9)
+    ]
+    schedule = scheduled(*giants, workers=workers, shares={"critical": share}, ends=True)
+    assert None not in [schedule.take(NOW) for _ in range(workers)]
+
+
 @pytest.mark.parametrize(("after_s", "most"), [(0.0, 1), (4 * RECENT_S, 6)])
 def test_a_tier_that_has_no_table_takes_workers_from_others_only_at_first(
     after_s: float, most: int

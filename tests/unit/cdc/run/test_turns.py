@@ -109,10 +109,14 @@ def test_a_run_gives_way_after_the_commit_during_which_another_process_asks(
 def test_a_run_changes_the_quarantine_only_while_it_holds_the_lease(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Writer, "meanwhile", lambda: Writer.quarantined.check_lease())
+    def change() -> None:
+        with Writer.quarantined.changing():
+            pass
+
+    monkeypatch.setattr(Writer, "meanwhile", change)
     assert run_table(command.context(), command.put(State.INCREMENTAL)).error is None
     with pytest.raises(FencedError, match=r"the lease on table .* was lost"):
-        Writer.quarantined.check_lease()
+        change()
 
 
 def test_a_run_uses_the_state_store_in_few_transactions(command: Command) -> None:

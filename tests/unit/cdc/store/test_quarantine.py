@@ -17,6 +17,7 @@ from cdc.errors import FencedError, LostHistoryError
 from cdc.lake.commit import CommitRecord
 from cdc.rows.kafka_records import Range
 from cdc.run.quarantining import HeldQuarantine, LeftOut, require_listed
+from cdc.store.lease import Lease
 from cdc.store.quarantine import Quarantine, Quarantined
 from cdc.store.state_store import Store
 from cdc.store.tables import quarantine as quarantine_table
@@ -105,7 +106,7 @@ def left_out(store: Store, **settings: Any) -> LeftOut:
     context = cast(Any, SimpleNamespace(store=store, run_id="run-2"))
     previous = CommitRecord(kind="run", table=TABLE, attempt=ATTEMPT, offsets={0: 10})
     kept = Quarantine(store).offsets(ATTEMPT)
-    held = HeldQuarantine(kept, lambda: None)
+    held = HeldQuarantine(kept, store.transaction)
     return LeftOut(context, previous, TableSettings.model_validate(settings), held)
 
 
@@ -149,13 +150,10 @@ def test_what_a_run_knows_of_the_quarantine_follows_the_store(
     known = quarantine.offsets(ATTEMPT)
     context = cast(Any, SimpleNamespace(store=store, run_id="run-2"))
     previous = CommitRecord(kind="run", table=TABLE, attempt=ATTEMPT, offsets={0: 10})
-    lost = list[FencedError]()
-
-    def check() -> None:
-        if lost:
-            raise lost[0]
-
-    found = LeftOut(context, previous, TableSettings(), HeldQuarantine(known, check))
+    lease = Lease(store, TABLE, "this process", ttl_s=0.0)
+    lease.acquire()
+    held = HeldQuarantine(known, lease.transaction)
+    found = LeftOut(context, previous, TableSettings(), held)
     problem = SimpleNamespace(partition=0, offset=13, schema_id=7, reason="unreadable")
     batch = cast(Any, SimpleNamespace(piece=Range({0: 10}, {0: 20}), left_out=(problem,)))
     found.keep(batch, reader)
@@ -164,10 +162,10 @@ def test_what_a_run_knows_of_the_quarantine_follows_the_store(
     found.drop_applied(batch)
     assert known == quarantine.offsets(ATTEMPT) == {(0, 13), (0, 30)}
     # The process was suspended, and another one has the table now.
-    lost.append(FencedError("lost", remedy="Nothing."))
+    Lease(store, TABLE, "another process", ttl_s=60.0).acquire()
     batch.left_out = ()
-    with pytest.raises(FencedError):
-        found.drop_applied(batch)
+    found.drop_applied(batch)
+    assert known == quarantine.offsets(ATTEMPT) == {(0, 13), (0, 30)}
     batch.left_out = (SimpleNamespace(partition=0, offset=14, schema_id=7, reason="unreadable"),)
     with pytest.raises(FencedError):
         found.keep(batch, reader)
