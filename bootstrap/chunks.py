@@ -32,7 +32,7 @@ WAVE_SHARE = 0.2
 So after a crash, at most this share is copied again.
 """
 LEAST_SHARE = 0.01
-"""The share of a table that one commit may contain even if ``copy_mb_per_s`` allows less.
+"""The share of a table that one commit may contain even if the rate of copies allows less.
 
 So a copy has at most about two hundred commits. Each of them reads the timeline of all the others.
 """

@@ -140,8 +140,8 @@ class Copying:
         """Copy remaining chunks in a new view; return whether all chunks are copied now.
 
         If the argument ``one_view`` is true, this call copies all remaining chunks. If it is false,
-        this call copies only the next wave. It is false in two cases: the source has
-        ``copy_mb_per_s``; or a view was lost, and a view that is open for a shorter time is less
+        this call copies only the next wave. It is false in two cases: the rate of
+        copies has a limit; or a view was lost, and a view that is open for a shorter time is less
         likely to be lost.
 
         A copy under several views is exact, too, since the stream is applied from the offsets O on,

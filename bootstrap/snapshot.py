@@ -218,7 +218,7 @@ class RowCounter:
 
     @contextmanager
     def counting(self, description: str) -> Iterator[None]:
-        """Count the rows that Spark jobs read during a ``with`` block; show the count meanwhile."""
+        """Count the rows that the Spark jobs of a ``with`` block read; show the count meanwhile."""
         context = self._spark.sparkContext
         context.setJobGroup(self.group, description)
         context.setLocalProperty("spark.scheduler.pool", description)

@@ -113,8 +113,8 @@ def require_same_order(record: TableRecord, attempt: Attempt, now: str | None) -
         now: The result of the source's `key_order` under the view that is now open.
 
     Raises:
-        AttemptSpoiledError: The attempt has several chunks, and their order is not certain: the
-            source sorts the key by another version of a library, or an index can sort the key
+        AttemptSpoiledError: The attempt has several chunks, and the order of keys can differ now:
+            the source sorts the key by another version of a library, or an index can sort the key
             differently from the server.
     """
     if len(attempt.chunks) > 1 and (now is None or now != attempt.key_order):

@@ -23,8 +23,8 @@ def prepare_each(services: Services, group: tier_capture.Group) -> dict[TableId,
     """Create or repair a capture for as many tables of a command as possible.
 
     If an error is about some of the tables, or about their topics, the capture is prepared for the
-    other tables. An error of a server counts as an error about all tables, even if the error names
-    only the first table.
+    other tables. If a source's server accepts no connection, the error counts as an error about all
+    tables, even if it names only the first table.
 
     Returns:
         The tables that the capture cannot take, each with the error.

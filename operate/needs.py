@@ -114,11 +114,11 @@ class Capacity:
     count: int
 
     def part(self, need: Need, load: float) -> float:
-        """Return which part of one worker or core a load of the table takes.
+        """Convert a load in workers into a load in this capacity's unit: workers or cores.
 
         Args:
-            need: The table's need.
-            load: A part of the table's load, as a fraction of a worker's time.
+            need: The need of the table that makes the load.
+            load: The load; 0.5 is half of one worker's time.
         """
         return load if self.unit == "workers" else load * need.cpu
 

@@ -315,8 +315,8 @@ def remove_tables(
 def _publish_tables(services: Services, group: Group, sent: SentTables) -> None:
     """Add a group's tables to the publication; remove tables that were renamed after their copy.
 
-    A renamed table is removed if its copy was made under the name of a table in the group, and if
-    no table that needs the capture is onboarded under the present name.
+    A renamed table is removed if its copy was made under the name of a table in the group. It stays
+    if its present name is that of a table in the group, or of a table that needs the capture.
     """
     sent.add(group.tables)
     keep = users_of(services, group.capture) | {*group.tables}

@@ -107,7 +107,7 @@ def _captures_with_unused_slots(services: Services) -> list[CaptureNames]:
 
 
 def _slot_exists(services: Services, names: CaptureNames) -> bool:
-    """Whether the slot of a capture that no table needs exists on its source."""
+    """Whether an unused capture still has a slot on its source."""
     kept = services.source(names.source).capture(names).kept_log
     return kept is not None and kept.exists()
 
@@ -124,7 +124,7 @@ class UnusedSlotWarnings:
         self._next = 0.0
 
     def look(self) -> None:
-        """Log a warning for each slot that no table needs; look at most once an hour."""
+        """Log a warning for each unneeded slot of known captures; look at most once an hour."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _EVERY_S

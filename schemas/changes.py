@@ -21,7 +21,8 @@ class Verdict(str, Enum):
     FILL = "fill"
     """The lake's columns follow the change.
 
-    The lake's old rows get the values that these rows have in the source.
+    The lake's old rows get the default of a new column, or the values of a renamed column under its
+    new name.
     """
     BOOTSTRAP = "bootstrap"
     """The table needs a new copy."""

@@ -110,7 +110,7 @@ def _array_example(element: PostgresType) -> PostgresType:
 
 
 def _plain_examples(*names: str) -> tuple[PostgresType, ...]:
-    """Return PostgreSQL types without parts as examples for the page ``docs/types.md``."""
+    """Return the PostgreSQL types with these names, as examples for the page ``docs/types.md``."""
     return tuple(PostgresType(name) for name in names)
 
 

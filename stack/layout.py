@@ -36,7 +36,7 @@ METASTORE = "metastore"
 S3 = "s3"
 TRINO = "trino"
 OPTIONAL = (METASTORE, S3, TRINO)
-"""The servers that a stack has only if they are requested."""
+"""The servers that a stack has only if they, or servers that need them, are requested."""
 NEEDED = {TRINO: (METASTORE,)}
 """By optional server, the other optional servers that this server needs."""
 SECRETS = "secrets"

@@ -38,7 +38,8 @@ class ReaderFile(BaseModel):
     instant: Annotated[str, Field(pattern=r"^[0-9]{17}$"), AfterValidator(_real_time)]
     """Hudi's instant of the newest commit that the reader has read."""
     attempt: str | None = None
-    """UUID of the attempt that wrote the generation that was read; None if it is not recorded."""
+    """UUID of the attempt that wrote the generation that was read. If None, the attempt that has
+    the commit is meant."""
     recorded_at: AwareDatetime | None = None
     """When the reader recorded the instant; None if the file does not say."""
     format: Literal[1] = 1

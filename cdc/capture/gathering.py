@@ -387,8 +387,8 @@ class Captures:
             used: The columns that are replicated.
 
         Raises:
-            SchemaChangeError: After the table was copied, a look at the source's types found a
-                column that the connector may have misread.
+            SchemaChangeError: A look at the source's types, the newest one or one since the
+                table's start offset O, found a column that the connector may have misread.
             TributaryError: A server did not answer.
         """
         look = known(self._types[self.evidence(record).names.connector])

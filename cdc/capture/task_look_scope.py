@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
 
 _RENEWED_AFTER = timedelta(minutes=5)
-"""Age from which on a stored look is replaced even if the connector's task is the same. An old
+"""Age from which on a stored look is replaced even if only the topics' ends differ. An old
 look gives the same result as a new look, but the search after an old look reads more offsets.
 """
 

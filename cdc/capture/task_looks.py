@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BEHIND = 5_000
-"""How many offsets after a task's last row are searched for the next row."""
+"""Most offsets that are searched after a task's last row, or before it for a repeated change."""
 _AT_ONCE = 100
 """Number of topics whose newest records are read at once."""
 _NO_LOOK = TaskLook("", datetime.min.replace(tzinfo=timezone.utc), {})

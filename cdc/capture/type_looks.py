@@ -343,8 +343,8 @@ def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable
         used: The columns that are replicated.
 
     Raises:
-        SchemaChangeError: After the table was copied, a look at the source's types found a column
-            that the connector may have misread.
+        SchemaChangeError: A look at the source's types, the newest one or one since the
+            table's start offset O, found a column that the connector may have misread.
     """
     if look is None:
         return

@@ -138,7 +138,7 @@ class CheckSettings(Section):
     of the check minus settle."""
     max_seconds: Positive | None = None
     """verify: after so many seconds, no further range of the key is begun; the check's next
-    execution continues with the next range."""
+    execution continues with the first range that is not proven to be equal yet."""
     max_sessions: Positive | None = None
     """verify: the most sessions that read the source at the same time. Default: one for each core
     of Spark."""

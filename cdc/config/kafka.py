@@ -274,7 +274,8 @@ class ConnectConfig(Section):
     exactly_once: bool = True
     """Require exactly-once source support, which the workers must enable."""
     timeout_s: Positive = 60
-    """The longest time to wait until a connector runs, in seconds."""
+    """The longest time to wait until a connector runs, is paused, stopped or deleted, or reports
+    the definition of a table, in seconds."""
     events_per_s: Positive = 10_000
     """Number of events per second that one connector can send; `plan` warns above 70 % of it."""
     converter: Literal["apicurio", "confluent"] = "apicurio"

@@ -94,7 +94,8 @@ class CatalogConfig(Section):
     metastore: Annotated[str, Field(pattern=r"^thrift://[^,/@]+(,thrift://[^,/@]+)*$")]
     """URL, for example thrift://metastore:9083; separate several URLs by commas."""
     database: Annotated[str, Field(min_length=1)] = "{source}_{schema}"
-    """Template of the metastore database's name. Characters that Hive forbids are encoded."""
+    """Template of the name of the table's database in the metastore. Characters that Hive forbids
+    are encoded."""
     table: Annotated[str, Field(min_length=1)] = "{table}"
     """Template of the table's name in the metastore."""
 

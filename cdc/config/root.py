@@ -274,7 +274,8 @@ class Config(Section):
         """Yield the sections whose commits would always come too late.
 
         A section is judged if it sets ``min_commit_interval``, and ``freshness_target_s`` or
-        ``tier`` as well. For any other section's tables, another section can set what is missing.
+        ``tier`` as well. A section without these is not judged, since its tables can have them from
+        another section.
         """
         for place, settings in self._all_settings():
             known = overlay_with_tier(self.defaults, [settings], self.tiers)

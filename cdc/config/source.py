@@ -130,7 +130,7 @@ class PostgresSourceConfig(Section):
     heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000
     """Time between two heartbeat rows of the connector, in milliseconds."""
     copy_sessions: Positive = 32
-    """The most sessions that all copies of one command use at the same time."""
+    """The most sessions with which all copies of one command read at the same time."""
     copy_mb_per_s: Positive | None = None
     """The most megabytes (1,000,000 bytes) per second that all copies of a command read, by the
     sizes of the tables on disk; no limit by default."""
@@ -203,7 +203,7 @@ class MysqlSourceConfig(Section):
     heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000
     """Time between two heartbeat rows of the connector, in milliseconds."""
     copy_sessions: Positive = 32
-    """The most sessions that all copies of one command use at the same time."""
+    """The most sessions with which all copies of one command read at the same time."""
     copy_mb_per_s: Positive | None = None
     """The most megabytes (1,000,000 bytes) per second that all copies of a command read, by the
     sizes of the tables on disk; no limit by default."""

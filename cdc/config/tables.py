@@ -194,8 +194,8 @@ class TableSettings(Section):
     allowed_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Seconds to subtract from the watermark."""
     event_time: EventTime | None = None
-    """The column with the time of an event. This time decides to which hour or day the event
-    belongs. Default: the time at which the source committed the change."""
+    """The column with the time of an event, which decides for completeness to which hour or day
+    the event belongs. Default: the time at which the source committed the change."""
     completeness: Completeness | None = None
     """Which periods are announced as complete: hour, day, or a section with the time zone. Default:
     none."""
@@ -388,9 +388,9 @@ class TierSettings(Section):
     freshness_target_s overrides it. Default: the value in defaults."""
     pool_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """The part of spark.parallel_tables that the tier's tables have while these tables have work.
-    Other tiers use what the tier leaves. But a tier's runs of more than ten seconds do not take all
-    workers. They leave another tier its part if that tier's tables wait; if none waits, they leave
-    it workers in proportion to its recent use. Default: no part of its own. The tiers without a
+    Other tiers use what the tier leaves. But runs of more than ten seconds leave another tier its
+    part if that tier's tables wait; if none waits, run --continuous leaves it twice the workers
+    that it has used recently, up to its part. Default: no part of its own. The tiers without a
     pool_share have the rest together, which is at least a twentieth."""
 
 

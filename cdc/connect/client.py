@@ -46,7 +46,8 @@ class ConnectClient:
     Args:
         config: Address of the cluster's REST API, and the login.
         request_timeout_s: Limit for one request, in seconds.
-        owner: The installation that makes and changes connectors; without it, nothing is checked.
+        owner: The installation that makes and changes connectors; if None, connectors are neither
+            marked with their owner nor checked for it.
     """
 
     def __init__(

@@ -260,10 +260,11 @@ class Definitions:
         return first <= read.last and self._has(topic, read)
 
     def _begin(self, capture: CaptureNames, topic_id: str, first: int, end: int) -> _Followed:
-        """Return the kept statements of a topic, or an empty result if they are no longer valid.
+        """Return the kept statements of a topic, or an empty result if they cannot be used.
 
-        They are valid if the topic is still the same one, begins at the same offset, and still has
-        the last kept record. So the result is what a read from the first offset would return.
+        They can be used if they are complete, and the topic is still the same one, begins at the
+        same offset, and still has the last kept record. So the result is what a read from the first
+        offset would return.
         """
         nothing = ReportedStatements(topic_id, first, first)
         found = None if self._kept is None else self._kept.load(capture)
@@ -287,7 +288,7 @@ class Definitions:
         return [_sent_ms(record) for record in found] == [read.sent_ms]
 
     def _read_on(self, capture: CaptureNames, known: _Followed, upto: int) -> _Followed:
-        """Read a topic's offsets before ``upto``, and keep the records for later processes."""
+        """Read a topic on, up to offset ``upto``, and keep the records for later processes."""
         topic, reported, read = capture.schema_change_topic, known.reported, known.read
         found: dict[int, list[DefinitionChange]] = {}
         sent_ms = 0
@@ -341,8 +342,8 @@ class _Followed:
     Args:
         reported: The statements.
         read: How far the topic was read; None if no record was read.
-        kept: How far the records that are kept for later processes reach in the topic; None if
-            nothing is kept. Another process can have kept more meanwhile.
+        kept: How far the records that are kept for later processes reach in the topic, as far as
+            this process knows; None if it knows of none.
         unkept: By offset, the changes in records after ``kept``, which could not be stored.
     """
 

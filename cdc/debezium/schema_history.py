@@ -78,7 +78,7 @@ def learned_definitions(records: Iterable[KafkaRecord], source: str) -> Iterator
 def later_definition(
     change: SentChange, table: TableId, learned: Iterable[LearnedDefinition], since: datetime
 ) -> LearnedDefinition | None:
-    """Return a definition that is later than a change, if Debezium decoded the change by it.
+    """Return the first definition later than a change, if Debezium used it or a later one for it.
 
     This happens only without GTIDs. The definition's DDL statement follows the change in the
     binlog. But the definition was in the schema history before the connector decoded the change. A

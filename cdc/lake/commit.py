@@ -135,7 +135,8 @@ class CommitRecord(Part):
         watermark: The time in UTC up to which the table is complete. It is derived from the times
             at which the source committed the changes.
         event_time: The newest value, in the rows that runs have written, of the column that the
-            setting ``event_time`` names; None if the setting names no column.
+            setting ``event_time`` names; None if the setting names no usable column, or if no row
+            has a time in it yet.
         late: Number of the commit's late rows in each time slot of `cdc.store.completeness.SLOT_S`
             seconds. A row is late if its period, an hour or a day, can already be announced as
             complete. The key is the start of the slot, in seconds since 1970.

@@ -72,8 +72,8 @@ def generations(
     Args:
         folders: Size of each attempt's folder in bytes, by the attempt's UUID. The caller must list
             the folders before it reads the pointer and the records. An attempt is recorded before
-            it has a folder, so a listed folder without a record is abandoned, unless another
-            installation wrote it.
+            it has a folder. So a listed folder that neither a record nor the pointer names is
+            abandoned, unless another installation wrote it.
         pointer: The pointer for readers; None if nothing is published.
         records: The table's own record, and the record of its next generation if there is one.
         is_other: Takes an attempt's UUID; returns whether another installation made the attempt

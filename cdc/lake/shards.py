@@ -407,7 +407,7 @@ class ShardTable:
         return self._write(live_rows(rows, self.layout), commit, guard, replaces=True)
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Write a shard's commit record in a commit without rows; see `LakeTable.empty_commit`."""
+        """Commit a record without rows of the shard; see `LakeTable.empty_commit`."""
         return self._write(None, commit, guard)
 
     def _write(

@@ -74,8 +74,8 @@ class Upkeep:
     def run(self) -> None:
         """Clean the lake table and archive its old commits. If a clustering is due, do it.
 
-        If a step fails, the later steps are done nevertheless, and the first step's error is raised
-        at the end. A FencedError is an exception: it is raised at once. If late files could not be
+        If a step fails, the later steps are done nevertheless, and the first error is raised at the
+        end. A FencedError is an exception: it is raised at once. If late files could not be
         deleted, nothing is archived.
 
         Raises:

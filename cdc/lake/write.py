@@ -70,7 +70,7 @@ class FollowedTable(Protocol):
         """Replace all rows of the lake table in one commit; return the commit's instant."""
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Write a commit record in a commit without rows; return the commit's instant."""
+        """Commit a record without rows of the table or shard; return the commit's instant."""
 
     def keep_up(self, check: Callable[[], None]) -> bool:
         """Do the lake table's upkeep if it is due; return whether the upkeep was done."""

@@ -157,8 +157,8 @@ class BatchWriter:
             previous: The record of the lake's newest commit with offsets. For PostgreSQL,
                 it has the ``pg_snapshot`` of this run's look at the catalog (see `seen_at`).
             guard: Called just before the commit completes. It raises an error to refuse the commit.
-            still_open: Ids of the transactions that were open at a moment between the range's last
-                event and the reading of the catalog; None if these ids are not known.
+            still_open: Ids of all transactions that were open at one moment, after the range's last
+                event and before the catalog was read; None if these ids are not known.
 
         Raises:
             DecodeError: A record cannot be applied, and the settings do not allow the run to leave
@@ -325,7 +325,7 @@ class BatchWriter:
             beyond: The place in the binlog that earlier batches of an append table have reached.
             only: Partition and offset of quarantined records. The commit writes only rows with
                 these records' keys. For an append table, it writes only those rows of these records
-                that the lake lacks. Records before the newest TRUNCATE that counts are ignored. If
+                that the lake lacks. Records before the newest TRUNCATE that it has are ignored. If
                 ``only`` is empty, the commit writes all changes of the batch.
         """
         summary, changes = batch.summary, batch.changes

@@ -50,7 +50,8 @@ class Comparison:
         settings: The table's settings. For a frozen table, they select only the lake's columns.
         wanted: The columns that these settings replicate.
         lake: The lake's columns.
-        changes: What has changed in the source and in the settings since the lake's newest commit.
+        changes: How the source and the settings differ from what the lake's newest commit records,
+            and other reasons for a new copy.
         ignored: Columns that are not replicated because the table is frozen.
         statements: Number of DDL statements on the table since the catalog was read for the lake's
             newest commit. 0 for a source whose catalog shows every change.

@@ -438,8 +438,8 @@ class RunResult:
 
         Args:
             newest: The newest commit.
-            written_bytes: Size of the data files that the commit wrote; 0 if this run did not make
-                the commit.
+            written_bytes: Size of the data files that the commit wrote; 0 if it is not known, if
+                the commit follows a schema change, or if this run did not make the commit.
         """
         return replace(
             self,

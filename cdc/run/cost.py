@@ -38,14 +38,17 @@ is known to be slow after a few runs.
 """
 _LEAST_S = 0.05
 _CLOCK_S = 0.001
-"""Shortest duration with which a run counts, in seconds; 0 seconds would give no finite weight."""
+"""Shortest duration with which a run counts, in seconds; a prediction cannot divide by zero."""
 _COLD_RUNS = 10
 _COLD = 4.0
 """Factor by which a process's first run is slower because Java has compiled nothing yet."""
 _RATE_MEMORY_S = 1800.0
 """Seconds after which the weight of a measured arrival rate has fallen to about a third (1/e)."""
 _FADES_AFTER_COMMITS = 4.0
-"""If a table gets no events, its rate fades to 0 in so many times the mean time between commits."""
+"""If a table gets no events, its rate fades to 0 in so many times the mean time between commits.
+
+It takes at least as long as the rate was observed, up to `_RATE_MEMORY_S`.
+"""
 _FADES_AT_MOST_S = 2 * 86400.0
 """Longest time in which the rate of a table without new events fades to 0, in seconds."""
 _RATE_SURE_S = 300.0

@@ -357,7 +357,7 @@ def _try_round(
 def _look_at_idle(
     context: RunContext, workers: Workers, finder: WorkFinder, records: Sequence[TableRecord]
 ) -> None:
-    """Check the idle tables and all captures; offer the workers the tables that have changed.
+    """Check the tables that do not run now, and their captures; offer the workers the changed ones.
 
     Args:
         context: The runs' context.

@@ -88,7 +88,7 @@ def statement_effects(
 def _require_known_definition(
     context: RunContext, record: TableRecord, capture: CaptureNames, connect: ConnectClient
 ) -> None:
-    """In a run, check that the connector's definition of a table is the same as the server's.
+    """Check that the connector's definition of a table is the same as the server's.
 
     The definitions are compared once the connector has reported every DDL statement from before
     this call.

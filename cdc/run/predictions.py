@@ -104,8 +104,9 @@ class Predictions:
     def cores(self) -> int:
         """Number of cores that runs have; 0 if it is not known.
 
-        The result is the largest number of cores that a process of the last day had, because the
-        newest run can be that of a command on a small machine.
+        The result is the largest number of cores in the newest runs of all tables. It leaves out
+        runs that began more than a day before the newest one. The newest run of all can be that of
+        a command on a small machine.
         """
         with self._lock:
             known = self._known().values()

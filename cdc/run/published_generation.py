@@ -235,7 +235,7 @@ def require_files(
 
 
 def require_folder(spark: SparkSession, record: TableRecord) -> None:
-    """In a run, check that a table's folder exists.
+    """Check that a table's folder exists.
 
     A table without its folder does not count as lost: the lake may not be mounted, and the table is
     complete again after the mount.

@@ -34,7 +34,7 @@ Place = tuple[int, int]
 
 
 def require_listed(commit: CommitRecord, quarantined: Collection[Place]) -> None:
-    """In a run, check that the state store lists all records that the lake table lacks.
+    """Check that the state store lists as many quarantined records as the lake table lacks.
 
     Args:
         commit: The record of the newest commit.

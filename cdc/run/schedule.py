@@ -12,8 +12,8 @@ The rules, in this order:
    offered tables have run (`Rules.ends`), long runs may hold all workers while no short run waits.
    If the command goes on, a long run may take a further worker if its table would miss the deadline
    by waiting, and the table's last run did not fail. In any case, a lane that has a long run starts
-   another one only if each other lane keeps the workers that it needs, up to its share. Without
-   this limit, a lane with a backlog would slow down the other lanes' runs, above all if there are
+   another one only within its part: lanes with waiting tables divide, by share, the workers that
+   the other lanes do not need. Without this limit, a lane with a backlog would slow down the other lanes' runs, above all if there are
    more workers than cores.
 3. **Deadlines.** A table that does not commit exceeds its freshness target at a certain time. This
    time is the table's deadline. A table's slack is the time until the deadline, less the predicted
@@ -25,7 +25,8 @@ The rules, in this order:
    have `LATE_SHARE` of the lane's work in any case, so that they always make progress. They have up
    to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
    their deadlines, early by at least `MARGIN`. A late table starves if it has waited for its next
-   run for longer than its target. If tables starve, late tables have up to `STARVING_SHARE`. So if
+   run for longer than its target. A starving table comes first while late tables have at most
+   `STARVING_SHARE` of the work. So if
    there is a little too much work, all tables are a little late. Late tables with much work still
    leave a part to the others. A table whose last run failed does not starve. A late table's rank is
    its target plus the later one of two times: its deadline and the end of its last run. The table
@@ -33,7 +34,7 @@ The rules, in this order:
    shorter target comes first. A table with a backlog of many runs takes turns with other late ones.
 
 If the command ends once all offered tables have run, a lane's long run comes before the lane's
-other runs, provided that the lane's other tables keep their deadlines without this worker. So the
+other runs, provided that the lane's other tables keep their deadlines without the workers of long runs. So the
 command does not end with a long run on one worker while all other workers are idle.
 """
 

@@ -52,8 +52,8 @@ class Announcement(Part):
         revised_at: When the period was last announced again; None if it was announced only once.
         late_rows: Number of the period's rows that commits have written after the first
             announcement.
-        late_instant: The newest commit with rows that ``late_rows`` counts; None if there is no
-            such commit.
+        late_instant: The newest commit of ``attempt`` with rows that ``late_rows`` counts; None if
+            there is no such commit.
         late_at: When the rows of the commit ``late_instant`` were counted.
         format: Version of this document.
     """

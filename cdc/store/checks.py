@@ -94,8 +94,8 @@ class CheckResult(Part):
         instant: Hudi's instant as of which the rows were read; empty if no rows were read.
         commits: Number of commits of the table's runs before the check began.
         by: The command that executed the check.
-        reach: Which rows a check of kind ``verify`` has compared; None if the result is about all
-            rows that the check examines.
+        reach: Which rows a check of kind ``verify`` has compared; None for other kinds, and if
+            nothing was compared.
         format: Version of this document.
     """
 

@@ -106,7 +106,7 @@ class Restarts:
             )
 
     def forget(self, connector: str) -> None:
-        """Delete a connector's stored restarts, because an operator has restarted the connector."""
+        """Delete a connector's stored restarts, because `retry` restarts the connector."""
         with self._store.transaction() as connection:
             connection.execute(sa.delete(restart_rows).where(_restarts_of_connector(connector)))
 

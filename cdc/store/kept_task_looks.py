@@ -87,7 +87,8 @@ class TaskLook(Part):
     def doubt(self, record: TableRecord) -> str | None:
         """Return a sentence on what a table could have lost after its start offset O, or None.
 
-        The result is None if this `TaskLook` has no doubt about the table's changes after O.
+        The result is None if this `TaskLook` has no doubt about changes at or after O, if O is not
+        known, or if the look is of another topic.
         """
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         if found is None or first is None or found.offset < first or not self.is_of(record):

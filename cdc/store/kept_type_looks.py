@@ -87,7 +87,7 @@ class TypeLook(Part):
             column, the name of the column's type.
         doubts: By table, the doubt about all columns that were in ``mistaken`` at this look or at
             an earlier look. An earlier look's doubt is dropped if it concerns no event at or after
-            the table's start offset O.
+            the table's start offset O, if O is not recorded, or if the table has left the capture.
         format: Version of this document.
     """
 

@@ -57,8 +57,9 @@ class StoredColumns(Part):
 class StoredChange(Part):
     """The change of one table by one DDL statement.
 
-    The fields are those of `DefinitionChange`, with these differences. ``table`` and ``beside`` are
-    pairs of schema and name. ``statement`` is empty if no run can need the text. ``columns`` is the
+    The fields are those of `DefinitionChange`, with these differences. The row has the offset.
+    ``table`` and ``beside`` are pairs of schema and name. ``statement`` has no passwords, and it is
+    empty if no run can need the text. ``columns`` is the
     text of a `StoredColumns`, or empty if there are no columns: most processes need the columns of
     few tables, so each text is parsed only when it is needed.
     """
@@ -189,8 +190,8 @@ class StatementRows:
 
         Args:
             topic: The topic.
-            before: How far the topic was read according to the store, when this process last read
-                the store; None if nothing was stored.
+            before: How far the stored records reach in the topic, as this process knows it from its
+                last read or `add`; None if it knows of none.
             now: How far the topic was read, ``records`` included.
             records: The records by offset.
 

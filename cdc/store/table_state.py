@@ -317,8 +317,8 @@ class TableRecord(Part):
     def applied_at(self) -> datetime | None:
         """When the lake table last got rows: the time of ``last_commit``.
 
-        If ``last_commit`` is None, this is the time at which the copy's view opened, or None if the
-        attempt's copy has not ended.
+        If ``last_commit`` is None, this is the time at which the copy's view opened, or the
+        attempt's start if no view is recorded. It is None if the attempt's copy has not ended.
         """
         if self.last_commit is not None:
             return self.last_commit.committed_at

@@ -206,7 +206,7 @@ reader_rows = sa.Table(
     sa.Column("folder_digest", sa.String(64), primary_key=True),
     sa.Column("look", _document_type(), nullable=False),
 )
-"""One row per lake table whose registered readers only runs can look at: a run's newest look.
+"""One row per lake table whose registered readers are not on this machine: the newest look at them.
 
 The key is a digest of the lake table's folder.
 """

@@ -88,7 +88,7 @@ def idle_limit_of_session(url: URL) -> str | None:
 
 
 def idle_limit_of_transaction(url: URL) -> str | None:
-    """Return SQL to make the state store's server end the current transaction if idle too long.
+    """Return SQL with which the server ends the current transaction if it is idle too long.
 
     PostgreSQL can set the limit for one transaction. A limit for the session would remain set when
     a pooler gives the server's session to another client. The result is None for databases other

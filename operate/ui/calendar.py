@@ -48,7 +48,7 @@ class CalendarView:
         table: The table.
         by: ``hour`` or ``day``.
         zone: The time zone.
-        newest: The newest complete period; None if no period is complete.
+        newest: The newest announced period; None if none was announced.
         late_rows: Number of late rows that were counted.
         overdue: Whether the next period is overdue.
         rows: For each row, oldest first, its name and its cells. A row is a day of hours or a week

@@ -68,7 +68,7 @@ class SourceView:
         active: Whether a connector reads the log; None if the server does not say.
         retained_bytes: Size of the log that is kept for the capture; None if not known.
         facts: What the server says about the log, by name.
-        beat_at: Time of the newest heartbeat; None if there was no heartbeat.
+        beat_at: Time of the newest heartbeat; None if there is none, or if it could not be read.
         silent_s: Seconds since the newest heartbeat.
         oldest_s: The greatest ``freshness_s`` of the capture's tables; None if not known.
         tables: Number of the capture's tables.

@@ -91,7 +91,7 @@ class BinlogCapture:
         """Return the problem and the remedy if a login cannot read some columns of the table.
 
         Both are parts of a message. The problem names each such login of MySQL or MariaDB, and the
-        remedy has the GRANT statements. The result is None if each login can read all columns.
+        remedy has the GRANT statements. The result is None if no such login lacks a right.
         """
         return rights.missing(self._connections, table.table)
 

@@ -72,10 +72,10 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 def known_by_file(
     kind: str, earlier: LogMark, sent: Iterable[SentTransaction], files: Sequence[str]
 ) -> Mapping[str, GtidSet]:
-    """Return, for each MySQL or MariaDB binlog file, GTIDs that it or earlier files must have.
+    """Return, for each known binlog file, the known GTIDs from before the next file began.
 
-    The known GTIDs are those of ``earlier`` and ``sent``. The newest file is left out, since only
-    the list of GTIDs at the beginning of a later file can show a loss.
+    The known files and GTIDs are those of ``earlier`` and ``sent``. The newest file is left out,
+    since only the list of GTIDs at the beginning of a later file can show a loss.
 
     Args:
         kind: ``mysql`` or ``mariadb``.

@@ -167,7 +167,7 @@ def replica_view(
 
 @contextmanager
 def _turn_to_open_sessions(timeout_s: float) -> Iterator[None]:
-    """While the block runs, no other table copy in this process opens an exact view's sessions."""
+    """While the block runs, nothing else in this process opens a replica's exact view."""
     if not _TURN.acquire(timeout=timeout_s):
         raise ReplicaError(
             f"another copy in this process has waited for {timeout_s:.0f} s for its sessions on a"

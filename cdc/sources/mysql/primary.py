@@ -22,7 +22,7 @@ NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
 # The variable whose value distinguishes servers that replicate from each other.
 _OWN_ID = {"mysql": "@@global.server_uuid", "mariadb": "@@global.server_id"}
 UNKNOWN = "unknown"
-"""Beginning of a MariaDB server's id if ``tributary.source_identity`` has no row."""
+"""Beginning of a MariaDB server's id if ``tributary.source_identity`` or its row is missing."""
 # MariaDB's own id of a server (server_uid) is made of the machine's network address and the port.
 # It changes when the server moves, and unrelated servers can share it. So a row of our own
 # identifies the data, and server_id identifies one of the servers that replicate the data. The

@@ -1,6 +1,6 @@
 """Finds reasons why a replica's rows could differ from the primary's without an error.
 
-The command `check` uses this module, and so does each copy that reads a replica.
+The command `check` uses this module, and so does each copy or verification that reads a replica.
 """
 
 from __future__ import annotations

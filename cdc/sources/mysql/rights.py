@@ -43,7 +43,8 @@ def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
     """Return problem and remedy if a MySQL or MariaDB login cannot read some column of a table.
 
     Problem and remedy are parts of a message. The problem names each such login, and the remedy has
-    the GRANT statements. The result is None if each login may read all columns of the table.
+    the GRANT statements. The result is None if each login that reads tables may read all columns of
+    the table, or if there is no such table.
 
     The check must come before the capture: the catalog silently leaves out columns and tables that
     a login may not read. If the capture login could not read a table when the connector first

@@ -469,7 +469,7 @@ def exists(session: Session, publication: str) -> bool:
 
 
 def members(session: Session, publication: str) -> set[tuple[str, str]]:
-    """Return schema and name of each table in the publication, also of Tributary's own tables."""
+    """Return schema and name of each table in the publication, with Tributary's own tables."""
     return {(row[0], row[1]) for row in session.execute(_MEMBERS, (publication,))}
 
 

@@ -10,7 +10,7 @@ from cdc.log.position import LogPosition, Lsn
 from cdc.sources.log_health import Stored
 
 _SETTINGS = {"idle_timeout": "idle_replication_slot_timeout", "wal_level_insufficient": "wal_level"}
-"""For each reason that a server shows for an invalid slot: the setting behind the reason."""
+"""For some reasons that a server shows for an invalid slot: the setting behind the reason."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl.mysql_secrets import without_passwords
+from schemas.ddl.mysql_secrets import UNREADABLE, without_passwords
 from schemas.ddl.mysql_statements import read_statements
 
 
@@ -25,12 +25,17 @@ from schemas.ddl.mysql_statements import read_statements
             "CREATE TABLE f (a int) TABLE_TYPE=JDBC OPTION_LIST='User=u,Password=pw'",
             "CREATE TABLE f (a int) TABLE_TYPE=JDBC OPTION_LIST='***'",
         ),
-        ("ALTER TABLE f /*! x */ CONNECTION='pw'", "ALTER TABLE f /*! x */ CONNECTION='***'"),
+        ("ALTER TABLE f /*! x */ CONNECTION='pw'", UNREADABLE),
+        ("ALTER TABLE f /*! COMMENT 'x' */", UNREADABLE),
+        ("ALTER TABLE f COMMENT 'x", UNREADABLE),
+        (
+            "ALTER TABLE f /* was CONNECTION='pw' */ ADD b int -- PASSWORD 'pw'\n, DROP c # 'pw'",
+            "ALTER TABLE f ADD b int , DROP c ",
+        ),
+        ("ALTER TABLE f ADD b varchar(9) DEFAULT _utf8'--x', ADD `#comment` int", None),
         ("ALTER TABLE f ADD connection varchar(9) DEFAULT 'x'", None),
         ("ALTER TABLE f ADD b varchar(9) DEFAULT 'COMMENT ''x'''", None),
         ("ALTER TABLE f ADD `comment` int", None),
-        ("ALTER TABLE f /*! COMMENT 'x' */", None),
-        ("ALTER TABLE f COMMENT 'x", None),
         ("ALTER TABLE f ADD b int", None),
     ],
 )
