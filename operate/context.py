@@ -76,7 +76,7 @@ class Services:
         self.take_over = False
         """Whether ``onboard`` takes over what another installation has made."""
         self.ends_soon = False
-        """Whether the command makes one run and ends, so that a fast start of Spark counts most."""
+        """Whether the command does not repeat its runs, so that Spark must start fast."""
         self.captured_looks: dict[TableId, str] = {}
         """By table, the digest of a fingerprint.
 

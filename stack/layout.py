@@ -101,7 +101,8 @@ class Record(Part):
 _CODEC = Codec(
     Record,
     error=StackError,
-    remedy="Another version of Tributary wrote it, or it is damaged. End the stack's servers,"
+    remedy="Another version of Tributary wrote it, or it is damaged. End the stack by that version,"
+    " or end the processes that the files in the stack's folder `run` name by their pids. Then"
     " remove the stack's folder, and start a new stack with `tributary stack up`.",
 )
 

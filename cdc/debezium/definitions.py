@@ -263,8 +263,7 @@ class Definitions:
         """Return the kept statements of a topic, or an empty result if they cannot be used.
 
         They can be used if they are complete, and the topic is still the same one, begins at the
-        same offset, and still has the last kept record. So the result is what a read from the first
-        offset would return.
+        same offset, and still has the last kept record. So nothing of the topic is missing.
         """
         nothing = ReportedStatements(topic_id, first, first)
         found = None if self._kept is None else self._kept.load(capture)
@@ -308,7 +307,6 @@ class Definitions:
         try:
             self._kept.add(capture, known.kept, read, unkept)
         except StateError as error:
-            # The next statements are stored together with these.
             _log.warning("the statements of topic %s are not stored: %s", topic, error)
             return _Followed(reported, read, kept=known.kept, unkept=unkept)
         return _Followed(reported, read, kept=read)
@@ -344,7 +342,8 @@ class _Followed:
         read: How far the topic was read; None if no record was read.
         kept: How far the records that are kept for later processes reach in the topic, as far as
             this process knows; None if it knows of none.
-        unkept: By offset, the changes in records after ``kept``, which could not be stored.
+        unkept: By offset, the changes in records after ``kept``. They could not be stored, and are
+            stored together with the next ones.
     """
 
     reported: ReportedStatements

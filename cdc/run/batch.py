@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc.errors import PausedByPolicyError, UnseenError
+from cdc.errors import FencedError, PausedByPolicyError, UnseenError
 from cdc.lake.commit import CommitRecord
 from cdc.lake.key_lookup import is_large, rows_with_keys
 from cdc.rows.columns import MISSING, MOVED, OFFSET, OP, STALE, TRANSACTION
@@ -191,7 +191,11 @@ class BatchWriter:
             gaps = left_out.will_lack_records(batch)
             record = self._commit_record(batch, previous, left_out)
             applied = self._commit(batch, record, guard, gaps=gaps, beyond=_reached_place(previous))
-            left_out.drop_applied(batch)
+            try:
+                left_out.drop_applied(batch)
+            except FencedError as error:
+                # The commit is made. The next `quarantine replay` removes the records.
+                _log.warning("records that are applied stay in quarantine: %s", error)
             return applied
         finally:
             self._held.drop_all()

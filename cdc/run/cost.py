@@ -223,10 +223,11 @@ def _learned_cpu_time(
         return before
     weight = 1.0 / run.cold
     measured = run.cpu_s / run.cold
-    # A run that counts with fewer seconds than it took counts with less CPU time, too: while it
-    # waited, it got its part of what other runs used.
-    rate = max(run.cpu_s / max(run.seconds, _CLOCK_S), before[1] / before[0] if before[0] else 0.0)
-    cpu_s = min(measured, seconds * min(rate, max(1, run.cores)))
+    most = max(1.0, run.cores)
+    if before[0] and seconds < run.seconds / run.cold:
+        # While the run waited for a server, it got its part of the CPU time that others used.
+        most = min(most, before[1] / before[0])
+    cpu_s = min(measured, seconds * most)
     kept **= weight
     return before[0] * kept + weight * seconds, before[1] * kept + weight * cpu_s
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cdc.errors import FencedError, LostHistoryError, copy_lost
+from cdc.errors import LostHistoryError, copy_lost
 from cdc.runtime.failpoints import crash
 from cdc.store.quarantine import MAX_BYTES, Quarantine, Quarantined
 
@@ -175,16 +175,15 @@ class LeftOut:
     def drop_applied(self, batch: Batch) -> None:
         """Remove from quarantine the records that the batch has applied.
 
-        The caller calls this method after the batch's commit. If another process has taken the
-        lease since then, the records stay in quarantine, until that process has applied a batch.
+        The caller calls this method after the batch's commit.
+
+        Raises:
+            FencedError: Another process has taken the lease since then. The records stay in
+                quarantine until the next `quarantine replay`.
         """
         if not self._kept and not batch.left_out:
             return
         lacking = [(problem.partition, problem.offset) for problem in batch.left_out]
         piece = batch.piece
-        try:
-            self._quarantine.forget_range(self._previous.attempt, piece.start, piece.end, lacking)
-        except FencedError as error:
-            _log.warning("applied records stay in quarantine for now: %s", error)
-            return
+        self._quarantine.forget_range(self._previous.attempt, piece.start, piece.end, lacking)
         self._kept.difference_update(self.within(piece).difference(lacking))

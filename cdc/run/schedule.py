@@ -13,8 +13,8 @@ The rules, in this order:
    If the command goes on, a long run may take a further worker if its table would miss the deadline
    by waiting, and the table's last run did not fail. In any case, a lane that has a long run starts
    another one only within its part: lanes with waiting tables divide, by share, the workers that
-   the other lanes do not need. Without this limit, a lane with a backlog would slow down the other lanes' runs, above all if there are
-   more workers than cores.
+   the other lanes do not need. Without this limit, a lane with a backlog would slow down the other
+   lanes' runs, above all if there are more workers than cores.
 3. **Deadlines.** A table that does not commit exceeds its freshness target at a certain time. This
    time is the table's deadline. A table's slack is the time until the deadline, less the predicted
    seconds of the table's work. A table's age is the time since the lake table had all events,
@@ -26,16 +26,16 @@ The rules, in this order:
    to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
    their deadlines, early by at least `MARGIN`. A late table starves if it has waited for its next
    run for longer than its target. A starving table comes first while late tables have at most
-   `STARVING_SHARE` of the work. So if
-   there is a little too much work, all tables are a little late. Late tables with much work still
-   leave a part to the others. A table whose last run failed does not starve. A late table's rank is
+   `STARVING_SHARE` of the work. So if there is a little too much work, all tables are a little
+   late. Late tables with much work still leave a part to the others. A table whose last run failed
+   does not starve. A late table's rank is
    its target plus the later one of two times: its deadline and the end of its last run. The table
    with the lowest rank comes first. So if two tables have waited equally long, the table with the
    shorter target comes first. A table with a backlog of many runs takes turns with other late ones.
 
 If the command ends once all offered tables have run, a lane's long run comes before the lane's
-other runs, provided that the lane's other tables keep their deadlines without the workers of long runs. So the
-command does not end with a long run on one worker while all other workers are idle.
+other runs, provided that the lane's other tables keep their deadlines without the workers of long
+runs. So the command does not end with a long run on one worker while all other workers are idle.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class _Lane:
         return self.recent_s * math.exp(min(0.0, self.recent_at - now) / RECENT_S) / RECENT_S
 
     def _set_back(self, now: float) -> bool:
-        """Whether the clock was set back since the lane's last work, so that its age is unknown."""
+        """Whether the clock was set back since the lane's last work."""
         return self.recent_at - now > RECENT_S
 
     def kept(self, now: float) -> Iterator[Entry]:
@@ -274,7 +274,7 @@ class _Lane:
 
         Args:
             now: The time.
-            seconds: The delay until the tables start, in seconds.
+            seconds: The delay until the tables start.
             workers: Number of workers that run the lane's tables.
             margin: How early before its deadline each table must commit, as a part of its target.
         """
@@ -329,14 +329,13 @@ class Schedule:
         self._lanes = {lane: _Lane(rules.share(lane)) for lane in (*rules.shares, REST)}
         self._running: dict[TableId, _Run] = {}
         self._clock = 0.0
-        """The value of `_Lane.used` that the lane of the last started run had before this start."""
+        """The value of `_Lane.used` of the last started run's lane before this start."""
 
     @property
     def waiting(self) -> list[Entry]:
         """The tables that wait for a run, those with the least slack first."""
-        return sorted(
-            (one for lane in self._lanes.values() for one in lane.by_start), key=_latest_start
-        )
+        entries = (one for lane in self._lanes.values() for one in lane.by_start)
+        return sorted(entries, key=_latest_start)
 
     @property
     def running(self) -> frozenset[TableId]:
@@ -356,7 +355,7 @@ class Schedule:
         """Start the run of the next table; return this table, or None if no table may start now.
 
         Args:
-            now: The time, in seconds on the clock of the deadlines.
+            now: The time on the clock of the deadlines, in seconds.
         """
         if self._is_new:
             for lane in self._lanes.values():
@@ -382,10 +381,11 @@ class Schedule:
         """
         run = self._running.pop(table)
         lane = self._lanes[self._rules.lane(run.entry.tier)]
-        # A lane can use workers that other lanes do not need. If runs on these workers hang, the
-        # bound lets the lane's tables wait for minutes, not for hours, until others have caught up.
+        # A lane can use workers that other lanes do not need. If runs on them hang, the bound lets
+        # the lane's tables wait for minutes, not for hours, until others have caught up.
         more = min(seconds - run.entry.seconds, self._rules.turn_s)
-        lane.correct(more, late=run.late, started=run.started, now=run.began + seconds)
+        ended = max(run.began + seconds, lane.recent_at)  # the machine can have slept meanwhile
+        lane.correct(more, late=run.late, started=run.started, now=ended)
 
     def _begin(self, lane: _Lane, entry: Entry, now: float) -> None:
         lane.remove(entry)

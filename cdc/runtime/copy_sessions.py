@@ -49,7 +49,7 @@ class CopyRate:
 
     @property
     def wave_bytes(self) -> int:
-        """The bytes that the rate allows in one wave (`WAVE_S`), by the source's sizes of tables."""
+        """The bytes that the rate allows in one wave (`WAVE_S`), by the sizes in the catalog."""
         return int(self.mb_per_s * 1_000_000 * WAVE_S)
 
     def begin(self, size: int, check: Callable[[str], object]) -> None:

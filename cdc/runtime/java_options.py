@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -24,6 +25,10 @@ _PROPERTIES = {
 _COLLECTOR = "-XX:+UseParallelGC"
 """Batches need throughput: this collector takes a twentieth less CPU than the JVM's default."""
 
+_OTHER_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+_OF_ALL_JVMS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+"""Environment variables whose options each JVM of this machine adds to its own."""
+
 _LATE_COMPILER = {
     "Tier4InvocationThreshold": 50_000,
     "Tier4MinInvocationThreshold": 6_000,
@@ -37,27 +42,30 @@ too seldom to be worth its time. Loops over the rows of a long backlog still rea
 """
 
 
-def executor_options(given: str = "") -> str:
+def executor_options(given: str = "", default: str = "") -> str:
     """Return the Java options of an executor.
 
     Args:
         given: The user's own options. They come last, so that the JVM prefers them.
+        default: The options that Spark puts before all others, by its ``defaultJavaOptions``.
     """
-    return _joined(_properties(), _collector(given), given)
+    return _joined(_properties(), _collector(given, default), given)
 
 
-def driver_options(given: str = "", *, ends_soon: bool = False) -> str:
+def driver_options(given: str = "", default: str = "", *, ends_soon: bool = False) -> str:
     """Return the Java options of the driver.
 
     Args:
         given: The user's own options. They come last, so that the JVM prefers them.
-        ends_soon: Whether the process makes one run only, so that a fast start counts most.
+        default: The options that Spark puts before all others, by its ``defaultJavaOptions``.
+        ends_soon: Whether the process does not repeat its runs, so that a fast start counts most.
     """
+    others = [default, *(os.environ.get(name, "") for name in _OF_ALL_JVMS)]
     compiler = " ".join(f"-XX:{name}={value}" for name, value in _LATE_COMPILER.items())
     return _joined(
         f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
         _properties(),
-        _collector(given),
+        _collector(given, *others),
         compiler if ends_soon else "",
         given,
     )
@@ -67,9 +75,9 @@ def _properties() -> str:
     return " ".join(f"-D{key}={value}" for key, value in _PROPERTIES.items())
 
 
-def _collector(given: str) -> str:
-    """Return the option of the collector; empty if ``given`` has one: the JVM allows only one."""
-    return "" if re.search(r"-XX:\+Use\w*GC", given) else _COLLECTOR
+def _collector(*given: str) -> str:
+    """Return the option of the collector; empty if ``given`` has one, since the JVM allows one."""
+    return "" if any(map(_OTHER_COLLECTOR.search, given)) else _COLLECTOR
 
 
 def _joined(*options: str) -> str:

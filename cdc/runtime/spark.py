@@ -110,7 +110,7 @@ def session(
             already runs, the call returns that session and ignores the configuration.
         app_name: Name in Spark's own UI and logs.
         tables: Number of known tables. It determines the size of the cache of generated code.
-        ends_soon: Whether the process makes one run only, so that a fast start counts most.
+        ends_soon: Whether the process does not repeat its runs, so that a fast start counts most.
 
     Raises:
         LakeError: A local Spark does not start, or ``spark.conf`` changes a setting on which the
@@ -296,10 +296,16 @@ def session_settings(config: Config, tables: int = 0, *, ends_soon: bool = False
         **_REQUIRED,
     }
     given = {
-        key: str(config.spark.conf.get(key, "")) for key in (_DRIVER_OPTIONS, _EXECUTOR_OPTIONS)
+        name: str(config.spark.conf.get(name, ""))
+        for key in (_DRIVER_OPTIONS, _EXECUTOR_OPTIONS)
+        for name in (key, _before(key))
     }
-    settings[_DRIVER_OPTIONS] = driver_options(given[_DRIVER_OPTIONS], ends_soon=ends_soon)
-    settings[_EXECUTOR_OPTIONS] = executor_options(given[_EXECUTOR_OPTIONS])
+    settings[_DRIVER_OPTIONS] = driver_options(
+        given[_DRIVER_OPTIONS], given[_before(_DRIVER_OPTIONS)], ends_soon=ends_soon
+    )
+    settings[_EXECUTOR_OPTIONS] = executor_options(
+        given[_EXECUTOR_OPTIONS], given[_before(_EXECUTOR_OPTIONS)]
+    )
     if config.spark.jars == "bundled":
         jars = [str(path) for path in spark_jars(store=config.lake.store)]
         if "spark.jars" in config.spark.conf:
@@ -308,6 +314,11 @@ def session_settings(config: Config, tables: int = 0, *, ends_soon: bool = False
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM
             settings.update(_settings_for_archive(config, settings[_DRIVER_OPTIONS]))
     return {key: str(value) for key, value in settings.items()}
+
+
+def _before(key: str) -> str:
+    """Return the setting whose Java options Spark puts before those of the setting ``key``."""
+    return key.replace("extraJavaOptions", "defaultJavaOptions")
 
 
 def _cached_classes(tables: int) -> int:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1024 * 1024
 """Maximum size of a record's key and value together, in bytes; a larger record stops its table."""
+_AT_ONCE = 32
+"""Number of records that one transaction stores, so that it does not outlast the lease's term."""
 
 _RAW = (quarantine.c.key_bytes, quarantine.c.value_bytes)
 
@@ -91,14 +93,10 @@ class Quarantine:
             FencedError: The transaction is not possible, since another process has the lease.
             StateError: The state store cannot be used.
         """
-        with self._changing() as connection:
-            for record in records:
-                where = _records_of_attempt(record.attempt) & _record_at_offset(
-                    record.partition, record.offset
-                )
-                known = sa.select(quarantine.c.record_offset).where(where)
-                if connection.execute(known).first() is None:
-                    connection.execute(sa.insert(quarantine).values(**_quarantine_row(record)))
+        for begin in range(0, len(records), _AT_ONCE):
+            with self._changing() as connection:
+                for record in records[begin : begin + _AT_ONCE]:
+                    _keep(connection, record)
 
     def forget_range(
         self,
@@ -187,6 +185,14 @@ class Quarantine:
             where &= quarantine.c.attempt != but
         with self._store.transaction() as connection:
             connection.execute(sa.delete(quarantine).where(where))
+
+
+def _keep(connection: Connection, record: Quarantined) -> None:
+    """Store a quarantined record in a transaction, unless it is stored."""
+    where = _records_of_attempt(record.attempt) & _record_at_offset(record.partition, record.offset)
+    known = sa.select(quarantine.c.record_offset).where(where)
+    if connection.execute(known).first() is None:
+        connection.execute(sa.insert(quarantine).values(**_quarantine_row(record)))
 
 
 def offsets_within(connection: Connection, attempt: str) -> set[tuple[int, int]]:

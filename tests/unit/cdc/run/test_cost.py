@@ -131,10 +131,10 @@ def test_a_wait_beside_busy_runs_does_not_make_a_commit_look_dear_in_cpu_time() 
     known = None
     for _ in range(12):
         known = learned(known, run)
-    stalled = learned(known, replace(run, seconds=300.0, cpu_s=300.0))
-    assert estimate(stalled).cpu < 1.0
-    cold = learned(known, replace(run, seconds=600.0, cpu_s=600.0, cold=2.0))
-    assert estimate(cold).cpu < 1.0
+    stalled = learned(known, replace(run, seconds=300.0, cpu_s=1200.0))
+    assert estimate(stalled).cpu == pytest.approx(0.5, rel=0.1)
+    cold = learned(known, replace(run, seconds=600.0, cpu_s=1200.0, cold=2.0))
+    assert estimate(cold).cpu == pytest.approx(0.5, rel=0.1)
 
 
 def test_the_rate_of_arrival_is_learned() -> None:

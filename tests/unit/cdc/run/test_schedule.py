@@ -129,6 +129,18 @@ def test_a_clock_that_is_set_back_leaves_an_idle_tier_no_workers_for_hours() -> 
     assert long_runs(schedule, 9, NOW) == 6
 
 
+def test_a_machine_that_slept_still_knows_the_recent_work_of_an_idle_tier() -> None:
+    """The clock of a run does not count the sleep, so that the run seems to end in the past."""
+    schedule = Schedule(Rules(8, {"critical": 0.5}), is_new=False)
+    work_of_tier(schedule, "critical", workers=2.0, until=NOW)
+    sleeper, awake = entry("sleeper", tier="critical"), NOW + 600.0
+    schedule.offer([sleeper])
+    assert schedule.take(NOW) == sleeper
+    work_of_tier(schedule, "critical", workers=2.0, until=awake)
+    schedule.end(sleeper.table, 0.5)
+    assert long_runs(schedule, 9, awake) == 4
+
+
 @pytest.mark.parametrize(("workers", "share"), [(3, 0.5), (8, 0.35), (6, 0.33)])
 def test_a_command_that_ends_leaves_no_worker_idle_for_a_part_of_a_place(
     workers: int, share: float

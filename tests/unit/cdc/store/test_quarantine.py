@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateTable
 
@@ -156,15 +157,21 @@ def test_what_a_run_knows_of_the_quarantine_follows_the_store(
     found = LeftOut(context, previous, TableSettings(), held)
     problem = SimpleNamespace(partition=0, offset=13, schema_id=7, reason="unreadable")
     batch = cast(Any, SimpleNamespace(piece=Range({0: 10}, {0: 20}), left_out=(problem,)))
+    begun = list[object]()
+    sa.event.listen(store._engine, "begin", begun.append)
     found.keep(batch, reader)
+    assert len(begun) == 1, "the lease is checked in the transaction that keeps the record"
     assert known == quarantine.offsets(ATTEMPT) == {(0, 12), (0, 13), (0, 15), (0, 30)}
     assert found.outside(batch.piece) == {(0, 30)}
+    begun.clear()
     found.drop_applied(batch)
+    assert len(begun) == 1
     assert known == quarantine.offsets(ATTEMPT) == {(0, 13), (0, 30)}
     # The process was suspended, and another one has the table now.
     Lease(store, TABLE, "another process", ttl_s=60.0).acquire()
     batch.left_out = ()
-    found.drop_applied(batch)
+    with pytest.raises(FencedError):
+        found.drop_applied(batch)
     assert known == quarantine.offsets(ATTEMPT) == {(0, 13), (0, 30)}
     batch.left_out = (SimpleNamespace(partition=0, offset=14, schema_id=7, reason="unreadable"),)
     with pytest.raises(FencedError):

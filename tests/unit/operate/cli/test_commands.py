@@ -29,10 +29,13 @@ from operate.cli.options import (
     configure_logging,
 )
 from operate.cli.project import starting_config
+from operate.context import Services
 from operate.exit_codes import ExitCode, exit_code
 from operate.render import Output, Renderer
 from operate.table_outcome import Outcome, exit_code_of
 from schemas.table import TableId
+from tests.unit.cdc.configuration import environment as environment
+from tests.unit.cdc.configuration import full
 
 ROOT = Path(__file__).parents[4]
 TRIBUTARY = [sys.executable, "-c", "from operate.cli import main; main()"]
@@ -352,3 +355,26 @@ def test_results_and_errors_do_not_mix_up_streams(runner: CliRunner) -> None:
     assert shown.exit_code == ExitCode.SOME_FAILED
     assert json.loads(shown.stdout) == {"done": 1}
     assert shown.stderr == "half way\n"
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(("options", "soon"), [([], True), (["--continuous"], False)])
+def test_only_a_run_that_is_not_repeated_lets_spark_start_fast(
+    runner: CliRunner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    soon: bool,
+) -> None:
+    seen = list[bool]()
+
+    def runs(services: Services, *_: object) -> None:
+        seen.append(services.ends_soon)
+        raise typer.Exit
+
+    monkeypatch.setattr("operate.run.Runs", runs)
+    file = tmp_path / "tributary.yaml"
+    own = {"spark": {"master": "local[1]"}, "state": {"url": f"sqlite:///{tmp_path / 's.db'}"}}
+    file.write_text(yaml.safe_dump({**full(), **own}))
+    result = runner.invoke(app, ["run", *options, "--config", str(file)])
+    assert (result.exit_code, seen) == (0, [soon]), result.output
