@@ -140,9 +140,8 @@ class Copying:
         """Copy remaining chunks in a new view; return whether all chunks are copied now.
 
         If the argument ``one_view`` is true, this call copies all remaining chunks. If it is false,
-        this call copies only the next wave. It is false in two cases: the rate of
-        copies has a limit; or a view was lost, and a view that is open for a shorter time is less
-        likely to be lost.
+        this call copies only the next wave. It is false in two cases: the rate of copies has a
+        limit; or a view was lost, and the shorter a view is open, the less likely it is to be lost.
 
         A copy under several views is exact, too, since the stream is applied from the offsets O on,
         which were read before the first view was opened. But an append table, or a table with the

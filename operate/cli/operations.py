@@ -146,10 +146,15 @@ def run(
     _show_end(renderer, held, ended, runs.failed_checks if continuous else [])
     _show_waiting(renderer, waiting)
     show_refused(renderer, refused)
-    for table, not_now in runs.not_resynced.items():
-        renderer.line(f"{table}: no automatic resync now: {not_now}", style="yellow")
+    _show_not_resynced(renderer, runs)
     if code:
         raise typer.Exit(code)
+
+
+def _show_not_resynced(renderer: Renderer, runs: Runs) -> None:
+    """Print the tables that need a resync which their settings do not allow now."""
+    for table, not_now in runs.not_resynced.items():
+        renderer.line(f"{table}: no automatic resync now: {not_now}", style="yellow")
 
 
 def _repeat(renderer: Renderer, runs: Runs, interval_s: float) -> None:

@@ -204,6 +204,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
     ),
     Why.DEFECT: (
         "Another program changed the table's columns",
+        "Another version of Tributary wrote it, or it is damaged. End the stack",
         "Another program upgraded it",
         "Another program wrote it. Read it with Spark",
         "Give a Spark session",
