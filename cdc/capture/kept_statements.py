@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from cdc.store.state_store import Store
 
 
-_READING = 1
+_READING = 2
 """Version of the code that reads statements. With a new value, all statements are read again.
 
-Increase it with each change of what `cdc.debezium.definitions` derives from a record.
+Increase it with each change of what `cdc.debezium.definitions` derives from a record, and of the
+texts that `without_passwords` hides.
 """
 
 

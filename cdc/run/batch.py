@@ -194,8 +194,7 @@ class BatchWriter:
             try:
                 left_out.drop_applied(batch)
             except FencedError as error:
-                # The commit is made. The next `quarantine replay` removes the records.
-                _log.warning("records that are applied stay in quarantine: %s", error)
+                _log.warning("%s: the next `quarantine replay` removes applied records", error)
             return applied
         finally:
             self._held.drop_all()

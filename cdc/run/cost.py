@@ -177,7 +177,7 @@ def learned(known: TableCost | None, run: Observation, prior: Estimate = PRIOR) 
     expected = 0.5 * predicted <= seconds <= 2.0 * predicted
     kept = _KEPT if expected else _KEPT_AFTER_SURPRISE
     commits, events = float(run.commits), float(run.events)
-    clock_s, cpu_s = _learned_cpu_time(known, run, seconds, kept)
+    clock_s, cpu_s = _learned_cpu_time(known, run, seconds, kept, prior)
     rate, observed_s = _learned_arrival_rate(known, run)
     if known is None:
         known = TableCost(
@@ -204,7 +204,7 @@ def learned(known: TableCost | None, run: Observation, prior: Estimate = PRIOR) 
 
 
 def _learned_cpu_time(
-    known: TableCost | None, run: Observation, seconds: float, kept: float
+    known: TableCost | None, run: Observation, seconds: float, kept: float, prior: Estimate
 ) -> tuple[float, float]:
     """Return the sums of the seconds and of the CPU seconds of a table's runs, including ``run``.
 
@@ -217,6 +217,7 @@ def _learned_cpu_time(
         seconds: The seconds with which the run counts. A run that has waited for a server counts
             with fewer seconds than it took.
         kept: Factor by which the earlier runs lose weight.
+        prior: The cost of a table without runs.
     """
     before = (0.0, 0.0) if known is None else (known.clock_s, known.cpu_s)
     if not run.cpu_s:
@@ -224,9 +225,9 @@ def _learned_cpu_time(
     weight = 1.0 / run.cold
     measured = run.cpu_s / run.cold
     most = max(1.0, run.cores)
-    if before[0] and seconds < run.seconds / run.cold:
+    if seconds < run.seconds / run.cold:
         # While the run waited for a server, it got its part of the CPU time that others used.
-        most = min(most, before[1] / before[0])
+        most = min(most, before[1] / before[0] if before[0] else prior.cpu or 1.0)
     cpu_s = min(measured, seconds * most)
     kept **= weight
     return before[0] * kept + weight * seconds, before[1] * kept + weight * cpu_s

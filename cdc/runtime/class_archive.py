@@ -50,14 +50,17 @@ def spark_home_jars() -> Path:
 
 def path_of_machine() -> bool:
     """Return whether ``spark-defaults.conf`` sets the driver's class path."""
+    return _PATH_OF_DRIVER.search(defaults_of_machine()) is not None
+
+
+def defaults_of_machine() -> str:
+    """Return the text of ``spark-defaults.conf``; empty if there is no such file."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (None if home is None else f"{home}/conf")
-    if folder is None:
-        return False
     with suppress(OSError):
-        text = Path(folder, "spark-defaults.conf").read_text("utf-8", "replace")
-        return _PATH_OF_DRIVER.search(text) is not None
-    return False
+        if folder is not None:
+            return Path(folder, "spark-defaults.conf").read_text("utf-8", "replace")
+    return ""
 
 
 def class_path(jars: Sequence[Path], given: str = "") -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 _LOGGING = Path(__file__).with_name("spark_log4j2.properties")
@@ -25,9 +25,9 @@ _PROPERTIES = {
 _COLLECTOR = "-XX:+UseParallelGC"
 """Batches need throughput: this collector takes a twentieth less CPU than the JVM's default."""
 
-_OTHER_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-_OF_ALL_JVMS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-"""Environment variables whose options each JVM of this machine adds to its own."""
+_OTHER_COLLECTOR = re.compile(r"-XX:\+Use(?:Epsilon|G1|Parallel|Serial|Shenandoah|Z)GC\b")
+OF_ALL_JVMS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Environment variables whose options a JVM adds to its own."""
 
 _LATE_COMPILER = {
     "Tier4InvocationThreshold": 50_000,
@@ -42,25 +42,24 @@ too seldom to be worth its time. Loops over the rows of a long backlog still rea
 """
 
 
-def executor_options(given: str = "", default: str = "") -> str:
+def executor_options(given: str = "", others: Iterable[str] = ()) -> str:
     """Return the Java options of an executor.
 
     Args:
         given: The user's own options. They come last, so that the JVM prefers them.
-        default: The options that Spark puts before all others, by its ``defaultJavaOptions``.
+        others: Texts with other options that can reach the JVM.
     """
-    return _joined(_properties(), _collector(given, default), given)
+    return _joined(_properties(), _collector(given, *others), given)
 
 
-def driver_options(given: str = "", default: str = "", *, ends_soon: bool = False) -> str:
+def driver_options(given: str = "", others: Iterable[str] = (), *, ends_soon: bool = False) -> str:
     """Return the Java options of the driver.
 
     Args:
         given: The user's own options. They come last, so that the JVM prefers them.
-        default: The options that Spark puts before all others, by its ``defaultJavaOptions``.
+        others: Texts with other options that can reach the JVM.
         ends_soon: Whether the process does not repeat its runs, so that a fast start counts most.
     """
-    others = [default, *(os.environ.get(name, "") for name in _OF_ALL_JVMS)]
     compiler = " ".join(f"-XX:{name}={value}" for name, value in _LATE_COMPILER.items())
     return _joined(
         f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",

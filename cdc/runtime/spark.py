@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from cdc.runtime.jars import spark_jars
 from cdc.runtime.java import find_java
 from cdc.runtime.java_calls import known_class, remember_names
 from cdc.runtime.java_connections import close_with_threads
-from cdc.runtime.java_options import driver_options, executor_options
+from cdc.runtime.java_options import OF_ALL_JVMS, driver_options, executor_options
 from cdc.runtime.object_stores import store_defaults
 from cdc.runtime.waiting import wait_while
 
@@ -295,16 +295,18 @@ def session_settings(config: Config, tables: int = 0, *, ends_soon: bool = False
         **{key: value for key, value in config.spark.conf.items() if not is_sensitive(key)},
         **_REQUIRED,
     }
-    given = {
-        name: str(config.spark.conf.get(name, ""))
-        for key in (_DRIVER_OPTIONS, _EXECUTOR_OPTIONS)
-        for name in (key, _before(key))
-    }
     settings[_DRIVER_OPTIONS] = driver_options(
-        given[_DRIVER_OPTIONS], given[_before(_DRIVER_OPTIONS)], ends_soon=ends_soon
+        str(config.spark.conf.get(_DRIVER_OPTIONS, "")),
+        _other_options(config, _DRIVER_OPTIONS, os.environ.get),
+        ends_soon=ends_soon,
     )
     settings[_EXECUTOR_OPTIONS] = executor_options(
-        given[_EXECUTOR_OPTIONS], given[_before(_EXECUTOR_OPTIONS)]
+        str(config.spark.conf.get(_EXECUTOR_OPTIONS, "")),
+        _other_options(
+            config,
+            _EXECUTOR_OPTIONS,
+            lambda name: config.spark.conf.get(f"spark.executorEnv.{name}"),
+        ),
     )
     if config.spark.jars == "bundled":
         jars = [str(path) for path in spark_jars(store=config.lake.store)]
@@ -316,9 +318,18 @@ def session_settings(config: Config, tables: int = 0, *, ends_soon: bool = False
     return {key: str(value) for key, value in settings.items()}
 
 
-def _before(key: str) -> str:
-    """Return the setting whose Java options Spark puts before those of the setting ``key``."""
-    return key.replace("extraJavaOptions", "defaultJavaOptions")
+def _other_options(config: Config, key: str, environment: Callable[[str], object]) -> Iterator[str]:
+    """Yield texts with Java options that can reach a JVM besides those of the setting ``key``.
+
+    Args:
+        config: The configuration.
+        key: The setting with the options of the driver or of executors.
+        environment: Returns the value of a variable in the environment of the JVM, or None.
+    """
+    yield class_archive.defaults_of_machine()
+    yield str(config.spark.conf.get(key.replace("extraJavaOptions", "defaultJavaOptions"), ""))
+    for name in OF_ALL_JVMS:
+        yield str(environment(name) or "")
 
 
 def _cached_classes(tables: int) -> int:

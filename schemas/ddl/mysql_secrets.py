@@ -1,7 +1,8 @@
 """Removes passwords from the DDL statements of MySQL and MariaDB.
 
-An engine that reads another server takes that server's password from an option of the table:
-CONNECTION (engines FEDERATED and CONNECT), OPTION_LIST (engine CONNECT) or COMMENT (engine SPIDER).
+An engine that reads another server takes that server's address, token or password from an option
+of the table: CONNECTION (engines FEDERATED and CONNECT), OPTION_LIST and HTTP (CONNECT), COMMENT
+(SPIDER), ENGINE_ATTRIBUTE (Lakehouse). Engines can have any other option, too.
 """
 
 from __future__ import annotations
@@ -12,22 +13,28 @@ import sqlglot
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
-from schemas.ddl.mysql_statements import EXECUTED_COMMENT
-
+EXECUTED_COMMENT = re.compile(r"/\*M?!")
+"""The start of a comment that the servers run and the parser skips."""
 UNREADABLE = "(a statement with a text that can have a password)"
 """Replaces a statement in which texts with passwords cannot be found.
 
 Its effect is unknown, like the effect of the statement that it replaces.
 """
 _OPTIONS = frozenset({"COMMENT", "CONNECTION", "OPTION_LIST", "PASSWORD"})
-_MAY_HAVE = re.compile("|".join(_OPTIONS), re.IGNORECASE)
+"""Options whose value can follow without an equals sign."""
+_PLAIN = frozenset({"CHARACTER SET", "CHARSET", "COLLATE", "ENGINE", "SET"})
+"""Options whose value is never secret, and can matter for rows."""
+_MAY_HAVE = re.compile("=\\s*n?['\"`]|" + "|".join(_OPTIONS), re.IGNORECASE)
 _COMMENT = re.compile(r"\s*(?:/\*|--|#)")
+_TEXTS = frozenset({TokenType.STRING, TokenType.NATIONAL_STRING})
+_QUOTED = re.compile("n?['\"]", re.IGNORECASE)
 
 
 def without_passwords(statement: str) -> str:
     """Return a DDL statement in which ``***`` replaces each text that can have a password.
 
-    Comments of such a statement are removed, too. The replaced texts have no effect on rows. If the
+    These are the values of options, the texts of comments, and each text after an equals sign. The
+    replaced texts have no effect on rows. SQL comments of such a statement are removed, too. If the
     statement has a comment that the server executes, or cannot be tokenized, the result is
     `UNREADABLE`.
     """
@@ -39,15 +46,38 @@ def without_passwords(statement: str) -> str:
         tokens = sqlglot.tokenize(statement, read="mysql")
     except SqlglotError:
         return UNREADABLE
-    parts, done, before = [], 0, ""
+    parts, done, words, assigned = [], 0, ("", ""), False
     for token in tokens:
         parts.append(_without_comment(statement[done : token.start]))
-        hidden = token.token_type is TokenType.STRING and before in _OPTIONS
-        parts.append("'***'" if hidden else statement[token.start : token.end + 1])
+        text = statement[token.start : token.end + 1]
+        if token.token_type in _TEXTS and not _QUOTED.match(text):
+            return UNREADABLE  # the tokenizer takes the rest of some statements for one text
+        parts.append("'***'" if _hides(token.token_type, words, assigned=assigned) else text)
         done = token.end + 1
-        if token.token_type is not TokenType.EQ:
-            before = token.text.upper()
+        assigned = token.token_type is TokenType.EQ
+        if not assigned:
+            quoted = token.token_type in _TEXTS or token.token_type is TokenType.IDENTIFIER
+            words = (words[1], "" if quoted else token.text.upper())
     return "".join((*parts, _without_comment(statement[done:])))
+
+
+def _hides(kind: TokenType, words: tuple[str, str], *, assigned: bool) -> bool:
+    """Whether a token of a statement can be a text with a password.
+
+    Args:
+        kind: The token's type.
+        words: The two words before the token, in upper case; empty for quoted ones.
+        assigned: Whether an equals sign is between the words and the token.
+    """
+    earlier, word = words
+    if kind is TokenType.IDENTIFIER:
+        return assigned and word in _OPTIONS
+    if kind not in _TEXTS:
+        return False
+    if assigned:
+        return word not in _PLAIN
+    named = earlier in ("CHANGE", "COLUMN")  # a column can have the name of an option
+    return (word in _OPTIONS and not named) or words == ("PASSWORD", "(")
 
 
 def _without_comment(gap: str) -> str:

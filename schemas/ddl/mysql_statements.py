@@ -15,11 +15,10 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from schemas.ddl.mysql_partitions import keeps_rows
+from schemas.ddl.mysql_secrets import EXECUTED_COMMENT, without_passwords
 from schemas.statement_effects import DroppedIndex, OldValue, StatementEffects
 
 _DIALECT = "mysql"
-EXECUTED_COMMENT = re.compile(r"/\*M?!")
-"""The start of a comment that the servers run and the parser skips."""
 _ZERO_DATE = re.compile(r"\b(?:0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)\b")
 """Literals of dates that no calendar has.
 
@@ -148,8 +147,8 @@ def whole_columns(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
 
 
 def _shown_statement(text: str) -> str:
-    """Return a MySQL statement in one line, shortened for messages."""
-    return " ".join(text.split())[:200]
+    """Return a MySQL statement in one line for messages: shortened, and without passwords."""
+    return " ".join(without_passwords(text).split())[:200]
 
 
 def _drops_key(drop: exp.Expr) -> bool:

@@ -17,9 +17,9 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from schemas.ddl.mysql_partitions import keeps_rows
+from schemas.ddl.mysql_secrets import EXECUTED_COMMENT
 from schemas.ddl.mysql_statements import (
     DROP_INDEX,
-    EXECUTED_COMMENT,
     read_statements,
     whole_columns,
 )

@@ -133,6 +133,8 @@ def test_a_wait_beside_busy_runs_does_not_make_a_commit_look_dear_in_cpu_time() 
         known = learned(known, run)
     stalled = learned(known, replace(run, seconds=300.0, cpu_s=1200.0))
     assert estimate(stalled).cpu == pytest.approx(0.5, rel=0.1)
+    first = learned(None, replace(run, seconds=300.0, cpu_s=1200.0), Estimate(1.0, 0.0, 0.5))
+    assert estimate(first).cpu == pytest.approx(0.5, rel=0.1)
     cold = learned(known, replace(run, seconds=600.0, cpu_s=1200.0, cold=2.0))
     assert estimate(cold).cpu == pytest.approx(0.5, rel=0.1)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cdc.config import Config, SparkConfig
@@ -47,6 +49,40 @@ def test_a_collector_of_the_users_own_is_the_only_one(collector: str) -> None:
     options = settings(**{DRIVER: f"-Xss4m {collector}"})[DRIVER]
     assert options.count("-XX:+Use") == 1
     assert options.endswith(f"-Xss4m {collector}")
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"},
+        {"JAVA_TOOL_OPTIONS": "-Xss4m -XX:+UseG1GC"},
+        {"_JAVA_OPTIONS": "-XX:+UseZGC"},
+        {"SPARK_CONF_DIR": "spark.driver.defaultJavaOptions -XX:+UseSerialGC"},
+    ],
+)
+def test_a_collector_that_is_chosen_elsewhere_is_the_only_one(
+    elsewhere: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A JVM with two collectors does not start."""
+    conf = {key: value for key, value in elsewhere.items() if key.startswith("spark.")}
+    for name, value in elsewhere.items() - conf.items():
+        (tmp_path / "spark-defaults.conf").write_text(value)
+        monkeypatch.setenv(name, str(tmp_path) if name == "SPARK_CONF_DIR" else value)
+    assert "-XX:+Use" not in settings(**conf)[DRIVER]
+
+
+@pytest.mark.parametrize(
+    "key", ["spark.executor.defaultJavaOptions", "spark.executorEnv.JAVA_TOOL_OPTIONS"]
+)
+def test_a_collector_of_executors_that_is_chosen_elsewhere_is_the_only_one(key: str) -> None:
+    found = settings(**{key: "-XX:+UseG1GC"})
+    assert "-XX:+Use" not in found["spark.executor.extraJavaOptions"]
+    assert "-XX:+UseParallelGC" in found[DRIVER]
+
+
+def test_an_option_with_gc_in_its_name_chooses_no_collector() -> None:
+    options = settings(**{DRIVER: "-XX:+UseGCOverheadLimit -XX:+UseMaximumCompactionOnSystemGC"})
+    assert "-XX:+UseParallelGC" in options[DRIVER]
 
 
 def test_the_driver_runs_where_the_command_does() -> None:

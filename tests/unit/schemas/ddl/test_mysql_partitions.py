@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from schemas.ddl.mysql_secrets import without_passwords
 from schemas.ddl.mysql_statements import read_statements
 
 A = "ALTER TABLE t "
@@ -56,4 +57,4 @@ def test_what_moves_rows_between_partitions_changes_none(statement: str) -> None
     ],
 )
 def test_what_may_change_rows_is_grave(statement: str) -> None:
-    assert read_statements([statement]).grave == [statement]
+    assert read_statements([statement]).grave == [without_passwords(statement)]
