@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 import time
@@ -18,7 +19,7 @@ from confluent_kafka import admin as ck_admin
 
 from cdc.config import KafkaConfig, RegistryConfig, TopicConfig
 from cdc.errors import KafkaError
-from cdc.kafka import KafkaAdmin, KnownRecord, Since, never_compacted
+from cdc.kafka import KafkaAdmin, KnownRecord, Since, TopicLook, never_compacted
 from stack.local import LocalStack
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.servers import alter_topic
@@ -427,3 +428,20 @@ def test_clients_are_safe_to_share(config: KafkaConfig, kafka: KafkaAdmin, name:
         found = list(pool.map(lambda _: kafka.latest_record(name), range(16)))
     assert {record.value for record in found if record is not None} == {b"a"}
     assert len(list(itertools.filterfalse(None, found))) == 0
+
+
+def test_looks_at_topics_leave_nothing_behind(
+    config: KafkaConfig, kafka: KafkaAdmin, name: str
+) -> None:
+    """The client library leaks a reference to the UUID of each topic that it describes."""
+    create(config, name)
+    kafka.looks([name])
+
+    def uuids() -> int:
+        gc.collect()
+        return sum(type(one) is ck.Uuid for one in gc.get_objects())
+
+    before = uuids()
+    for _ in range(20):
+        assert isinstance(kafka.looks([name])[name], TopicLook)
+    assert uuids() == before
