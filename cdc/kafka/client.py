@@ -13,6 +13,7 @@ import stamina
 from confluent_kafka.admin import ConfigResource
 
 from cdc.errors import KafkaError
+from cdc.kafka.topic_ids import share_uuids
 
 if TYPE_CHECKING:
     from cdc.config import KafkaConfig
@@ -63,6 +64,7 @@ class KafkaClient:
     """
 
     def __init__(self, config: KafkaConfig, *, timeout_s: float = 20.0) -> None:
+        share_uuids()
         self.timeout_s = timeout_s
         self.servers = config.bootstrap_servers
         self.last_error = ""

@@ -11,7 +11,6 @@ from confluent_kafka import admin as ck_admin
 
 from cdc.errors import KafkaError
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient
-from cdc.kafka.topic_ids import topic_uuid
 from cdc.kafka.topic_values import End, Since, TopicInfo, TopicLook
 from cdc.runtime.waiting import wait_while
 
@@ -253,7 +252,7 @@ def described(name: str, topic: Any) -> TopicInfo:
     """Convert the description of a topic from Kafka's client library to a `TopicInfo`."""
     return TopicInfo(
         name,
-        topic_uuid(topic),
+        str(topic.topic_id),
         len(topic.partitions),
         min((len(one.replicas) for one in topic.partitions), default=0),
         tuple(one.id for one in topic.partitions if one.leader is None or one.leader.id < 0),

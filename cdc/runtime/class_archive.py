@@ -54,13 +54,16 @@ def path_of_machine() -> bool:
 
 
 def defaults_of_machine() -> str:
-    """Return the text of ``spark-defaults.conf``; empty if there is no such file."""
+    """Return the texts of ``spark-defaults.conf`` and ``java-opts``, if these files exist."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (None if home is None else f"{home}/conf")
-    with suppress(OSError):
-        if folder is not None:
-            return Path(folder, "spark-defaults.conf").read_text("utf-8", "replace")
-    return ""
+    if folder is None:
+        return ""
+    texts = []
+    for name in ("spark-defaults.conf", "java-opts"):
+        with suppress(OSError):
+            texts.append(Path(folder, name).read_text("utf-8", "replace"))
+    return "\n".join(texts)
 
 
 def class_path(jars: Sequence[Path], given: str = "") -> str:

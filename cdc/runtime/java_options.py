@@ -26,6 +26,8 @@ _COLLECTOR = "-XX:+UseParallelGC"
 """Batches need throughput: this collector takes a twentieth less CPU than the JVM's default."""
 
 _OTHER_COLLECTOR = re.compile(r"-XX:\+Use(?:Epsilon|G1|Parallel|Serial|Shenandoah|Z)GC\b")
+OF_SPARK_DRIVERS = ("SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
+"""Environment variables whose options Spark adds to those of a driver's JVM."""
 OF_ALL_JVMS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """Environment variables whose options a JVM adds to its own."""
 

@@ -25,7 +25,12 @@ from cdc.runtime.jars import spark_jars
 from cdc.runtime.java import find_java
 from cdc.runtime.java_calls import known_class, remember_names
 from cdc.runtime.java_connections import close_with_threads
-from cdc.runtime.java_options import OF_ALL_JVMS, driver_options, executor_options
+from cdc.runtime.java_options import (
+    OF_ALL_JVMS,
+    OF_SPARK_DRIVERS,
+    driver_options,
+    executor_options,
+)
 from cdc.runtime.object_stores import store_defaults
 from cdc.runtime.waiting import wait_while
 
@@ -328,7 +333,7 @@ def _other_options(config: Config, key: str, environment: Callable[[str], object
     """
     yield class_archive.defaults_of_machine()
     yield str(config.spark.conf.get(key.replace("extraJavaOptions", "defaultJavaOptions"), ""))
-    for name in OF_ALL_JVMS:
+    for name in (*OF_ALL_JVMS, *OF_SPARK_DRIVERS):
         yield str(environment(name) or "")
 
 

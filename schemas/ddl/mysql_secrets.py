@@ -20,11 +20,17 @@ UNREADABLE = "(a statement with a text that can have a password)"
 
 Its effect is unknown, like the effect of the statement that it replaces.
 """
-_OPTIONS = frozenset({"COMMENT", "CONNECTION", "OPTION_LIST", "PASSWORD"})
-"""Options whose value can follow without an equals sign."""
+_OPTIONS = frozenset(
+    {
+        *("COMMENT", "CONNECTION", "OPTION_LIST", "PASSWORD"),
+        *("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"),
+    }
+)
+"""Options with secrets. For some of them, the value can follow without an equals sign."""
 _PLAIN = frozenset({"CHARACTER SET", "CHARSET", "COLLATE", "ENGINE", "SET"})
 """Options whose value is never secret, and can matter for rows."""
-_MAY_HAVE = re.compile("=\\s*n?['\"`]|" + "|".join(_OPTIONS), re.IGNORECASE)
+_MAY_HAVE = re.compile(r"=|['\"#]|/\*|--")
+"""Matches values, texts and comments, which can have passwords."""
 _COMMENT = re.compile(r"\s*(?:/\*|--|#)")
 _TEXTS = frozenset({TokenType.STRING, TokenType.NATIONAL_STRING})
 _QUOTED = re.compile("n?['\"]", re.IGNORECASE)
@@ -33,10 +39,9 @@ _QUOTED = re.compile("n?['\"]", re.IGNORECASE)
 def without_passwords(statement: str) -> str:
     """Return a DDL statement in which ``***`` replaces each text that can have a password.
 
-    These are the values of options, the texts of comments, and each text after an equals sign. The
-    replaced texts have no effect on rows. SQL comments of such a statement are removed, too. If the
-    statement has a comment that the server executes, or cannot be tokenized, the result is
-    `UNREADABLE`.
+    These are the values of options, and each text after an equals sign. The replaced texts have no
+    effect on rows. SQL comments are removed, too. If the statement has a comment that the server
+    executes, or cannot be tokenized, the result is `UNREADABLE`.
     """
     if not _MAY_HAVE.search(statement):
         return statement
@@ -54,10 +59,9 @@ def without_passwords(statement: str) -> str:
             return UNREADABLE  # the tokenizer takes the rest of some statements for one text
         parts.append("'***'" if _hides(token.token_type, words, assigned=assigned) else text)
         done = token.end + 1
-        assigned = token.token_type is TokenType.EQ
+        assigned = token.token_type in (TokenType.EQ, TokenType.COLON_EQ)
         if not assigned:
-            quoted = token.token_type in _TEXTS or token.token_type is TokenType.IDENTIFIER
-            words = (words[1], "" if quoted else token.text.upper())
+            words = (words[1], "" if token.token_type in _TEXTS else token.text.upper())
     return "".join((*parts, _without_comment(statement[done:])))
 
 
@@ -66,16 +70,14 @@ def _hides(kind: TokenType, words: tuple[str, str], *, assigned: bool) -> bool:
 
     Args:
         kind: The token's type.
-        words: The two words before the token, in upper case; empty for quoted ones.
+        words: The two words before the token, in upper case; empty for texts.
         assigned: Whether an equals sign is between the words and the token.
     """
     earlier, word = words
-    if kind is TokenType.IDENTIFIER:
-        return assigned and word in _OPTIONS
-    if kind not in _TEXTS:
-        return False
-    if assigned:
+    if assigned and (kind in _TEXTS or kind is TokenType.IDENTIFIER):
         return word not in _PLAIN
+    if kind not in _TEXTS:
+        return assigned and word in _OPTIONS
     named = earlier in ("CHANGE", "COLUMN")  # a column can have the name of an option
     return (word in _OPTIONS and not named) or words == ("PASSWORD", "(")
 

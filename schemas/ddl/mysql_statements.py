@@ -64,8 +64,10 @@ def read_statements(statements: Iterable[str]) -> StatementEffects:
     # The parser logs a warning for text that it does not know. Here such a statement is grave.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     effects = StatementEffects()
-    for text in statements:
+    for statement in statements:
         effects.count += 1
+        # The state store keeps statements in this form. So each process derives the same effects.
+        text = without_passwords(statement)
         if not _note_statement(text, effects):
             effects.grave.append(_shown_statement(text))
     return effects
@@ -132,6 +134,8 @@ def _unique_index_columns(action: exp.Expr) -> Iterator[set[str]]:
         yield {name.lower() for name in whole_columns(parts)}
     elif isinstance(action, exp.AddConstraint):
         for rule in action.find_all(exp.UniqueColumnConstraint):
+            if rule.this is None:  # the parser takes the index's name for a word of its own
+                continue
             yield {name.lower() for name in whole_columns(rule.this.expressions)}
 
 
@@ -147,8 +151,8 @@ def whole_columns(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
 
 
 def _shown_statement(text: str) -> str:
-    """Return a MySQL statement in one line for messages: shortened, and without passwords."""
-    return " ".join(without_passwords(text).split())[:200]
+    """Return a MySQL statement in one line, shortened for messages."""
+    return " ".join(text.split())[:200]
 
 
 def _drops_key(drop: exp.Expr) -> bool:

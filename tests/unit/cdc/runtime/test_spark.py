@@ -57,6 +57,7 @@ def test_a_collector_of_the_users_own_is_the_only_one(collector: str) -> None:
         {"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"},
         {"JAVA_TOOL_OPTIONS": "-Xss4m -XX:+UseG1GC"},
         {"_JAVA_OPTIONS": "-XX:+UseZGC"},
+        {"SPARK_SUBMIT_OPTS": "-XX:+UseShenandoahGC"},
         {"SPARK_CONF_DIR": "spark.driver.defaultJavaOptions -XX:+UseSerialGC"},
     ],
 )

@@ -39,6 +39,18 @@ from schemas.ddl.mysql_statements import read_statements
             "ALTER TABLE f ADD b int ENGINE_ATTRIBUTE = '{\"key\": \"pw\"}', HTTP='https://u:pw@h'",
             "ALTER TABLE f ADD b int ENGINE_ATTRIBUTE = '***', HTTP='***'",
         ),
+        ("ALTER TABLE f ENGINE_ATTRIBUTE '{}'", "ALTER TABLE f ENGINE_ATTRIBUTE '***'"),
+        ("ALTER TABLE f CONNECTION := 'u:pw'", "ALTER TABLE f CONNECTION := '***'"),
+        ("ALTER TABLE f HTTP=/**/'u:pw'", "ALTER TABLE f HTTP= '***'"),
+        ("ALTER TABLE f HTTP=`u:pw`", "ALTER TABLE f HTTP='***'"),
+        ("ALTER TABLE f `OPTION_LIST`=`password=pw`", "ALTER TABLE f `OPTION_LIST`='***'"),
+        ("ALTER TABLE f OPTION_LIST=pw", "ALTER TABLE f OPTION_LIST='***'"),
+        (
+            "ALTER TABLE f ADD b int COMMENT 'ON DELETE CASCADE'",
+            "ALTER TABLE f ADD b int COMMENT '***'",
+        ),
+        ("ALTER TABLE f ADD b int -- pw\n", "ALTER TABLE f ADD b int "),
+        ("RENAME TABLE comments TO `connections`", None),
         ("ALTER TABLE f OPTION_LIST=`password=pw`", "ALTER TABLE f OPTION_LIST='***'"),
         (
             "ALTER TABLE f ADD b varchar(50) DEFAULT (PASSWORD('pw'))",
@@ -57,6 +69,7 @@ from schemas.ddl.mysql_statements import read_statements
         ("ALTER TABLE f ADD b varchar(9) DEFAULT 'COMMENT ''x'''", None),
         ("ALTER TABLE f ADD `comment` int", None),
         ("ALTER TABLE f ADD b int", None),
+        ("ALTER TABLE f ADD b SET('a','b'), ADD c ENUM('comment') DEFAULT 'comment'", None),
     ],
 )
 def test_only_texts_that_can_have_a_password_are_left_out(

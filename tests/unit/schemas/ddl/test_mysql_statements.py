@@ -8,6 +8,7 @@ import pytest
 
 from schemas.catalog import CatalogColumn
 from schemas.changes import Verdict
+from schemas.ddl.mysql_secrets import without_passwords
 from schemas.ddl.mysql_statements import read_statements
 from schemas.statement_effects import DroppedIndex, OldValue
 
@@ -81,7 +82,13 @@ def test_rows_get_numbers_when_their_column_becomes_auto_increment(
     ],
 )
 def test_what_may_change_rows_or_is_not_understood_is_grave(statement: str) -> None:
-    assert read_statements([statement]).grave == [statement]
+    assert read_statements([statement]).grave == [without_passwords(statement)]
+
+
+@pytest.mark.parametrize("unique", ["UNIQUE INDEX comment (x)", "UNIQUE comment (x)"])
+def test_an_index_whose_name_is_a_word_of_the_parser_is_unknown(unique: str) -> None:
+    found = read_statements([f"ALTER TABLE t DROP INDEX a, ADD {unique}"])
+    assert [one.unique for one in found.dropped_indexes] == [()]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +103,9 @@ def test_what_may_change_rows_or_is_not_understood_is_grave(statement: str) -> N
 def test_a_foreign_key_that_came_and_went_is_told(statement: str) -> None:
     """If the server logs the key's cascades, the key is harmless; else its changes are unknown."""
     told = read_statements([statement]).and_then(read_statements(["ALTER TABLE t DROP KEY f"]))
-    assert told.cascades == [statement] or told.grave == [statement]
-    assert told.without_events_of_cascades().grave == [statement]
+    shown = " ".join(without_passwords(statement).split())
+    assert told.cascades == [shown] or told.grave == [shown]
+    assert told.without_events_of_cascades().grave == [shown]
     harmless = read_statements(["ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES u (id)"])
     assert harmless.without_events_of_cascades().grave == []
 
@@ -124,7 +132,9 @@ def test_a_dropped_index_is_known_with_what_replaces_it(
 ) -> None:
     found = read_statements(["ALTER TABLE t FORCE"]).and_then(read_statements([statement]))
     assert found.grave == []
-    assert found.dropped_indexes == [DroppedIndex(statement, tuple(map(frozenset, unique)))]
+    assert found.dropped_indexes == [
+        DroppedIndex(without_passwords(statement).strip(), tuple(map(frozenset, unique)))
+    ]
 
 
 @pytest.mark.parametrize(
