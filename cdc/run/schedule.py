@@ -28,10 +28,10 @@ The rules, in this order:
    run for longer than its target. A starving table comes first while late tables have at most
    `STARVING_SHARE` of the work. So if there is a little too much work, all tables are a little
    late. Late tables with much work still leave a part to the others. A table whose last run failed
-   does not starve. A late table's rank is
-   its target plus the later one of two times: its deadline and the end of its last run. The table
-   with the lowest rank comes first. So if two tables have waited equally long, the table with the
-   shorter target comes first. A table with a backlog of many runs takes turns with other late ones.
+   does not starve. A late table's rank is its target plus the later one of two times: its deadline
+   and the end of its last run. The table with the lowest rank comes first. So if two tables have
+   waited equally long, the table with the shorter target comes first. A table with a backlog of
+   many runs takes turns with other late ones.
 
 If the command ends once all offered tables have run, a lane's long run comes before the lane's
 other runs, provided that the lane's other tables keep their deadlines without the workers of long

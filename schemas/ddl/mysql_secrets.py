@@ -15,7 +15,7 @@ from sqlglot.errors import SqlglotError
 
 EXECUTED_COMMENT = re.compile(r"/\*M?!")
 """The start of a comment that the servers run and the parser skips."""
-UNREADABLE = "(a statement with a text that can have a password)"
+UNREADABLE = "(a statement that is not shown, because it can have a password)"
 """Replaces a statement in which texts with passwords cannot be found.
 
 Its effect is unknown, like the effect of the statement that it replaces.

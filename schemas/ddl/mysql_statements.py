@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from schemas.ddl.mysql_partitions import keeps_rows
-from schemas.ddl.mysql_secrets import EXECUTED_COMMENT, without_passwords
+from schemas.ddl.mysql_secrets import without_passwords
 from schemas.statement_effects import DroppedIndex, OldValue, StatementEffects
 
 _DIALECT = "mysql"
@@ -75,8 +75,6 @@ def read_statements(statements: Iterable[str]) -> StatementEffects:
 
 def _note_statement(text: str, effects: StatementEffects) -> bool:
     """Add a MySQL statement's effects to ``effects``; return whether all are known."""
-    if EXECUTED_COMMENT.search(text):
-        return False
     if keeps_rows(text):
         return True
     if drop := DROP_INDEX.match(text):
