@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc.capture.gathering import Captures
 from cdc.capture.topic_facts import topic_facts, with_settings
+from cdc.rows import kafka_records
+from cdc.rows.kafka_records import GroupIds
 from cdc.run import run_table, run_tables
 from cdc.run.context import Turn
 from cdc.store.table_state import TableRecord
@@ -123,6 +127,25 @@ def test_runs_leave_no_connection_to_the_jvm_behind(shop: Shop) -> None:
     assert open_ones[-1] <= open_ones[1] + 1, open_ones
 
 
+@pytest.mark.parametrize("database", [POSTGRES], indirect=True)
+def test_runs_an_hour_later_leave_no_more_kafka_settings_in_the_jvm(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(kafka_records, "_GROUP_IDS", GroupIds(clock=lambda: clock[0]))
+    onboarded(shop, "orders")
+    kept = list[int]()
+    for row in range(2, 6):
+        shop.database.execute(f"INSERT INTO orders VALUES ({row}, 0, 'a')")
+        shop.settle("orders")
+        (result,) = shop.run()
+        assert (result.commits, result.events) == (1, 1)
+        kept.append(kept_kafka_settings(shop.services.spark))
+        clock[0] += 3_600.0
+    assert kept == kept[:1] * 4
+    assert kept[0] > 0
+
+
 @for_both
 def test_what_a_commit_and_an_idle_table_cost(shop: Shop) -> None:
     onboarded(shop, "orders", "other")
@@ -165,6 +188,19 @@ def test_what_a_command_asks_for_each_table(shop: Shop) -> None:
     with counted(shop.services) as asked:
         Runs(shop.services, shop.services.store.tables).once()
     assert 0 < asked["plan"] <= RUN_READS_PLAN, asked
+
+
+def kept_kafka_settings(spark: SparkSession) -> int:
+    """Return the number of pairs of group and partition whose settings Spark's source keeps."""
+    jvm: Any = spark.sparkContext._jvm
+    load = jvm.org.apache.spark.util.Utils.classForName
+    source = load("org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer$", True, False)
+    found = source.getField("MODULE$").get(None)
+    for name in ("consumerPool", "objectFactory", "keyToKafkaParams"):
+        (field,) = [one for one in found.getClass().getDeclaredFields() if name in one.getName()]
+        field.setAccessible(True)
+        found = field.get(found)
+    return int(found.size())
 
 
 def onboarded(shop: Shop, *names: str) -> None:
