@@ -45,6 +45,7 @@ COMMANDS: dict[str, list[str]] = {
         *("--rows", "1000000", "--no-stock"),
     ],
     "freshness": ["benchmarks.freshness"],
+    "isolation": ["benchmarks.isolation"],
     "endurance": ["benchmarks.endurance"],
     "capture": ["benchmarks.capture"],
     "mariadb_capture": ["benchmarks.capture", "--kind", "mariadb", "--sides", "as shipped"],

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -272,9 +272,36 @@ def follow(
     folder: Path, source: psycopg.Connection[Any], services: Services, scenario: Scenario
 ) -> Found:
     """Write to the tables during runs, then compare the tables, and return the results."""
-    stop, turns = threading.Event(), scenario.turns()
-    with (folder / "run.log").open("w") as log:
-        run = subprocess.Popen(command(folder, "run", "--continuous"), stdout=log, stderr=log)
+    turns = scenario.turns()
+    with continuous_run(folder) as watch:
+        write(source, turns, scenario.warm_up, scenario.rate)
+        counted_from = time.time()
+        for _ in range(0, scenario.giant, GIANT_PART):
+            source.execute(INSERT.format(table=GIANT, count=GIANT_PART))
+        events, late_s = write(source, turns, scenario.seconds, scenario.rate)
+        due = [TableId(SOURCE, "public", name) for name in scenario.names]
+        wait_for_events(services, due, source)
+        caught_up(services, due + [TableId(SOURCE, "public", GIANT)] * (scenario.giant > 0))
+    compared = [f"public.{name}" for name in scenario.names + [GIANT] * (scenario.giant > 0)]
+    subprocess.run(command(folder, "verify", *compared), check=True, timeout=LIMIT_S)
+    inserts = inserts_of(services, scenario.names, watch.ended, counted_from, time.time())
+    ages = {name: sorted(age for _, age in found) for name, found in inserts.items()}
+    minutes: list[list[float]] = [[] for _ in range(-(-scenario.seconds // 60))]
+    for at, age in chain.from_iterable(inserts.values()):
+        minutes[min(int((at - counted_from) / 60), len(minutes) - 1)].append(age)
+    return Found(ages, [sorted(one) for one in minutes], events, late_s, watch.growth())
+
+
+@contextlib.contextmanager
+def continuous_run(folder: Path) -> Iterator[Watch]:
+    """Watch `run --continuous`, end it after the block, and print its warnings.
+
+    Raises:
+        AssertionError: The command ended before the end of the block.
+    """
+    stop, log = threading.Event(), folder / "run.log"
+    with log.open("w") as shown:
+        run = subprocess.Popen(command(folder, "run", "--continuous"), stdout=shown, stderr=shown)
         watch = Watch(folder / "lake", psutil.Process(run.pid))
 
         def look() -> None:
@@ -284,30 +311,15 @@ def follow(
         watcher = threading.Thread(target=look)
         watcher.start()
         try:
-            write(source, turns, scenario.warm_up, scenario.rate)
-            counted_from = time.time()
-            for _ in range(0, scenario.giant, GIANT_PART):
-                source.execute(INSERT.format(table=GIANT, count=GIANT_PART))
-            events, late_s = write(source, turns, scenario.seconds, scenario.rate)
-            due = [TableId(SOURCE, "public", name) for name in scenario.names]
-            wait_for_events(services, due, source)
-            caught_up(services, due + [TableId(SOURCE, "public", GIANT)] * (scenario.giant > 0))
-            assert run.poll() is None, (folder / "run.log").read_text()[-2000:]
+            yield watch
+            assert run.poll() is None, log.read_text()[-2000:]
         finally:
             run.send_signal(signal.SIGTERM)
             run.wait(LIMIT_S)
             stop.set()
             watcher.join()
     watch.look()
-    compared = [f"public.{name}" for name in scenario.names + [GIANT] * (scenario.giant > 0)]
-    subprocess.run(command(folder, "verify", *compared), check=True, timeout=LIMIT_S)
-    show_trouble(folder / "run.log")
-    inserts = inserts_of(services, scenario.names, watch, counted_from)
-    ages = {name: sorted(age for _, age in found) for name, found in inserts.items()}
-    minutes: list[list[float]] = [[] for _ in range(-(-scenario.seconds // 60))]
-    for at, age in chain.from_iterable(inserts.values()):
-        minutes[min(int((at - counted_from) / 60), len(minutes) - 1)].append(age)
-    return Found(ages, [sorted(one) for one in minutes], events, late_s, watch.growth())
+    show_trouble(log)
 
 
 def show_trouble(log: Path) -> None:
@@ -354,9 +366,21 @@ def caught_up(services: Services, tables: list[TableId]) -> None:
 
 
 def inserts_of(
-    services: Services, names: list[str], watch: Watch, counted_from: float
+    services: Services,
+    names: Sequence[str],
+    ended: Mapping[tuple[str, str], float],
+    counted_from: float,
+    counted_until: float,
 ) -> dict[str, list[tuple[float, float]]]:
-    """Return, by table, the time of each counted insert and its age at the end of its commit."""
+    """Return, by table, the time of each counted insert and its age at the end of its commit.
+
+    Args:
+        services: The services of the lake.
+        names: Names of the tables.
+        ended: The end of each commit, as in `Watch`.
+        counted_from: The time of the first insert that counts, in seconds since 1970.
+        counted_until: The time before which an insert counts.
+    """
     spark, found = services.spark, dict[str, list[tuple[float, float]]]()
     for name in names:
         record = services.store.get(TableId(SOURCE, "public", name))
@@ -367,11 +391,11 @@ def inserts_of(
         rows = (
             spark.read.format("hudi")
             .load(record.attempt.path)
-            .where(written >= counted_from)
+            .where((written >= counted_from) & (written < counted_until))
             .select("_hoodie_commit_time", written)
             .collect()
         )
-        found[name] = [(at, watch.ended[folder, instant] - at) for instant, at in rows]
+        found[name] = [(at, ended[folder, instant] - at) for instant, at in rows]
     return found
 
 
