@@ -21,17 +21,17 @@ The rules, in this order:
    divided by the freshness target. The oldest table comes first, so that all tables commit equally
    early in relation to their targets. If the oldest table's run would make another table late, the
    table with the least slack comes first instead.
-4. **Late tables.** A table is late if its run would miss the deadline, by prediction. Late tables
-   have `LATE_SHARE` of the lane's work in any case, so that they always make progress. They have up
-   to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
-   their deadlines, early by at least `MARGIN`. A late table starves if it has waited for its next
-   run for longer than its target. A starving table comes first while late tables have at most
-   `STARVING_SHARE` of the work. So if there is a little too much work, all tables are a little
-   late. Late tables with much work still leave a part to the others. A table whose last run failed
-   does not starve. A late table's rank is its target plus the later one of two times: its deadline
-   and the end of its last run. The table with the lowest rank comes first. So if two tables have
-   waited equally long, the table with the shorter target comes first. A table with a backlog of
-   many runs takes turns with other late ones.
+4. **Late tables.** A table is late if its run would miss the deadline, by prediction, by more than
+   `GRACE` of its target or `GRACE_S`. With less, it keeps its place, and does not wait until the
+   rush that made it late is over. Late tables have `LATE_SHARE` of the lane's work in any case, so
+   that they always make progress. They have up to `LATE_SHARE_OF_SLACK` of it as long as the lane's
+   other tables commit before their deadlines, early by at least `MARGIN`. A late table starves if
+   it has waited for its next run for longer than its target, unless its last run failed. A starving
+   table comes first while late tables have at most `STARVING_SHARE` of the work. So if there is a
+   little too much work, all tables are a little late, and late tables with much work leave a part
+   to the others. A late table's rank is its target plus the later one of its deadline and the end
+   of its last run. The lowest rank comes first: of two tables that have waited equally long, the
+   one with the shorter target. A table with a backlog of many runs takes turns with others.
 
 If the command ends once all offered tables have run, a lane's long run comes before the lane's
 other runs, provided that the lane's other tables keep their deadlines without the workers of long
@@ -53,6 +53,8 @@ TURN_S = 30.0
 """Seconds after which a table with a backlog gives way to other tables, in continuous runs."""
 LONG_S = 10.0
 """Predicted seconds above which a run is long."""
+GRACE, GRACE_S = 0.1, 10.0
+"""By this part of its target, or these seconds, a table misses its deadline without being late."""
 LATE_SHARE = 0.05
 """The fraction of a lane's work for late tables in any case, even if other tables cannot wait."""
 LATE_SHARE_OF_SLACK = 0.25
@@ -121,12 +123,13 @@ class Entry:
         return 1.0 - (self.deadline - now) / self.target_s
 
     def starves(self, now: float) -> bool:
-        """Whether the table has waited for its next run for longer than its freshness target.
-
-        A table whose last run failed waits for its retry, so it does not starve.
-        """
+        """Whether the table has waited for its run, and not for a retry, longer than its target."""
         whole_at = self.deadline - self.target_s
         return not self.failing and now - max(self.ran_at, whole_at) > self.target_s
+
+    def late(self, now: float) -> bool:
+        """Whether the table's work would end well after the deadline if it started at ``now``."""
+        return now > self.starts_by + min(GRACE_S, GRACE * self.target_s)
 
     @property
     def long(self) -> bool:
@@ -261,11 +264,12 @@ class _Lane:
 
     def kept(self, now: float) -> Iterator[Entry]:
         """Yield the lane's tables that are not late by prediction, the least slack first."""
-        return islice(self.by_start, bisect_left(self.by_start, now, key=_latest_start), None)
+        first = bisect_left(self.by_start, now - GRACE_S, key=_latest_start)
+        return (entry for entry in islice(self.by_start, first, None) if not entry.late(now))
 
     def late(self, now: float) -> Iterator[Entry]:
         """Yield the lane's tables that are late by prediction, by their rank."""
-        return (entry for entry in self.by_rank if entry.starts_by < now)
+        return (entry for entry in self.by_rank if entry.late(now))
 
     def can_wait(self, now: float, seconds: float, workers: float, margin: float = MARGIN) -> bool:
         """Whether the lane's tables that are not late keep their deadlines after a delay.
@@ -373,12 +377,7 @@ class Schedule:
         return None
 
     def end(self, table: TableId, seconds: float) -> None:
-        """Record that a table's run has ended.
-
-        Args:
-            table: The table.
-            seconds: Duration of the run, in seconds.
-        """
+        """Record that a table's run has ended after ``seconds``."""
         run = self._running.pop(table)
         lane = self._lanes[self._rules.lane(run.entry.tier)]
         # A lane can use workers that other lanes do not need. If runs on them hang, the bound lets
@@ -389,7 +388,7 @@ class Schedule:
 
     def _begin(self, lane: _Lane, entry: Entry, now: float) -> None:
         lane.remove(entry)
-        late = entry.starts_by < now
+        late = entry.late(now)
         self._clock = lane.used
         lane.begin(entry.seconds, late=late, now=now)
         self._running[entry.table] = _Run(entry, late, lane.starts, now)
@@ -423,7 +422,7 @@ class Schedule:
             now: The time.
         """
         heads = (
-            next((e for e in entries if e.starts_by >= now and self._may_start(e, now)), None)
+            next((e for e in entries if not e.late(now) and self._may_start(e, now)), None)
             for entries in lane.by_age.values()
         )
         oldest = max(filter(None, heads), key=lambda one: one.age(now), default=least)

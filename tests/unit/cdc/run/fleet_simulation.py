@@ -36,6 +36,8 @@ A commit also takes at most a tenth of its table's freshness target.
 """
 FAILED_S = 5.0
 """The duration of a run that fails, in seconds."""
+TARGETS = {"critical": 0.2, "standard": 0.5, "bulk": 0.75}
+"""The freshness target of each tier, as a fraction of the duration, so that each one can be missed."""
 LOAD = 0.7
 """The work that the freshness targets require, as a fraction of the workers' capacity."""
 
@@ -134,9 +136,8 @@ def fleet(seed: int, tables: int, workers: float, duration: float) -> list[Table
     rng = random.Random(seed)
     found = []
     for number in range(tables):
-        tier, target = rng.choices(
-            (("critical", 90.0), ("standard", 240.0), ("bulk", 900.0)), (1, 5, 3)
-        )[0]
+        tier = rng.choices(tuple(TARGETS), (1, 5, 3))[0]
+        target = TARGETS[tier] * duration
         # Events per second have a heavy tail: few tables have almost all of them.
         rate = min(0.02 * rng.paretovariate(0.7), 20.0)
         arrivals, at = [], rng.uniform(0.0, min(duration / 2, 2.0 / rate))

@@ -215,15 +215,29 @@ def test_one_worker_also_takes_long_runs() -> None:
 
 
 def test_late_tables_run_if_the_others_can_wait() -> None:
-    late = entry("late", slack=-10.0, seconds=5.0)
+    late = entry("late", slack=-11.0, seconds=5.0)
     assert taken(scheduled(late, entry("kept")), 2) == ["late", "kept"]
+
+
+@pytest.mark.parametrize(
+    ("slack", "target_s", "first"),
+    [(-9.0, 900.0, "missed"), (-11.0, 900.0, "kept"), (-1.9, 20.0, "missed"), (-2.1, 20.0, "kept")],
+)
+def test_a_table_that_just_misses_its_deadline_keeps_its_place(
+    slack: float, target_s: float, first: str
+) -> None:
+    """If it counted as late, it would wait until the others of the same rush are served."""
+    schedule = scheduled(entry("late", slack=-500.0, seconds=100.0))
+    assert taken(schedule, 1) == ["late"]  # late tables have had their part
+    schedule.offer([entry("missed", slack, target_s=target_s, ran_at=NOW), entry("kept", 1.0)])
+    assert taken(schedule, 1) == [first]
 
 
 def test_late_tables_have_a_part_of_the_work_if_the_others_cannot_wait() -> None:
     schedule, order = scheduled(), []
     for _ in range(100):
         kept = [entry(f"kept{n}", slack=0.5) for n in range(5)]
-        schedule.offer([entry("late", slack=-10.0, ran_at=NOW), *kept])
+        schedule.offer([entry("late", slack=-11.0, ran_at=NOW), *kept])
         order += taken(schedule, 1)
     part = order.count("late") / len(order)
     assert LATE_SHARE * 0.7 < part < LATE_SHARE * 1.5
@@ -233,7 +247,7 @@ def test_late_tables_have_a_quarter_of_the_work_while_the_others_can_wait() -> N
     schedule, order = scheduled(), []
     for _ in range(100):
         kept = [entry(f"kept{n}") for n in range(5)]
-        schedule.offer([entry("late", slack=-10.0, ran_at=NOW), *kept])
+        schedule.offer([entry("late", slack=-11.0, ran_at=NOW), *kept])
         order += taken(schedule, 1)
     part = order.count("late") / len(order)
     assert LATE_SHARE_OF_SLACK * 0.9 < part < LATE_SHARE_OF_SLACK * 1.2
@@ -243,7 +257,7 @@ def test_late_tables_that_have_waited_for_their_target_have_most_of_the_work() -
     schedule, order = scheduled(), list[str]()
     for _ in range(100):
         kept = [entry(f"kept{n}", slack=0.5) for n in range(5)]
-        schedule.offer([entry("late", slack=-10.0, ran_at=NOW - 901.0), *kept])
+        schedule.offer([entry("late", slack=-11.0, ran_at=NOW - 901.0), *kept])
         order += taken(schedule, 1)
     part = order.count("late") / len(order)
     assert STARVING_SHARE * 0.9 < part < STARVING_SHARE * 1.2
@@ -254,8 +268,8 @@ def test_a_starving_table_comes_before_a_late_one_with_a_shorter_target() -> Non
     schedule, order = scheduled(), list[str]()
     for _ in range(100):
         kept = [entry(f"kept{n}", slack=0.5) for n in range(5)]
-        backlog = entry("backlog", slack=-10.0, target_s=60.0, ran_at=NOW)
-        schedule.offer([backlog, entry("waits", slack=-10.0, ran_at=NOW - 901.0), *kept])
+        backlog = entry("backlog", slack=-11.0, target_s=60.0, ran_at=NOW)
+        schedule.offer([backlog, entry("waits", slack=-11.0, ran_at=NOW - 901.0), *kept])
         order += taken(schedule, 1)
     assert 0.6 < order.count("waits") / len(order) < STARVING_SHARE * 1.1
 
@@ -274,14 +288,14 @@ def test_tables_that_fail_again_and_again_leave_the_work_to_others() -> None:
 @pytest.mark.parametrize(("predicted", "true"), [(250.0, 1.0), (1.0, 250.0)])
 def test_late_tables_have_their_part_of_the_true_work(predicted: float, true: float) -> None:
     """A run can end at once, for example if another process holds the table's lease."""
-    schedule = scheduled(entry("late", slack=-10.0, seconds=predicted, ran_at=NOW), workers=1)
+    schedule = scheduled(entry("late", slack=-11.0, seconds=predicted, ran_at=NOW), workers=1)
     first = schedule.take(NOW)
     assert first is not None
     schedule.end(first.table, true)
     order = list[str]()
     for _ in range(60):
         kept = [entry(f"kept{n}", slack=0.5) for n in range(5)]
-        schedule.offer([entry("late", slack=-10.0, ran_at=NOW), *kept])
+        schedule.offer([entry("late", slack=-11.0, ran_at=NOW), *kept])
         order += taken(schedule, 1)
     assert ("late" in order[:30]) is (true < predicted), "as much as the run took"
 
@@ -324,22 +338,22 @@ def test_tables_that_can_wait_one_by_one_may_not_be_able_to_wait_together() -> N
     schedule, order = scheduled(), list[str]()
     for _ in range(100):
         kept = [entry(f"kept{n}", slack=12.0, target_s=10.0) for n in range(10)]
-        schedule.offer([entry("late", slack=-10.0, ran_at=NOW), *kept])
+        schedule.offer([entry("late", slack=-11.0, ran_at=NOW), *kept])
         order += taken(schedule, 1)
     assert order.count("late") / len(order) < LATE_SHARE * 1.5
 
 
 def test_among_late_tables_short_targets_come_first_and_none_starves() -> None:
-    short = entry("short", slack=-10.0, target_s=60.0)
+    short = entry("short", slack=-11.0, target_s=60.0)
     assert taken(scheduled(entry("long", slack=-200.0), short), 2) == ["short", "long"]
     assert taken(scheduled(entry("long", slack=-900.0), short), 2) == ["long", "short"]
     backlog = entry("backlog", slack=-5000.0, ran_at=NOW - 1.0)
-    assert taken(scheduled(backlog, entry("other", slack=-10.0)), 2) == ["other", "backlog"]
+    assert taken(scheduled(backlog, entry("other", slack=-11.0)), 2) == ["other", "backlog"]
 
 
 def test_a_table_with_more_work_than_its_next_run_does_is_late_before() -> None:
     backlog = entry("backlog", slack=100.0, rest=200.0)
-    assert backlog.starts_by < NOW
+    assert backlog.late(NOW)
 
 
 def test_tiers_share_the_workers_while_both_have_work() -> None:
