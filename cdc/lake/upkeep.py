@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from cdc.errors import FencedError, LakeError
+from cdc.lake.archived_commits import delete_old_archives
 from cdc.lake.commit_effects import effects_of, plan_clustering
 from cdc.lake.file_sizes import FilePlan, judge
 from cdc.lake.guard import CommitGuard
@@ -102,26 +103,33 @@ class Upkeep:
 
     def _archive(self, client: Any) -> None:
         """Delete late files, and then archive: readers would see late files of archived commits."""
-        self._delete_late_files()
+        archives = self._delete_late_files()
         self._check()
         client.archive()
+        if archives:
+            delete_old_archives(self._spark, Timeline(self._spark, self._path))
 
-    def _delete_late_files(self) -> None:
+    def _delete_late_files(self) -> bool:
         """Delete late files: files that are added to a commit after its completion or rollback.
 
         Late files of a completed commit are deleted in each upkeep. Once the commit is archived,
         Tributary can no longer recognize them. Late files of a rolled back commit are deleted when
         Hudi is about to archive commits or rollbacks. Readers see these files only once archiving
         has passed the files' instant.
+
+        Returns:
+            Whether Hudi is about to archive.
         """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0
         timeline = Timeline(self._spark, self._path)
         # Hudi archives if there are more than these, and counts again: a commit may complete first.
         most = int(self._options["hoodie.keep.max.commits"])
-        if max(len(timeline.completed_instants()), timeline.rollbacks()) >= most:
+        archives = max(len(timeline.completed_instants()), timeline.rollbacks()) >= most
+        if archives:
             delete_late_files(self._spark, timeline, partition_columns=partition_columns)
         delete_unnamed(self._spark, timeline)
+        return archives
 
     def _cluster(self) -> None:
         """Merge the lake table's small files, or split large ones, if a clustering is due."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from contextlib import nullcontext
@@ -18,8 +19,10 @@ from bootstrap.copying import Copying
 from cdc.config import TableSettings
 from cdc.errors import FencedError, LostHistoryError
 from cdc.lake import late_files, rollbacks, table_services, write
+from cdc.lake.archived_commits import KEPT_DAYS, delete_old_archives
 from cdc.lake.data_files import files_of
 from cdc.lake.publish import attempt_path
+from cdc.lake.table_services import Retention
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.store.attempt import Attempt
@@ -79,6 +82,45 @@ def test_files_that_come_after_their_commit_was_rolled_back_never_become_rows(
     dead = {path.stem.split("_")[-1] for path in late}
     assert max(dead) < min(table.timeline().completed_instants()), "not archived: proves nothing"
     assert content(table) == [(3, "at 7")]
+
+
+def test_old_files_of_the_archive_are_deleted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_services, "KEPT_COMMITS", 1)
+    monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
+    monkeypatch.setattr(Retention, "of", lambda *_: Retention(2))
+    table = lake(spark, tmp_path / "t", ORDERS)
+    history = tmp_path / "t" / ".hoodie" / "history"
+    table.empty_commit(record(offsets={0: 0}), accept)
+    commits = iter(range(1, 40))
+
+    def until_archived(known: set[Path]) -> set[Path]:
+        for end in commits:
+            change(spark, table, end, ("u", end, (1, f"at {end}")))
+            table.keep_up(lambda: None)
+            if new := {*history.glob(".commits_.archive*")} - known:
+                return new
+        raise AssertionError("nothing was archived")
+
+    def aged(files: set[Path], days: float) -> None:
+        at = time.time() - days * 86_400
+        for file in files:
+            os.utime(file, (at, at))
+
+    first = until_archived(set())
+    aged(first, KEPT_DAYS + 1)
+    second = until_archived(first)
+    assert not any(file.exists() for file in first), "old, and not the newest"
+    aged(second, KEPT_DAYS - 1)
+    third = until_archived(second)
+    assert all(file.exists() for file in second), "not old yet"
+    aged(second | third, KEPT_DAYS + 1)
+    delete_old_archives(spark, table.timeline())
+    assert {*history.glob(".commits_.archive*")} == third, "Hudi numbers the next file after it"
+    until_archived(third)
+    assert content(table) == [(1, f"at {next(commits) - 1}")]
+    assert len({file.name for file in first | second | third}) == 3
 
 
 def test_rows_are_only_copied_into_a_table_whose_copy_goes_on(
