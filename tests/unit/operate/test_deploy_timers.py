@@ -32,7 +32,7 @@ def jobs() -> dict[str, list[str]]:
 
 def lines() -> list[list[str]]:
     """The words of each command in the crontab, as cron's shell splits them."""
-    commands = re.findall(rf"exec {PROGRAM} (.*?) >>", CRON.read_text())
+    commands = re.findall(rf"{PROGRAM} (.*?) >>", CRON.read_text())
     return [shlex.split(command) for command in commands]
 
 
@@ -48,6 +48,22 @@ def test_the_commands_parse(words: list[str]) -> None:
 
 def test_systemd_and_cron_have_the_same_jobs() -> None:
     assert sorted(jobs().values()) == sorted(lines())
+
+
+@pytest.mark.parametrize(("code", "mailed"), [(0, ""), (3, "exit code 3, see {log}\n")])
+def test_cron_mails_only_failures(tmp_path: Path, code: int, mailed: str) -> None:
+    """It mails all output of a job, and a run prints its progress."""
+    commands = re.findall(rf"{PROGRAM} .*", CRON.read_text())
+    assert len(commands) == len(jobs())
+    program = tmp_path / "tributary"
+    program.write_text(f"#!/bin/sh\necho told\necho progress >&2\nexit {code}\n")
+    program.chmod(0o755)
+    for command in commands:
+        own = command.replace(PROGRAM, str(program)).replace("/var/log/tributary", str(tmp_path))
+        log = re.findall(r">>(\S+)", own)[0]
+        done = subprocess.run(["sh", "-c", own], capture_output=True, text=True, check=False)
+        assert (done.stdout, done.stderr) == (mailed.format(log=log), "")
+        assert Path(log).read_text() == "told\nprogress\n"
 
 
 def test_each_timer_has_the_words_of_its_job() -> None:
