@@ -17,20 +17,17 @@ not count. Before a figure is printed, the changed tables of all sides are compa
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import statistics
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from benchmarks import foreach_batch_peer as peer
+from benchmarks.bare_upsert import BareTable, bare_tables, new_rows, path_of, read, upsert
 from benchmarks.environment import on_a_stack
 from benchmarks.incremental import (
     COLUMNS,
@@ -43,9 +40,6 @@ from benchmarks.incremental import (
     timed,
     wait_for_events,
 )
-from cdc.lake.index import IndexLayout
-from cdc.lake.options import check_overrides, table_options
-from cdc.lake.write import layout_of
 from cdc.run import run_tables
 from operate.context import Services
 from operate.onboard import onboard
@@ -76,19 +70,6 @@ CHANGE = (
 )
 
 
-@dataclass(frozen=True)
-class BareTable:
-    """A copy of one of the product's lake tables, which only the bare upsert writes.
-
-    Args:
-        record: The table in the product's lake that has the same rows.
-        path: Path of the copy.
-    """
-
-    record: TableId
-    path: str
-
-
 @dataclass
 class Sides:
     """The tables of the sides, and the seconds of each counted round.
@@ -116,8 +97,9 @@ class Sides:
             self.note(active, name, timed(act), counted)
         self.note(active, "commit", (self.commit_s, 0.0), counted)
         self.note(active, "stock batch", (self.batch_s, 0.0), counted)
-        with self.new_rows(active) as rows:
-            self.note(active, "bare", timed(lambda: self.upsert(rows)), counted)
+        bare = self.bare[:active]
+        with new_rows(self.services, bare) as rows:
+            self.note(active, "bare", timed(lambda: upsert(bare, rows)), counted)
 
     def note(self, active: int, side: str, taken: tuple[float, float], counted: bool) -> None:
         if counted:
@@ -135,26 +117,6 @@ class Sides:
         checkpoints = str(self.folder / "checkpoints")
         spark = self.services.spark
         self.batch_s = peer.consume_together(spark, self.stock, servers, checkpoints)
-
-    @contextlib.contextmanager
-    def new_rows(self, active: int) -> Iterator[list[DataFrame]]:
-        """Hold the rows of the product's newest commits to ``active`` tables in memory."""
-        frames = []
-        for bare in self.bare[:active]:
-            lake = read(self.services, path_of(self.services, bare.record))
-            newest = lake.agg(F.max("_hoodie_commit_time")).collect()[0][0]
-            rows = lake.where(F.col("_hoodie_commit_time") == newest)
-            frames.append(without_hudi(rows).persist())
-            frames[-1].count()
-        try:
-            yield frames
-        finally:
-            for frame in frames:
-                frame.unpersist()
-
-    def upsert(self, frames: list[DataFrame]) -> None:
-        for bare, rows in zip(self.bare, frames, strict=False):
-            write_bare(self.services, bare, rows, "upsert")
 
 
 def main() -> int:
@@ -223,41 +185,6 @@ def stock_tables(
         )
         for topic, table in created.items()
     ]
-
-
-def bare_tables(services: Services, active: list[TableId], folder: Path) -> list[BareTable]:
-    created = []
-    for table in active:
-        bare = BareTable(table, (folder / "bare" / table.name).as_uri())
-        rows = without_hudi(read(services, path_of(services, table)))
-        write_bare(services, bare, rows, "bulk_insert")
-        created.append(bare)
-    return created
-
-
-def write_bare(services: Services, bare: BareTable, rows: DataFrame, operation: str) -> None:
-    """Write by Hudi's own entry point, with the options of the product's table."""
-    settings = services.config.table_settings(bare.record)
-    source = services.source(SOURCE)
-    layout = layout_of(source.schema(source.table(bare.record), settings), settings)
-    overrides = check_overrides(bare.record, settings.hudi)
-    options = table_options(layout, IndexLayout("bloom"), overrides, operation=operation)
-    rows.write.format("hudi").options(**options).mode("append").save(bare.path)
-
-
-def path_of(services: Services, table: TableId) -> str:
-    record = services.store.get(table)
-    assert record is not None
-    assert record.attempt is not None
-    return record.attempt.path
-
-
-def read(services: Services, path: str) -> DataFrame:
-    return services.spark.read.format("hudi").load(path)
-
-
-def without_hudi(rows: DataFrame) -> DataFrame:
-    return rows.drop(*(name for name in rows.columns if name.startswith("_hoodie_")))
 
 
 def compare(sides: Sides, active: list[TableId]) -> None:

@@ -3,9 +3,10 @@
 One process, one Spark session, one stack. Three sides start from the same snapshot: the runs, the
 job with the streams of all topics at once, and the job with one stream after the other. They
 consume the same topics in rounds: each round makes the same number of new events, waits until they
-are in Kafka, and times one side after the other, in an order that turns. The first two rounds warm
-all sides up with a tenth of the events, and do not count. Before a figure is printed, the tables of
-all sides are compared with the source.
+are in Kafka, and times one side after the other, in an order that turns. Then Hudi's upsert alone
+writes the round's rows from memory, without the deletes: this is the limit of each writer that
+calls it. The first two rounds warm all sides up with a tenth of the events, and do not count.
+Before a figure is printed, the tables of all sides are compared with the source.
 
     python -m benchmarks.incremental [--tables 5] [--events 200000] [--rows 200000] [--rounds 6]
 """
@@ -30,6 +31,7 @@ import psycopg
 import yaml
 
 from benchmarks import foreach_batch_peer as peer
+from benchmarks.bare_upsert import BareTable, bare_tables, new_rows, read, upsert
 from benchmarks.environment import on_a_stack
 from cdc.config import Config
 from cdc.log.position import Lsn
@@ -44,9 +46,12 @@ from stack.local import LocalStack
 SOURCE = "bench"
 WARM_UP = 2
 """The number of first rounds that do not count, since the JVM still compiles the code in them."""
+TABLES_AT_ONCE = 8
+"""The number of tables that `run` and Hudi's upsert alone write at the same time."""
 GATE = 2.5
 """The least speed of the runs, as a multiple of that of the job with all streams at once."""
 OURS, TOGETHER, IN_TURN = "ours", "peer", "peer, one topic after the other"
+BARE = "Hudi's upsert alone"
 DDL = """
 create table {table} (
   id bigint primary key, customer int not null, status text not null, amount numeric(12,2),
@@ -76,6 +81,11 @@ class Times:
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+
+    def add(self, taken: tuple[float, float], *, counted: bool) -> None:
+        if counted:
+            self.wall.append(taken[0])
+            self.cpu.append(taken[1])
 
 
 def main() -> int:
@@ -111,7 +121,8 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
                 TOGETHER: lambda: follow(services, tables[TOGETHER], folder / "together"),
                 IN_TURN: lambda: follow(services, tables[IN_TURN], folder / "in_turn", at_once=1),
             }
-            times = {side: Times() for side in sides}
+            bare = bare_tables(services, ids, folder)
+            times = {side: Times() for side in (*sides, BARE)}
             for number in range(arguments.rounds + WARM_UP):
                 events = arguments.events // (1 if number >= WARM_UP else 10)
                 change(source, names, events // len(names), number)
@@ -119,12 +130,13 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
                 first = number // 2 % len(sides)
                 turned = [*sides, *sides][first : first + len(sides)]
                 for side in turned if number % 2 else reversed(turned):
-                    wall, cpu = timed(sides[side])
-                    if number >= WARM_UP:
-                        times[side].wall.append(wall)
-                        times[side].cpu.append(cpu)
+                    times[side].add(timed(sides[side]), counted=number >= WARM_UP)
+                with new_rows(services, bare) as rows:
+                    took = timed(lambda: upsert(bare, rows, TABLES_AT_ONCE))
+                times[BARE].add(took, counted=number >= WARM_UP)
                 print(f"round {number}: done", flush=True)
             compare(services, source, ids, tables)
+            compare_bare(services, source, bare)
     return report(times, arguments)
 
 
@@ -136,6 +148,7 @@ def opened(stack: LocalStack, folder: Path) -> Iterator[Services]:
     document["spark"] = {
         "master": "local[2]",
         "driver_memory": "6g",
+        "parallel_tables": TABLES_AT_ONCE,
         "conf": {"spark.sql.shuffle.partitions": "4"},
     }
     services = Services(Config.model_validate(document), NullProgress())
@@ -286,22 +299,39 @@ def compare(
         print(f"{table}: {len(rows)} rows are equal on the source and all sides")
 
 
+def compare_bare(
+    services: Services, source: psycopg.Connection[Any], tables: list[BareTable]
+) -> None:
+    """Check that the copies of Hudi's upsert have the source's rows, beside those deleted since."""
+    for table in tables:
+        names = ", ".join(COLUMNS)
+        rows = set(source.execute(f"select {names} from {table.record.name}").fetchall())
+        found = read(services, table.path).select(*COLUMNS).collect()
+        lost = rows - {(*row[:5], row[5].astimezone(), *row[6:]) for row in found}
+        assert not lost, f"{table.path} lacks {len(lost)} rows"
+
+
 def report(times: dict[str, Times], arguments: argparse.Namespace) -> int:
     """Print the figures; the exit code says whether the gate is reached."""
 
-    def speedup(side: str, of: str) -> float:
-        pairs = zip(getattr(times[OURS], of), getattr(times[side], of), strict=True)
-        return round(float(statistics.median(theirs / ours for ours, theirs in pairs)), 2)
+    def ratio(above: str, below: str, of: str) -> float:
+        pairs = zip(getattr(times[above], of), getattr(times[below], of), strict=True)
+        return round(float(statistics.median(one / other for one, other in pairs)), 2)
 
-    reached = speedup(TOGETHER, "wall") >= GATE
+    reached = ratio(TOGETHER, OURS, "wall") >= GATE
     figures = {
         "tables": arguments.tables,
         "events_per_round": arguments.events,
         "seconds": {side: [round(one, 1) for one in took.wall] for side, took in times.items()},
         "cpu_seconds": {side: [round(one, 1) for one in took.cpu] for side, took in times.items()},
         "speedup_median": {
-            side: {"wall": speedup(side, "wall"), "cpu": speedup(side, "cpu")}
+            side: {"wall": ratio(side, OURS, "wall"), "cpu": ratio(side, OURS, "cpu")}
             for side in (TOGETHER, IN_TURN)
+        },
+        "most_speedup": ratio(TOGETHER, BARE, "wall"),
+        "ours_by_upsert_alone": {
+            "wall": ratio(OURS, BARE, "wall"),
+            "cpu": ratio(OURS, BARE, "cpu"),
         },
         "gate": {"wanted": GATE, "reached": reached},
     }

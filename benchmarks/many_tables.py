@@ -27,9 +27,10 @@ import psutil
 import psycopg
 import yaml
 
+from benchmarks.bare_upsert import path_of, read
 from benchmarks.cold_start import command
 from benchmarks.environment import on_a_stack
-from benchmarks.fleet import CHANGE, ROWS, path_of, read
+from benchmarks.fleet import CHANGE, ROWS
 from benchmarks.incremental import COLUMNS, DDL, FILL, SOURCE, timed, wait_for_events
 from benchmarks.memory import measured
 from cdc.config import Config
