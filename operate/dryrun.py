@@ -70,7 +70,7 @@ def onboarding_steps(
         with_bootstrap: Whether the same command would also copy the tables.
         by_wildcard: The tables that only wildcards select (`SelectedTables.by_wildcard`).
     """
-    examined = examine_all(services, tables)
+    examined = examine_all(services, tables, by_wildcard=by_wildcard)
     if not services.take_over:
         # No Spark is started, so only local folders are looked at.
         examined.refuse(refuse_other_lakes(services, examined.replicable, with_spark=False))

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import capture_record
-from cdc.errors import LakeError, LeaseHeldError, MissingTableError, SourceError
+from cdc.errors import LakeError, LeaseHeldError, MissingTableError, SourceError, StateError
 from cdc.runtime.failpoints import crash
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State, TableRecord, transition
@@ -67,15 +67,18 @@ def onboard(
         tables: The tables.
         with_bootstrap: Whether the same command also copies the tables.
         by_wildcard: The tables that only wildcards select (`SelectedTables.by_wildcard`). Such a
-            table is left out if it cannot be replicated.
+            table is left out if it cannot be replicated, or was offboarded.
         in_bulk: The tables that no argument names (`SelectedTables.in_bulk`). If such a table
             follows its stream already, the source is not asked about the table again.
 
     Returns:
         One outcome per table, in the order given.
     """
-    followed = _followed_tables(services, tables)
-    examined = examine_all(services, tables, only_settings=followed & {*in_bulk})
+    before = _records_of(services, tables)
+    retired = frozenset(one.table for one in before if one.state is State.RETIRED)
+    followed = frozenset(one.table for one in before if one.state is State.INCREMENTAL)
+    only_settings = followed & {*in_bulk}
+    examined = examine_all(services, tables, only_settings=only_settings, by_wildcard=by_wildcard)
     if not services.take_over:
         new = examined.replicable
         examined.refuse(refuse_other_lakes(services, new, with_spark=with_bootstrap))
@@ -85,7 +88,7 @@ def onboard(
     registered: list[TableId] = []
     for group in tier_capture.groups(services, examined.replicable):
         begun = _tables_in_copy(services, group.tables)
-        for outcome in _capture_group(services, group):
+        for outcome in _capture_group(services, group, retired):
             outcomes[outcome.table] = outcome
             if not outcome.failed and (outcome.state in _CONTINUED or outcome.table in begun):
                 registered.append(outcome.table)
@@ -145,28 +148,27 @@ def refusals(
     ]
 
 
+def _records_of(services: Services, tables: Sequence[TableId]) -> list[TableRecord]:
+    """Return the records of a command's tables, as far as the tables have a record."""
+    wanted = frozenset(tables)
+    return [record for record in services.store.tables() if record.table in wanted]
+
+
 def _tables_in_copy(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
     """Return the tables whose copy has begun and is not published yet; leave out paused tables."""
-    wanted = frozenset(tables)
     return frozenset(
         record.table
-        for record in services.store.tables()
-        if record.table in wanted and is_copying(record) and record.state is not State.PAUSED
+        for record in _records_of(services, tables)
+        if is_copying(record) and record.state is not State.PAUSED
     )
 
 
-def _followed_tables(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
-    """Return the tables whose copy is complete and that follow their streams."""
-    wanted = frozenset(tables)
-    return frozenset(
-        record.table
-        for record in services.store.tables()
-        if record.table in wanted and record.state is State.INCREMENTAL
-    )
-
-
-def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcome]:
+def _capture_group(
+    services: Services, group: tier_capture.Group, retired: Collection[TableId]
+) -> list[Outcome]:
     """Capture the tables of one tier for ``onboard``, and put them on the plan.
+
+    ``retired`` are the tables that were offboarded when the command began.
 
     A table that the capture cannot take, or that cannot be put on the plan, is removed from the
     capture. If the capture then has no table on the plan, everything that this call created is
@@ -193,7 +195,9 @@ def _capture_group(services: Services, group: tier_capture.Group) -> list[Outcom
                 known = on_record(services)
                 captured = [table for table in group.tables if table not in refused]
                 outcomes = for_each(
-                    captured, lambda table: register(services, table, known), action="register"
+                    captured,
+                    lambda table: register(services, table, known, retired),
+                    action="register",
                 )
                 outcomes += [Outcome(one, "capture", error=why) for one, why in refused.items()]
                 theirs = frozenset() if before is None else captured_before
@@ -239,13 +243,23 @@ def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
     return replace(outcome, details={**outcome.details, "notes": notes})
 
 
-def register(services: Services, table: TableId, known: TablesOnRecord | None = None) -> Outcome:
+def register(
+    services: Services,
+    table: TableId,
+    known: TablesOnRecord | None = None,
+    retired: Collection[TableId] | None = None,
+) -> Outcome:
     """Put a table on the plan, in state REGISTERED, unless it is on the plan already.
 
     Args:
         services: The services of the command.
         table: The table.
         known: The tables on record, to which the new record is added; None to read them.
+        retired: The tables that were offboarded when the command began. None to register also a
+            table that was offboarded later.
+
+    Raises:
+        StateError: The table was offboarded since the command began.
     """
     names = services.capture(table)
     now = datetime.now(timezone.utc)
@@ -258,6 +272,12 @@ def register(services: Services, table: TableId, known: TablesOnRecord | None = 
             record.state,
             counted_as="on the plan already",
             unchanged=True,
+        )
+    if record is not None and retired is not None and table not in retired:
+        raise StateError(
+            f"table {table} was offboarded by another command while this one onboarded it",
+            remedy=f"Run `tributary onboard {table}` if it is to be replicated nevertheless.",
+            table=table,
         )
     path, shard = known.unused_path(table), services.config.shard(table)
     if record is None:
@@ -337,7 +357,8 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
     If all these tables follow their streams already, Spark is not started.
     """
-    followed = _followed_tables(services, tables)
+    records = _records_of(services, tables)
+    followed = {one.table for one in records if one.state is State.INCREMENTAL}
     left = [table for table in tables if table not in followed]
     outcomes = {table: _up_to_date_outcome(table) for table in followed}
     if left:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.debezium import keeps_nulls
-from cdc.errors import CaptureError, SourceError
+from cdc.errors import CaptureError, SourceError, StateError
 from cdc.lake.partition_columns import partition_columns
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
@@ -62,6 +62,7 @@ def examine_all(
     *,
     with_rows: bool = True,
     only_settings: Collection[TableId] = (),
+    by_wildcard: Collection[TableId] = (),
 ) -> Examined:
     """Check which tables can be onboarded, without changing anything.
 
@@ -73,8 +74,12 @@ def examine_all(
         tables: The tables.
         with_rows: Whether to read rows in addition to the catalogs.
         only_settings: Onboarded tables, of which only the settings are examined.
+        by_wildcard: The tables that only wildcards select. If such a table was offboarded, it is
+            refused: a schedule that repeats the wildcard must not bring it back.
     """
     found, known = Examined(), on_record(services)
+    found.refuse(_offboarded(known, [table for table in tables if table in by_wildcard]))
+    tables = [table for table in tables if table not in found.refused]
     task = services.progress.start("examine tables", len(tables), "tables")
 
     def one(table: TableId) -> Outcome:
@@ -99,6 +104,19 @@ def examine_all(
     for group in tier_capture.groups(services, found.replicable):
         examine_group(services, group, found)
     return found
+
+
+def _offboarded(known: TablesOnRecord, tables: Sequence[TableId]) -> dict[TableId, TributaryError]:
+    """Return an error for each of the tables that was offboarded."""
+    return {
+        table: StateError(
+            f"table {table} was offboarded, and only a wildcard selects it",
+            remedy=f"Run `tributary onboard {table}` if it is to be replicated again.",
+            table=table,
+        )
+        for table in tables
+        if (record := known.get(table)) is not None and record.state is State.RETIRED
+    }
 
 
 def examine_group(services: Services, group: tier_capture.Group, found: Examined) -> None:

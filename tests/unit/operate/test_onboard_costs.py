@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import yaml
 
-from cdc.config import parse
 from cdc.errors import (
     ConfigError,
     ConnectError,
@@ -24,8 +19,6 @@ from cdc.errors import (
     SourceError,
     UnreachableError,
 )
-from cdc.runtime.progress import NullProgress
-from cdc.sources.source_facts import SourceColumn, SourceTable
 from cdc.store.table_state import State, transition
 from operate import capture_undo, tier_capture
 from operate import onboard as onboard_module
@@ -37,61 +30,10 @@ from operate.readiness_check import Examined, examine_all, on_record
 from operate.table_outcome import Outcome
 from schemas.errors import TributaryError
 from schemas.table import TableId
-from schemas.types_postgres import PostgresType
 from tests.records import NOW, table_record
-from tests.unit.cdc.configuration import minimal
+from tests.unit.operate.onboarding import Counted, capture_without_servers, some
 
 SOURCE_LOOKS = ("table", "largest_row", "key_obstacle")
-
-
-def some(count: int) -> list[TableId]:
-    return [TableId("shop", "public", f"t_{number:04}") for number in range(count)]
-
-
-def found(table: TableId) -> SourceTable:
-    key = SourceColumn("id", PostgresType("int4"), False, False, None)
-    return SourceTable(
-        table, "table", (key,), ("id",), (("id",),), ("id",), "postgres", "default", "admin"
-    )
-
-
-class Counted:
-    """Services with a fake source of equal tables, which count the calls."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **tables: Any) -> None:
-        document = minimal() | ({"tables": tables} if tables else {})
-        self.services = Services(parse(yaml.safe_dump(document), base=folder), NullProgress())
-        self.calls: Counter[str] = Counter()
-        source = self.services.source("shop")
-        captured = SimpleNamespace(missing_rights=lambda _: None)
-        answers: dict[str, Any] = {
-            "capture_obstacle": lambda: None,
-            "capture": lambda _: captured,
-            "table": found,
-            "largest_row": lambda _: None,
-            "key_obstacle": lambda *_: None,
-        }
-        for name, answer in answers.items():
-            monkeypatch.setattr(source, name, self._counting(name, answer))
-        store = self.services.store
-        for name in ("tables", "get", "put", "transaction"):
-            monkeypatch.setattr(store, name, self._counting(f"store {name}", getattr(store, name)))
-
-    def _counting(self, name: str, answer: Any) -> Any:
-        def call(*arguments: Any, **more: Any) -> Any:
-            self.calls[name] += 1
-            return answer(*arguments, **more)
-
-        return call
-
-    def follow(self, tables: list[TableId]) -> None:
-        """Put tables on the plan, as if their copies were complete."""
-        for table in tables:
-            register(self.services, table)
-            record = self.services.store.get(table)
-            assert record is not None
-            self.services.store.put(replace(record, state=State.INCREMENTAL))
-        self.calls.clear()
 
 
 def test_tables_are_examined_with_as_many_reads_of_the_plan_whatever_their_number(
@@ -129,7 +71,9 @@ def test_the_source_is_not_asked_again_about_tables_that_a_wildcard_matches_and_
     """A schedule can repeat `onboard 'public.*'` to find new tables."""
     counted = Counted(tmp_path, monkeypatch)
     counted.follow(some(100))
-    monkeypatch.setattr("operate.onboard._capture_group", lambda _, group: untouched(group.tables))
+    monkeypatch.setattr(
+        "operate.onboard._capture_group", lambda _, group, *__: untouched(group.tables)
+    )
     outcomes = onboard(counted.services, some(101), in_bulk=some(101))
     assert [one.table for one in outcomes if one.action == "is prepared"] == some(101)[100:]
     assert sum("already up to date" in one.action for one in outcomes) == 100
@@ -263,30 +207,6 @@ def test_an_error_of_a_server_is_about_all_tables_although_it_names_the_first(
     services.close()
 
 
-def _capture_without_servers(
-    monkeypatch: pytest.MonkeyPatch,
-    prepare_each: Callable[..., dict[TableId, TributaryError]],
-    withdraw: Callable[[Collection[TableId]], object],
-    members: Collection[TableId],
-    *,
-    before: Found | None = None,
-) -> None:
-    """Replace what onboarding asks servers about a capture.
-
-    Args:
-        monkeypatch: Replaces it for the test.
-        prepare_each: Prepares the capture.
-        withdraw: Removes tables from the capture.
-        members: The tables in the capture.
-        before: What existed of a capture without tables on the plan.
-    """
-    monkeypatch.setattr(onboard_module, "prepare_each", prepare_each)
-    monkeypatch.setattr(capture_undo, "withdraw", lambda _s, _g, tables: withdraw(tables))
-    monkeypatch.setattr(onboard_module, "look", lambda *_: before)
-    monkeypatch.setattr(tier_capture, "hold_for_change", lambda *_: nullcontext())
-    monkeypatch.setattr(tier_capture, "members", lambda *_: members)
-
-
 @pytest.mark.parametrize("stuck", [False, True])
 def test_refused_tables_leave_the_capture_in_one_step_unless_they_were_in_it_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stuck: bool
@@ -306,10 +226,10 @@ def test_refused_tables_leave_the_capture_in_one_step_unless_they_were_in_it_bef
     refused = dict.fromkeys((theirs, ours, other), error)
     members = frozenset({theirs})
     found = Found(connector=True, kept_log=True, tables=members)
-    _capture_without_servers(monkeypatch, lambda *_: refused, remove, members, before=found)
+    capture_without_servers(monkeypatch, lambda *_: refused, remove, members, before=found)
     monkeypatch.setattr(onboard_module, "undo", lambda *_: "The slot is left.")
     group = tier_capture.Group(services.capture(well), tables)
-    outcomes = {one.table: one for one in onboard_module._capture_group(services, group)}
+    outcomes = {one.table: one for one in onboard_module._capture_group(services, group, ())}
     assert outcomes[well].action == "registered"
     assert removed == [{ours, other}]
     for table, is_ours in ((theirs, False), (ours, True), (other, True)):
@@ -332,13 +252,13 @@ def test_tables_of_an_onboarding_that_fails_leave_the_capture_of_others(
     def fails(*_: object) -> dict[TableId, TributaryError]:
         raise ends_by or KeyboardInterrupt
 
-    _capture_without_servers(monkeypatch, fails, removed.append, {known})
+    capture_without_servers(monkeypatch, fails, removed.append, {known})
     group = tier_capture.Group(services.capture(later), tables)
     if ends_by is None:
         with pytest.raises(KeyboardInterrupt):
-            onboard_module._capture_group(services, group)
+            onboard_module._capture_group(services, group, ())
     else:
-        outcomes = onboard_module._capture_group(services, group)
+        outcomes = onboard_module._capture_group(services, group, ())
         assert [str(one.error) for one in outcomes] == [ends_by.message] * 3
     assert removed == [{new, later}]
     services.close()
@@ -351,21 +271,21 @@ def test_a_signal_amid_the_registration_leaves_only_registered_tables_captured(
     first, second = tables = tuple(some(2))
     removed = list[Sequence[TableId]]()
 
-    def register(_services: Services, table: TableId, _known: object) -> Outcome:
+    def register(_services: Services, table: TableId, *_: object) -> Outcome:
         if table == second:
             raise KeyboardInterrupt
         services.store.put(table_record(table))
         return Outcome(table, "registered")
 
     found = Found(connector=False, kept_log=False, tables=frozenset())
-    _capture_without_servers(monkeypatch, lambda *_: {}, lambda _: None, (), before=found)
+    capture_without_servers(monkeypatch, lambda *_: {}, lambda _: None, (), before=found)
     monkeypatch.setattr(capture_undo, "withdraw", withdraw)
     monkeypatch.setattr(capture_undo, "remove_tables", lambda *given: removed.append(given[2]))
     monkeypatch.setattr(onboard_module, "undo", lambda *_: "")
     monkeypatch.setattr(onboard_module, "register", register)
     group = tier_capture.Group(services.capture(first), tables)
     with pytest.raises(KeyboardInterrupt):
-        onboard_module._capture_group(services, group)
+        onboard_module._capture_group(services, group, ())
     assert removed == [[second]]
     services.close()
 

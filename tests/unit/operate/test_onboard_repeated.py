@@ -1,0 +1,96 @@
+"""What `onboard 'public.*'` does with known tables if a schedule repeats the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cdc.store.table_state import State, transition
+from operate.context import Services
+from operate.dryrun import onboarding_steps
+from operate.onboard import onboard, register
+from operate.table_outcome import Outcome
+from schemas.errors import TributaryError
+from schemas.table import TableId
+from tests.records import NOW
+from tests.unit.operate.onboarding import Counted, capture_without_servers, some
+
+
+@pytest.fixture
+def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
+    """Services with a source of equal tables, and a capture that takes each table."""
+    counted = Counted(tmp_path, monkeypatch)
+    capture_without_servers(monkeypatch, lambda *_: {}, lambda _: None, ())
+    yield counted.services
+    counted.services.close()
+
+
+def offboard(services: Services, table: TableId) -> None:
+    record = services.store.get(table)
+    assert record is not None
+    services.store.put(transition(record, State.RETIRED, at=NOW))
+
+
+def nightly(services: Services, tables: list[TableId]) -> dict[TableId, Outcome]:
+    """Onboard tables that a wildcard selects."""
+    outcomes = onboard(services, tables, with_bootstrap=False, by_wildcard=tables, in_bulk=tables)
+    return {one.table: one for one in outcomes}
+
+
+def state_of(services: Services, table: TableId) -> State | None:
+    record = services.store.get(table)
+    return None if record is None else record.state
+
+
+def test_an_offboarded_table_comes_back_by_its_name_only(services: Services) -> None:
+    gone, known, new = tables = some(3)
+    for table in (gone, known):
+        register(services, table)
+    offboard(services, gone)
+
+    (dry,) = onboarding_steps(services, [gone], with_bootstrap=False, by_wildcard=[gone]).refused
+    outcomes = nightly(services, tables)
+    for left in (dry, outcomes[gone]):
+        assert (left.left_out, left.failed) == (True, False)
+        assert left.error is not None
+        assert "was offboarded" in left.error.message
+        assert f"`tributary onboard {gone}`" in left.error.remedy
+    assert [outcomes[one].action for one in (known, new)] == [
+        "is already on the plan, registered",
+        "registered",
+    ]
+    assert state_of(services, gone) is State.RETIRED
+
+    (outcome,) = onboard(services, [gone], with_bootstrap=False)
+    assert outcome.action == "registered"
+    assert state_of(services, gone) is State.REGISTERED
+
+
+@pytest.mark.parametrize("in_bulk", [True, False])
+def test_a_table_that_is_offboarded_amid_the_command_stays_so(
+    services: Services, monkeypatch: pytest.MonkeyPatch, *, in_bulk: bool
+) -> None:
+    table, other = tables = some(2)
+    register(services, table)
+    removed = list[object]()
+
+    def meanwhile(*_: object) -> dict[TableId, TributaryError]:
+        offboard(services, table)
+        return {}
+
+    capture_without_servers(monkeypatch, meanwhile, removed.append, ())
+    named = [] if in_bulk else tables
+    outcomes = onboard(
+        services,
+        tables,
+        with_bootstrap=False,
+        by_wildcard=[one for one in tables if one not in named],
+        in_bulk=[one for one in tables if one not in named],
+    )
+    assert [one.failed for one in outcomes] == [True, False]
+    assert "offboarded by another command" in str(outcomes[0].error)
+    assert removed == [{table}], "it leaves the capture again"
+    assert state_of(services, table) is State.RETIRED
+    assert state_of(services, other) is State.REGISTERED
