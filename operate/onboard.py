@@ -107,8 +107,12 @@ def _left_to_other_process(outcome: Outcome, in_bulk: Collection[TableId]) -> Ou
 
     Two onboardings of many tables can overlap, for example if a schedule starts them. If an
     argument names the table, the outcome stays a failure, since the operator asked for this copy.
+    It also stays a failure if the process holds another lease, for example of the shared lake table
+    or of the capture: then that process need not copy this table.
     """
     if not isinstance(outcome.error, LeaseHeldError) or outcome.table not in in_bulk:
+        return outcome
+    if outcome.error.context.get("table") != outcome.table:
         return outcome
     return Outcome(
         outcome.table,

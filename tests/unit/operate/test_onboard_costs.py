@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,8 @@ from cdc.errors import (
     SourceError,
     UnreachableError,
 )
+from cdc.store.lease import Lease
+from cdc.store.state_store import Store
 from cdc.store.table_state import State, transition
 from operate import capture_undo, tier_capture
 from operate import onboard as onboard_module
@@ -337,14 +340,30 @@ def test_several_refused_tables_are_one_error_that_names_the_first() -> None:
 
 def test_a_table_that_another_onboarding_copies_is_left_to_it() -> None:
     """On a schedule, a long onboarding and the next one meet at the same tables."""
-    held = LeaseHeldError("table shop:public.a is held by another process", remedy="Wait.")
     one, other = some(2)
+    held = LeaseHeldError(f"table {one} is held by another process", remedy="Wait.", table=one)
     left = _left_to_other_process(Outcome(one, "bootstrap", error=held), {one})
     assert (left.failed, left.unchanged) == (False, True)
     assert "is left to another process" in left.action
-    named = Outcome(other, "bootstrap", error=held)
+    named = Outcome(other, "bootstrap", error=held.naming(table=other))
     assert _left_to_other_process(named, {one}) is named
     failed = Outcome(one, "bootstrap", error=SourceError("away", remedy="Wait."))
+    assert _left_to_other_process(failed, {one}) is failed
+
+
+@pytest.mark.parametrize("resource", ["lake table /lake/orders", "capture shop/default", "other"])
+def test_a_table_is_not_left_to_a_process_that_holds_another_lease(
+    tmp_path: Path, resource: str
+) -> None:
+    """That process need not copy the table, and then nobody would."""
+    one, other = some(2)
+    what = other if resource == "other" else resource
+    with closing(Store(f"sqlite:///{tmp_path / 'state.db'}")) as store:
+        theirs, mine = (Lease(store, what, owner) for owner in ("theirs", "mine"))
+        theirs.acquire()
+        with pytest.raises(LeaseHeldError) as held:
+            mine.acquire()
+    failed = Outcome(one, "bootstrap", error=held.value)
     assert _left_to_other_process(failed, {one}) is failed
 
 
