@@ -5,7 +5,7 @@ This module also finds the tables that the arguments of a command select.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from cdc.config import Config
     from cdc.store.table_state import TableRecord
     from operate.context import Services
 
@@ -82,7 +83,11 @@ class Entry:
 
 
 def discover(
-    services: Services, sources: Sequence[str] = (), *, only_new: bool = False
+    services: Services,
+    sources: Sequence[str] = (),
+    *,
+    only_new: bool = False,
+    failed: dict[str, TributaryError] | None = None,
 ) -> list[Entry]:
     """List the tables of the given sources, or of all sources; partitions are left out.
 
@@ -93,13 +98,15 @@ def discover(
         services: The services of the command.
         sources: Names of sources; if empty, all sources.
         only_new: Whether tables on the plan are left out.
+        failed: Gets each source whose tables cannot be listed, with the error. If None, such a
+            source is an error.
     """
     states = {
         record.table: record.state
         for record in services.store.tables()
         if record.state is not State.RETIRED
     }
-    found = _tables_of_sources(services, sources or sorted(services.config.sources))
+    found = _tables_of_sources(services, sources or sorted(services.config.sources), failed)
     strangers = [stats for stats in found if stats.table not in states]
     examined = examine_all(services, [stats.table for stats in strangers], with_rows=False)
     return [
@@ -113,17 +120,29 @@ def discover(
     ]
 
 
-def _tables_of_sources(services: Services, sources: Sequence[str]) -> list[TableStats]:
+def _tables_of_sources(
+    services: Services, sources: Sequence[str], failed: dict[str, TributaryError] | None
+) -> list[TableStats]:
     """Return all tables of the given sources, without partitions.
 
     A partitioned table is replicated as one table, with all of its partitions.
+
+    Args:
+        services: The services of the command.
+        sources: Names of sources.
+        failed: Gets each source whose tables cannot be listed, with the error. If None, such a
+            source is an error.
     """
-    return [
-        stats
-        for name in sources
-        for stats in services.source(name).tables()
-        if stats.partition_root is None
-    ]
+    found: list[TableStats] = []
+    for name in sources:
+        source = services.source(name)
+        try:
+            found += [stats for stats in source.tables() if stats.partition_root is None]
+        except TributaryError as error:
+            if failed is None:
+                raise
+            failed[name] = error
+    return found
 
 
 @dataclass(frozen=True)
@@ -135,11 +154,14 @@ class SelectedTables:
         by_wildcard: The tables that only wildcards select: no argument and no line of the file
             ``--file`` names them. The name of a shared lake table names each of its shards.
         in_bulk: The tables that no argument names: a wildcard or the file ``--file`` selects them.
+        problems: Errors of single sources, whose tables wildcards cannot match now, and of single
+            wildcards that match no table.
     """
 
     tables: tuple[TableId, ...]
     by_wildcard: frozenset[TableId]
     in_bulk: frozenset[TableId]
+    problems: tuple[TributaryError, ...] = ()
 
 
 def at_source(
@@ -147,27 +169,72 @@ def at_source(
 ) -> SelectedTables:
     """Return the tables that names and wildcards select; wildcards match any source table.
 
+    A source that cannot be queried, or a wildcard that matches no table, does not stop the others.
+
     Args:
         services: The services of the command.
         arguments: Names and wildcards of the command line.
         listed: Names and wildcards from the file of the option ``--file``.
+
+    Raises:
+        InvalidIdentifierError: An argument does not name a table.
+        ConfigError: A named source is not configured.
+        TributaryError: No table is selected, because of a single source or wildcard.
     """
     config = services.config
     typed, arguments = arguments, [*arguments, *listed]
     known: list[TableId] = []
+    failed: dict[str, TributaryError] = {}
     if any(can_match_many(argument, config) for argument in arguments):
-        known = [
-            stats.table for stats in _tables_of_sources(services, sources_of(arguments, config))
-        ]
+        looked_at = sources_of(arguments, config)
+        known = [stats.table for stats in _tables_of_sources(services, looked_at, failed)]
+    unmatched: list[str] = []
     where = "of the sources"
-    tables = expand(arguments, config, known, where=where)
+    tables = expand(arguments, config, known, where=where, unmatched=unmatched.append)
+    problems = _selection_problems(arguments, config, failed, unmatched)
+    if not tables and len(problems) == 1:
+        raise problems[0]
 
     def named(texts: Sequence[str]) -> set[TableId]:
         by_name = [one for one in texts if one in config.sharded or not is_wildcard(one)]
-        return {*expand(by_name, config, known, where=where)}
+        return {*expand(by_name, config, known, where=where, unmatched=lambda _: None)}
 
     every = frozenset(tables)
-    return SelectedTables(tuple(tables), every - named(arguments), every - named(typed))
+    return SelectedTables(
+        tuple(tables), every - named(arguments), every - named(typed), tuple(problems)
+    )
+
+
+def _selection_problems(
+    arguments: Sequence[str],
+    config: Config,
+    failed: Mapping[str, TributaryError],
+    unmatched: Sequence[str],
+) -> list[TributaryError]:
+    """Return an error for each source and each wildcard from which `onboard` gets no table.
+
+    Args:
+        arguments: Names and wildcards.
+        config: The configuration.
+        failed: The sources whose tables cannot be listed, each with the error.
+        unmatched: The arguments that match no table of the other sources. If such an argument can
+            match tables of a source that failed, only the source's error is returned.
+    """
+    found = []
+    for name, error in failed.items():
+        lost = [one for one in dict.fromkeys(arguments) if name in sources_of([one], config)]
+        found.append(
+            error.advising(
+                f"Then run this command again: it could not look which tables of source {name}"
+                f" match {', '.join(map(repr, lost))}."
+            )
+        )
+    found += [
+        matches_none(one, "of the sources")
+        for one in dict.fromkeys(unmatched)
+        if failed.keys().isdisjoint(sources_of([one], config))
+    ]
+    return found
 
 
 def selected(

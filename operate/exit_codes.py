@@ -125,8 +125,14 @@ MEANINGS = (
     Meaning(
         _OF_TABLES,
         "done for all tables, or nothing to do",
-        some_failed="failed for a table; `onboard --strict`: or left one out",
+        some_failed="failed for a table; `onboard`: or a source or one of several wildcards gave no"
+        " table; `onboard --strict`: or left one out",
         needs_bootstrap=_NEEDED,
+    ),
+    Meaning(
+        ("discover",),
+        "the tables of all sources are listed",
+        some_failed="one of several sources does not answer; the others' tables are listed",
     ),
     Meaning(
         ("schema diff", "schema check"),

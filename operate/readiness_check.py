@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.debezium import keeps_nulls
-from cdc.errors import CaptureError, SourceError, StateError
+from cdc.errors import CaptureError, SourceError, StateError, UnreachableError
 from cdc.lake.partition_columns import partition_columns
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
@@ -80,6 +81,7 @@ def examine_all(
     found, known = Examined(), on_record(services)
     found.refuse(_offboarded(known, [table for table in tables if table in by_wildcard]))
     tables = [table for table in tables if table not in found.refused]
+    away: dict[str, UnreachableError] = {}
     task = services.progress.start("examine tables", len(tables), "tables")
 
     def one(table: TableId) -> Outcome:
@@ -87,7 +89,8 @@ def examine_all(
             if table in only_settings:
                 require_settings(services, known, table)
                 return Outcome(table, "checked", details={"notes": []})
-            notes = examine(services, table, with_rows=with_rows, known=known)
+            with _once_if_away(away, table.source):
+                notes = examine(services, table, with_rows=with_rows, known=known)
             return Outcome(table, "checked", details={"notes": list(notes)})
         finally:
             task.advance()
@@ -102,8 +105,36 @@ def examine_all(
         else:
             found.refused[outcome.table] = outcome.error
     for group in tier_capture.groups(services, found.replicable):
-        examine_group(services, group, found)
+        if (error := away.get(group.capture.source)) is not None:
+            found.refuse(dict.fromkeys(group.tables, error))
+        else:
+            examine_group(services, group, found)
     return found
+
+
+@contextmanager
+def _once_if_away(away: dict[str, UnreachableError], source: str) -> Iterator[None]:
+    """Let the examination of a table fail at once if its source's primary does not answer.
+
+    Each connection to a server that is away takes its whole time-out, so the wait for a thousand
+    tables would take hours, and would hold up the tables of the other sources.
+
+    Args:
+        away: The sources that do not answer, each with its error. A source is added if the ``with``
+            block finds that its primary does not answer.
+        source: The table's source.
+
+    Raises:
+        UnreachableError: The source's primary does not answer.
+    """
+    if (known := away.get(source)) is not None:
+        raise known
+    try:
+        yield
+    except UnreachableError as error:
+        if error.context.get("role") == "admin":  # this login is for the primary only
+            away.setdefault(source, error)
+        raise
 
 
 def _offboarded(known: TablesOnRecord, tables: Sequence[TableId]) -> dict[TableId, TributaryError]:
@@ -137,7 +168,11 @@ def _uncapturable_tables(
 
     If the source can be captured, the result is empty.
     """
-    obstacle = services.source(group.capture.source).capture_obstacle()
+    try:
+        obstacle = services.source(group.capture.source).capture_obstacle()
+    except TributaryError as error:
+        # Only this source's tables must fail: the command can have tables of other sources.
+        return dict.fromkeys(group.tables, error)
     if obstacle is None:
         return {}
     problem, remedy = obstacle
@@ -262,6 +297,7 @@ def _raise_failed_checks(table: TableId, *looks: Callable[[], object]) -> None:
     """Make all onboarding checks, even after a failure; then raise one error if one or more failed.
 
     Raises:
+        UnreachableError: The source does not answer, so that the other checks cannot be made.
         TributaryError: The error of the only check that failed.
         CaptureError: Several checks failed. The message has the reasons of all of them.
     """
@@ -269,6 +305,8 @@ def _raise_failed_checks(table: TableId, *looks: Callable[[], object]) -> None:
     for look in looks:
         try:
             look()
+        except UnreachableError:
+            raise
         except TributaryError as error:
             errors.append(error)
     if len(errors) == 1:

@@ -37,7 +37,12 @@ def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
 
 
 def expand(
-    arguments: Sequence[str], config: Config, known: Iterable[TableId], *, where: str
+    arguments: Sequence[str],
+    config: Config,
+    known: Iterable[TableId],
+    *,
+    where: str,
+    unmatched: Callable[[str], object] | None = None,
 ) -> list[TableId]:
     """Return the tables that a command's arguments select, each once, in the arguments' order.
 
@@ -49,10 +54,13 @@ def expand(
         known: The tables that a wildcard or the name of a lake table can match. An argument of
             another kind can also name a table that is not among ``known``.
         where: Where the known tables are, for the error's message, such as ``on the plan``.
+        unmatched: Called with each argument that matches no known table. If None, such an argument
+            is an error.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
-        ConfigError: A named source is not configured, or an argument matches no known table.
+        ConfigError: A named source is not configured; or an argument matches no known table, and
+            ``unmatched`` is None.
     """
     candidates = sorted(known)
     chosen: dict[TableId, None] = {}
@@ -63,7 +71,9 @@ def expand(
         matches = _argument_matcher(argument, config)
         matching = [table for table in candidates if matches(table)]
         if not matching:
-            raise matches_none(argument, where)
+            if unmatched is None:
+                raise matches_none(argument, where)
+            unmatched(argument)
         chosen.update(dict.fromkeys(matching))
     return list(chosen)
 

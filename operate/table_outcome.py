@@ -124,19 +124,22 @@ def _without_own_name(table: TableId, text: str) -> str:
     return text.replace(str(table), THESE).replace(table.relation, THESE)
 
 
-def exit_code_of(outcomes: Iterable[Outcome], *, strict: bool = False) -> ExitCode:
+def exit_code_of(
+    outcomes: Iterable[Outcome], *, strict: bool = False, incomplete: bool = False
+) -> ExitCode:
     """Return the exit code of a command over several tables.
 
     Args:
         outcomes: One per table.
         strict: Whether a table that was left out counts as a failure. If all tables were left out,
             the command fails in any case.
+        incomplete: Whether the command could not find all tables that its arguments select.
     """
     seen = list(outcomes)
     left_out = any(outcome.left_out for outcome in seen)
     strict = strict or all(outcome.left_out for outcome in seen)
     return exit_code(
-        failed=any(outcome.failed for outcome in seen) or (strict and left_out),
+        failed=any(outcome.failed for outcome in seen) or (strict and left_out) or incomplete,
         needs_bootstrap=any(outcome.needs_bootstrap for outcome in seen),
     )
 

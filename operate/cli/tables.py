@@ -10,6 +10,7 @@ import typer
 
 from cdc.runtime.copy_sessions import CopyBudget
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
+from operate.exit_codes import ExitCode
 from operate.render import Output, Renderer, size
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from operate.dryrun import Plan
     from operate.table_outcome import Outcome
+    from schemas.errors import TributaryError
 
 _TABLES = typer.Argument(
     metavar="TABLE...",
@@ -113,8 +115,15 @@ def discover(
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        entries = look(opened, sources or (), only_new=new)
-    renderer.document({"tables": [entry.to_json() for entry in entries]})
+        alone = len(sources or opened.config.sources) == 1
+        failed: dict[str, TributaryError] = {}
+        entries = look(opened, sources or (), only_new=new, failed=None if alone else failed)
+    renderer.document(
+        {
+            "tables": [entry.to_json() for entry in entries],
+            "problems": [error.to_dict() for error in failed.values()],
+        }
+    )
     renderer.table(
         ("table", "rows", "size", "key", "identity", "verdict"),
         [
@@ -138,6 +147,9 @@ def discover(
             f"{refused} of {len(entries)} tables cannot be onboarded as they are; `tributary"
             " onboard TABLE --dry-run` prints what to change."
         )
+    show_problems(renderer, (), list(failed.values()))
+    if failed:
+        raise typer.Exit(ExitCode.SOME_FAILED)
 
 
 def onboard(
@@ -186,7 +198,7 @@ def onboard(
                 with_bootstrap=not no_bootstrap,
                 by_wildcard=wanted.by_wildcard,
             )
-            _show_dry_run(renderer, planned, strict=strict)
+            _show_dry_run(renderer, planned, wanted.problems, strict=strict)
             return
         outcomes = bring(
             opened,
@@ -195,7 +207,7 @@ def onboard(
             by_wildcard=wanted.by_wildcard,
             in_bulk=wanted.in_bulk,
         )
-    finish(renderer, outcomes, strict=strict)
+    finish(renderer, outcomes, strict=strict, problems=wanted.problems)
 
 
 def _read_list_file(file: Path | None) -> list[str]:
@@ -214,7 +226,9 @@ def _read_list_file(file: Path | None) -> list[str]:
     raise typer.BadParameter(problem, param_hint="-f")
 
 
-def _show_dry_run(renderer: Renderer, planned: Plan, *, strict: bool) -> None:
+def _show_dry_run(
+    renderer: Renderer, planned: Plan, problems: Sequence[TributaryError], *, strict: bool
+) -> None:
     """Print the steps of ``onboard --dry-run``; then exit, unless the exit code is 0."""
     from operate.table_outcome import exit_code_of
 
@@ -223,6 +237,7 @@ def _show_dry_run(renderer: Renderer, planned: Plan, *, strict: bool) -> None:
             "steps": planned.steps,
             "refused": [one.to_json() for one in planned.refused if one.failed],
             "left_out": [one.to_json() for one in planned.refused if one.left_out],
+            "problems": [error.to_dict() for error in problems],
         }
     )
     for step in planned.steps:
@@ -231,8 +246,9 @@ def _show_dry_run(renderer: Renderer, planned: Plan, *, strict: bool) -> None:
             renderer.line(f"       {line}")
     if not planned.steps:
         renderer.line("There is no step to do.")
-    show_problems(renderer, planned.refused)
-    code = exit_code_of(planned.refused, strict=strict or not planned.steps)
+    show_problems(renderer, planned.refused, problems)
+    strict, incomplete = strict or not planned.steps, bool(problems)
+    code = exit_code_of(planned.refused, strict=strict, incomplete=incomplete)
     if code:
         raise typer.Exit(code)
 
@@ -382,7 +398,13 @@ def path(
         renderer.line(line)
 
 
-def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = False) -> None:
+def finish(
+    renderer: Renderer,
+    outcomes: Sequence[Outcome],
+    *,
+    strict: bool = False,
+    problems: Sequence[TributaryError] | None = None,
+) -> None:
     """Print the outcome of each table; then exit, unless the command's exit code is 0.
 
     If there are many tables, those with nothing to do are only counted, in the last line.
@@ -391,9 +413,12 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
         renderer: The output.
         outcomes: The outcomes, one per table.
         strict: Whether a table that matches a wildcard and was left out counts as a failure.
+        problems: The errors because of which the command could not find all tables that its
+            arguments select; None if the command has no such errors.
 
     Raises:
-        typer.Exit: The exit code is not 0, since a table failed or needs a bootstrap.
+        typer.Exit: The exit code is not 0, since a table failed or needs a bootstrap, or since
+            there are ``problems``.
     """
     from operate.outcome_summary import MANY, notes, summary
     from operate.table_outcome import exit_code_of
@@ -402,6 +427,7 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
         {
             "tables": [outcome.to_json() for outcome in outcomes if not outcome.left_out],
             "left_out": [outcome.to_json() for outcome in outcomes if outcome.left_out],
+            **({} if problems is None else {"problems": [one.to_dict() for one in problems]}),
         }
     )
     many = len(outcomes) > MANY
@@ -414,18 +440,25 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
         for note, tables in notes(outcomes).items():
             renderer.line(f"note: {note}")
             renderer.line(f"  on {', '.join(map(str, tables))}")
-    show_problems(renderer, outcomes)
+    show_problems(renderer, outcomes, problems or ())
     if many:
         renderer.line(summary(outcomes))
-    code = exit_code_of(outcomes, strict=strict)
+    code = exit_code_of(outcomes, strict=strict, incomplete=bool(problems))
     if code:
         raise typer.Exit(code)
 
 
-def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
-    """Print each error once, with all tables that have it; then print why tables were left out."""
+def show_problems(
+    renderer: Renderer, outcomes: Sequence[Outcome], of_selection: Sequence[TributaryError] = ()
+) -> None:
+    """Print each error once, with all tables that have it; then print why tables were left out.
+
+    First, the errors ``of_selection`` are printed, which are about no single table.
+    """
     from operate.table_outcome import problems
 
+    for error in of_selection:
+        renderer.problem("Error", error.message, error.remedy)
     failed = [outcome for outcome in outcomes if outcome.failed]
     left_out = [outcome for outcome in outcomes if outcome.left_out]
     for one in problems(failed):

@@ -39,6 +39,25 @@ def found(table: TableId) -> SourceTable:
     )
 
 
+def answers() -> dict[str, Callable[..., Any]]:
+    """The methods of a source that examinations call, for a source of equal tables."""
+    captured = SimpleNamespace(missing_rights=lambda _: None)
+    return {
+        "capture_obstacle": lambda: None,
+        "capture": lambda _: captured,
+        "table": found,
+        "largest_row": lambda _: None,
+        "key_obstacle": lambda *_: None,
+    }
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, source: object) -> None:
+    """Let a source, or a class of sources, answer as a source of equal tables."""
+    for name, answer in answers().items():
+        static = staticmethod(answer) if isinstance(source, type) else answer
+        monkeypatch.setattr(source, name, static)
+
+
 class Counted:
     """Services with a fake source of equal tables, which count the calls."""
 
@@ -47,15 +66,7 @@ class Counted:
         self.services = Services(parse(yaml.safe_dump(document), base=folder), NullProgress())
         self.calls: Counter[str] = Counter()
         source = self.services.source("shop")
-        captured = SimpleNamespace(missing_rights=lambda _: None)
-        answers: dict[str, Any] = {
-            "capture_obstacle": lambda: None,
-            "capture": lambda _: captured,
-            "table": found,
-            "largest_row": lambda _: None,
-            "key_obstacle": lambda *_: None,
-        }
-        for name, answer in answers.items():
+        for name, answer in answers().items():
             monkeypatch.setattr(source, name, self._counting(name, answer))
         store = self.services.store
         for name in ("tables", "get", "put", "transaction"):
