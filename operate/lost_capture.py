@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -215,7 +216,8 @@ def _discard_copy(services: Services, record: TableRecord, lost: str) -> None:
     """Discard a copy that depends on a lost capture.
 
     The record of a next generation is deleted. The state in a table's own record becomes
-    NEEDS_BOOTSTRAP instead.
+    NEEDS_BOOTSTRAP instead, with a note that lets `onboard` go on with another copy. A paused table
+    gets no such note, since an operator has stopped its copy.
     """
     if record.beside:
         services.store.delete(record.table, beside=True)
@@ -229,7 +231,7 @@ def _discard_copy(services: Services, record: TableRecord, lost: str) -> None:
                 remedy=f"Run `tributary bootstrap {record.table}`.",
             ),
         )
-        services.store.put(moved)
+        services.store.put(replace(moved, copy_discarded=record.state is not State.PAUSED))
     _log.warning("%s; the copy of %s is discarded", lost, record.table)
 
 

@@ -48,7 +48,8 @@ _CONTINUED = frozenset(
 """States in which `onboard` goes on to the copy.
 
 In another state, a table waits for a command: a paused table for `resume`, and a table that needs a
-new copy for `bootstrap`.
+new copy for `bootstrap`. But `onboard` goes on with a copy that has begun, even if the copy was
+discarded with its lost capture (`TableRecord.copy_discarded`).
 """
 
 
@@ -159,11 +160,14 @@ def _records_of(services: Services, tables: Sequence[TableId]) -> list[TableReco
 
 
 def _tables_in_copy(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
-    """Return the tables whose copy has begun and is not published yet; leave out paused tables."""
+    """Return the tables whose copy has begun and is not published yet; leave out paused tables.
+
+    A copy that was discarded with its lost capture counts, too.
+    """
     return frozenset(
         record.table
         for record in _records_of(services, tables)
-        if is_copying(record) and record.state is not State.PAUSED
+        if record.copy_discarded or (is_copying(record) and record.state is not State.PAUSED)
     )
 
 

@@ -260,6 +260,8 @@ class TableRecord(Part):
         taken_over: UUIDs of another installation's attempts that this table has taken over. If the
             readers' pointer names one of these attempts, this table's publication may replace the
             pointer. Commands for the table may also remove the folders of these attempts.
+        copy_discarded: Whether the state is NEEDS_BOOTSTRAP since a copy that had begun was discarded
+            with its lost capture. `onboard` then goes on with another copy, as with the first one.
         version: Number of times that the stored record was changed; 0 if no record is stored yet.
             The state store keeps this number beside the document, not in the document.
         format: Version of this document.
@@ -288,6 +290,7 @@ class TableRecord(Part):
     shown_as: str | None = None
     other: TierCapture | None = None
     taken_over: tuple[str, ...] = ()
+    copy_discarded: bool = False
     version: int = field(default=0, compare=False, metadata=NOT_STORED)
     format: Literal[1] = 1
 
@@ -410,6 +413,7 @@ def transition(
         remedy=cause.remedy if error is None else error.remedy,
         retry_at=cause.retry_at if to is State.FAILED else None,
         failures=_failures_in_a_row(record, to),
+        copy_discarded=False,
         last_commit=None if next_generation else record.last_commit,
         size=None if next_generation else record.size,
         named=None if next_generation else record.named,

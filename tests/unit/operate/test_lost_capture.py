@@ -89,6 +89,7 @@ def test_what_was_copied_is_discarded(services: Services, path: tuple[State, ...
     cut(services)
     after = services.store.newest(before)
     assert (after.state, after.resume_to) == (State.NEEDS_BOOTSTRAP, None)
+    assert after.copy_discarded is (before.state is not State.PAUSED)
     assert "slot s is gone" in (after.reason or "")
     assert before.attempt is not None
     with pytest.raises(StateError, match="a new attempt is needed"):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cdc.store.table_state import State, transition
+from cdc.errors import StateError
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate.context import Services
 from operate.dryrun import onboarding_steps
+from operate.lost_capture import cut_off
 from operate.onboard import onboard, register
 from operate.table_outcome import Outcome
 from schemas.errors import TributaryError
@@ -37,6 +43,32 @@ def nightly(services: Services, tables: list[TableId]) -> dict[TableId, Outcome]
     """Onboard tables that a wildcard selects."""
     outcomes = onboard(services, tables, with_bootstrap=False, by_wildcard=tables, in_bulk=tables)
     return {one.table: one for one in outcomes}
+
+
+def put(services: Services, table: TableId, *path: State, **more: Any) -> TableRecord:
+    """Store the record of a table that went through these states after its registration."""
+    register(services, table)
+    record = services.store.get(table)
+    assert record is not None
+    at = {0: 5}
+    attempt = Attempt(uuid.uuid4(), NOW, "/a", start_offsets=at, handoff_offsets=at)
+    cause = Cause("why", StateError("it is locked", remedy="Wait."))
+    for state in path:
+        new = attempt if state is State.BOOTSTRAPPING else None
+        record = transition(record, state, at=NOW, attempt=new, cause=cause)
+    return services.store.put(replace(record, **more))
+
+
+def copying(monkeypatch: pytest.MonkeyPatch) -> list[TableId]:
+    """Let copies do nothing; return the list that gets their tables."""
+    copied = list[TableId]()
+
+    def copy(_: Services, tables: Sequence[TableId]) -> list[Outcome]:
+        copied.extend(tables)
+        return [Outcome(one, "copied", State.INCREMENTAL) for one in tables]
+
+    monkeypatch.setattr("operate.onboard.copy", copy)
+    return copied
 
 
 def state_of(services: Services, table: TableId) -> State | None:
@@ -94,3 +126,28 @@ def test_a_table_that_is_offboarded_amid_the_command_stays_so(
     assert removed == [{table}], "it leaves the capture again"
     assert state_of(services, table) is State.RETIRED
     assert state_of(services, other) is State.REGISTERED
+
+
+def test_a_copy_that_was_discarded_with_its_slot_is_made_by_the_next_onboarding(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An onboarding of other tables of the tier has made the lost slot anew."""
+    copied = copying(monkeypatch)
+    begun, followed, paused = tables = some(3)
+    begins = (State.BOOTSTRAPPING, State.CATCHING_UP)
+    put(services, begun, State.BOOTSTRAPPING)
+    put(services, followed, *begins, State.INCREMENTAL, State.NEEDS_BOOTSTRAP)
+    put(services, paused, *begins, State.PAUSED)
+    with cut_off(services, services.capture(begun), "slot s is gone"):
+        pass
+    assert {state_of(services, one) for one in tables} == {State.NEEDS_BOOTSTRAP}
+
+    outcomes = onboard(services, tables, by_wildcard=tables, in_bulk=tables)
+    assert copied == [begun]
+    assert [one.needs_bootstrap for one in outcomes] == [False, True, True]
+    # Once another copy has begun, only its own end counts.
+    record = services.store.get(begun)
+    assert record is not None
+    attempt = Attempt(uuid.uuid4(), NOW, "/b")
+    again = transition(record, State.BOOTSTRAPPING, at=NOW, attempt=attempt)
+    assert not again.copy_discarded
