@@ -69,8 +69,9 @@ def onboard(
         with_bootstrap: Whether the same command also copies the tables.
         by_wildcard: The tables that only wildcards select (`SelectedTables.by_wildcard`). Such a
             table is left out if it cannot be replicated, or was offboarded.
-        in_bulk: The tables that no argument names (`SelectedTables.in_bulk`). If such a table
-            follows its stream already, the source is not asked about the table again.
+        in_bulk: The tables that no argument names (`SelectedTables.in_bulk`). If such a table has a
+            complete copy, the source is not asked about the table again, and a failed one is left
+            to `run`, which tries it again.
 
     Returns:
         One outcome per table, in the order given.
@@ -78,20 +79,23 @@ def onboard(
     before = _records_of(services, tables)
     retired = frozenset(one.table for one in before if one.state is State.RETIRED)
     followed = frozenset(one.table for one in before if one.state is State.INCREMENTAL)
-    only_settings = followed & {*in_bulk}
+    complete = (one.table for one in before if State.INCREMENTAL in (one.state, one.resume_to))
+    only_settings = frozenset(complete) & {*in_bulk}
     examined = examine_all(services, tables, only_settings=only_settings, by_wildcard=by_wildcard)
     if not services.take_over:
         new = examined.replicable
         examined.refuse(refuse_other_lakes(services, new, with_spark=with_bootstrap))
     outcomes = {outcome.table: outcome for outcome in refusals(services, examined, by_wildcard)}
-    if with_bootstrap and not followed.issuperset(examined.replicable):
+    if with_bootstrap and not (followed | only_settings).issuperset(examined.replicable):
         services.require_cluster()
     registered: list[TableId] = []
     for group in tier_capture.groups(services, examined.replicable):
         begun = _tables_in_copy(services, group.tables)
         for outcome in _capture_group(services, group, retired):
             outcomes[outcome.table] = outcome
-            if not outcome.failed and (outcome.state in _CONTINUED or outcome.table in begun):
+            left_to_run = outcome.state is State.FAILED and outcome.table in only_settings
+            goes_on = outcome.state in _CONTINUED or outcome.table in begun
+            if goes_on and not (outcome.failed or left_to_run):
                 registered.append(outcome.table)
         _add_left_behind(services, group, examined.notes)
     crash("onboard.after_register")

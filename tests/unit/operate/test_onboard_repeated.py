@@ -15,9 +15,10 @@ from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate.context import Services
 from operate.dryrun import onboarding_steps
+from operate.exit_codes import ExitCode
 from operate.lost_capture import cut_off
 from operate.onboard import onboard, register
-from operate.table_outcome import Outcome
+from operate.table_outcome import Outcome, exit_code_of
 from schemas.errors import TributaryError
 from schemas.table import TableId
 from tests.records import NOW
@@ -151,3 +152,31 @@ def test_a_copy_that_was_discarded_with_its_slot_is_made_by_the_next_onboarding(
     attempt = Attempt(uuid.uuid4(), NOW, "/b")
     again = transition(record, State.BOOTSTRAPPING, at=NOW, attempt=attempt)
     assert not again.copy_discarded
+
+
+def test_a_followed_table_that_has_failed_is_left_to_the_runs_that_try_it_again(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = copying(monkeypatch)
+    followed, copies, paused = tables = some(3)
+    begins = (State.BOOTSTRAPPING, State.CATCHING_UP)
+    put(services, followed, *begins, State.INCREMENTAL, State.FAILED)
+    put(services, copies, *begins, State.FAILED)
+    put(services, paused, *begins, State.INCREMENTAL, State.PAUSED)
+    asked = list[TableId]()
+    find = services.source("shop").table
+    monkeypatch.setattr(
+        services.source("shop"), "table", lambda table: (asked.append(table), find(table))[1]
+    )
+
+    outcomes = onboard(services, tables, by_wildcard=tables, in_bulk=tables)
+    assert [one.action for one in outcomes] == [
+        "is already on the plan, failed",
+        "copied",
+        "is already on the plan, paused",
+    ]
+    assert exit_code_of(outcomes) is ExitCode.OK
+    assert (copied, asked) == ([copies], [copies])
+    # Who names the table is told what helps.
+    onboard(services, [followed])
+    assert copied == [copies, followed]
