@@ -100,7 +100,10 @@ def onboard(
         _add_left_behind(services, group, examined.notes)
     crash("onboard.after_register")
     if services.take_over:
-        take_over_folders(services, [one.table for one in outcomes.values() if not one.failed])
+        theirs = [one.table for one in outcomes.values() if one.error is None]
+        failed = {one.table: one for one in take_over_folders(services, theirs) if one.failed}
+        outcomes |= failed
+        registered = [table for table in registered if table not in failed]
     if with_bootstrap and registered:
         for outcome in copy(services, registered):
             outcomes[outcome.table] = _left_to_other_process(outcome, in_bulk)

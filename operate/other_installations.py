@@ -6,7 +6,7 @@ An installation can take such a folder over.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -17,6 +17,7 @@ from cdc.lake.pointer import read_local
 from cdc.store.table_state import State
 from operate.lake_storage import folder_here
 from operate.lifecycle import LEASE_WAIT_S
+from operate.table_outcome import Outcome, for_each
 
 if TYPE_CHECKING:
     from cdc.lake.pointer import Pointer
@@ -70,27 +71,36 @@ def refuse_other_lakes(
     return found
 
 
-def take_over_folders(services: Services, tables: Iterable[TableId]) -> None:
+def take_over_folders(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
     """Record that this installation takes over other installations' attempts in tables' folders.
 
     Args:
         services: The services of the command.
         tables: Tables on the plan.
 
+    Returns:
+        One outcome per table, in the order given. A table fails if its folder in the lake cannot be
+        read, or if another process works on it.
+
     Raises:
-        LakeError: The lake cannot be read.
-        LeaseHeldError: Another process works on a table.
+        ClusterError: A cluster is needed to read the lake, and cannot be used.
     """
-    for table in tables:
-        with services.leases.hold(table, wait_s=LEASE_WAIT_S):
-            record = services.store.get(table)
-            if record is None or not (others := _attempts_of_others(services, record)):
-                continue
-            taken = (*record.taken_over, *others)
-            services.store.put(
-                replace(record, taken_over=taken, updated_at=datetime.now(timezone.utc))
-            )
-        _log.info("table %s has taken over attempts %s", table, ", ".join(others))
+    if tables and folder_here(services.config, services.config.lake.url) is None:
+        services.require_cluster()  # once: for each table, the wait for executors would take long
+    return for_each(tables, lambda table: _take_over_folder(services, table), action="take over")
+
+
+def _take_over_folder(services: Services, table: TableId) -> Outcome:
+    """Take over other installations' attempts in the folders of one table."""
+    done = Outcome(table, "took its folder over")
+    with services.leases.hold(table, wait_s=LEASE_WAIT_S):
+        record = services.store.get(table)
+        if record is None or not (others := _attempts_of_others(services, record)):
+            return done
+        taken = (*record.taken_over, *others)
+        services.store.put(replace(record, taken_over=taken, updated_at=datetime.now(timezone.utc)))
+    _log.info("table %s has taken over attempts %s", table, ", ".join(others))
+    return done
 
 
 def _attempts_of_others(services: Services, record: TableRecord) -> list[str]:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cdc.config import Config
-from cdc.errors import OtherInstallationError
+from cdc.errors import LakeError, OtherInstallationError
 from cdc.lake.ownership import Ownership
 from cdc.lake.pointer import Pointer, Published, read_local, replace_local
 from cdc.runtime.progress import NullProgress
 from cdc.store.installation import Installation
 from operate.context import Services
-from operate.onboard import refusals, register
+from operate.onboard import onboard, refusals, register
 from operate.other_installations import refuse_other_lakes, take_over_folders
 from operate.readiness_check import Examined
+from operate.table_outcome import Outcome
+from operate.tier_capture import Group
 from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal
 
@@ -98,6 +100,34 @@ def test_what_is_taken_over_is_what_is_there_then(services: Services) -> None:
     take_over_folders(services, [ORDERS])
     newest = services.store.newest(records[ORDERS])
     assert newest.taken_over == (shown, str(unfinished), later)
+
+
+def test_a_folder_that_cannot_be_taken_over_fails_its_table_only(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a thousand tables would have no outcome, although all are on the plan."""
+    copied = list[TableId]()
+
+    def registered(_: Services, group: Group, __: object) -> list[Outcome]:
+        return [register(services, table) for table in group.tables]
+
+    def copies(_: Services, tables: Sequence[TableId]) -> list[Outcome]:
+        copied.extend(tables)
+        return [Outcome(one, "copied") for one in tables]
+
+    examined = Examined({ORDERS: [], ITEMS: []})
+    monkeypatch.setattr("operate.onboard.examine_all", lambda *_, **__: examined)
+    monkeypatch.setattr("operate.onboard._capture_group", registered)
+    monkeypatch.setattr("operate.onboard.copy", copies)
+    (Path(services.config.table_path(ORDERS)) / "_current.json").mkdir(parents=True)
+    theirs = publish(services, ITEMS, Installation.new())
+    services.take_over = True
+    first, second = onboard(services, [ORDERS, ITEMS])
+    assert (first.action, type(first.error)) == ("take over", LakeError)
+    assert (second.action, copied) == ("copied", [ITEMS])
+    record = services.store.get(ITEMS)
+    assert record is not None
+    assert record.taken_over == (theirs,)
 
 
 def test_a_lake_that_does_not_answer_is_left_to_the_copy(services: Services) -> None:
