@@ -37,7 +37,7 @@ A commit also takes at most a tenth of its table's freshness target.
 FAILED_S = 5.0
 """The duration of a run that fails, in seconds."""
 TARGETS = {"critical": 0.2, "standard": 0.5, "bulk": 0.75}
-"""The freshness target of each tier, as a fraction of the duration, so that each one can be missed."""
+"""Each tier's freshness target, as a fraction of the duration, so that each can be missed."""
 LOAD = 0.7
 """The work that the freshness targets require, as a fraction of the workers' capacity."""
 
