@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.config.value_types import seconds_of
 from cdc.store.histories import Histories
-from cdc.store.history import RunEntry, SchemaEntry, StateEntry
+from cdc.store.history import FOLLOWED, RunEntry, SchemaEntry, StateEntry
 from operate.render import seconds
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _runs_as_text(entry: RunEntry) -> str:
 def _schema_change_as_text(entry: SchemaEntry) -> str:
     """Return what ``history`` shows of a schema change."""
     changes = ", ".join(change.what for change in entry.changes)
-    if entry.outcome == "followed":
+    if entry.outcome == FOLLOWED:
         return f"schema version {entry.version}: {changes}"
     return f"{entry.outcome}: {changes}"
 

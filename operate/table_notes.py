@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.lake.instants import clock_warnings
+from cdc.store.history import FOLLOWED
 from cdc.store.table_state import State, TableRecord
 from operate.capture_names import unfinished_move
 from operate.resync_candidates import why_not_copied
@@ -77,7 +78,7 @@ def _frozen_column_notes(services: Services, record: TableRecord) -> list[str]:
     """Return the note of ``status`` on columns that ``freeze`` keeps out of the lake table."""
     names: dict[str, None] = {}
     for entry in services.store.schema_history(record.table):
-        if entry.generation != record.generation or entry.outcome != "followed":
+        if entry.generation != record.generation or entry.outcome != FOLLOWED:
             continue
         for change in entry.changes:
             if change.kind == "AddColumn" and change.facts["frozen"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +11,6 @@ import sqlalchemy as sa
 
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, STATE_ENTRIES
 from cdc.store.statements import forget_statements
-from cdc.store.table_state import State
 from cdc.store.tables import (
     check_result_rows,
     of_table,
@@ -19,7 +18,6 @@ from cdc.store.tables import (
     schema_change_rows,
     state_change_rows,
     statement_topic_rows,
-    table_rows,
 )
 
 if TYPE_CHECKING:
@@ -93,20 +91,23 @@ class Histories:
             states = _read_history_rows(
                 connection, state_change_rows, state_change_rows.c.noted_at >= new, tables, most
             )
-            changes = _read_history_rows(connection, schema_change_rows, sa.true(), tables, most)
+            changes = _read_history_rows(
+                connection, schema_change_rows, schema_change_rows.c.noted_at >= new, tables, most
+            )
         # Parsing a day of a fleet takes seconds; until then a SQLite store would take no writes.
         found = [Noted(moment_of(row.noted_at), read_entry(RUN_ENTRIES, row)) for row in runs]
         found += [Noted(moment_of(row.noted_at), read_entry(STATE_ENTRIES, row)) for row in states]
         entries = [read_entry(SCHEMA_ENTRIES, row) for row in changes]
-        found += [Noted(entry.at, entry) for entry in entries if entry.at >= at]
+        found += [Noted(entry.at, entry) for entry in entries]
         return sorted(found, key=lambda noted: noted.at)
 
     def forget(self, keep_s: float) -> int:
         """Delete entries that are older than ``keep_s``, at most some thousands of each history.
 
-        Schema changes of tables on the plan are not deleted. From these changes, `status` derives
-        which columns a frozen table leaves out. If a table's newest change was deleted, a run would
-        add the change again.
+        Schema changes of tables on the plan are not deleted, except those that only brought new
+        partitions and that a later change has replaced for so long. From the other changes,
+        `status` derives which columns a frozen table leaves out. If a table's newest change was
+        deleted, a run would add the change again.
 
         Args:
             keep_s: The greatest age of an entry, in seconds, by the state store's clock.
@@ -118,14 +119,18 @@ class Histories:
             StateError: The state store cannot be used, or a stored document is not an entry.
         """
         gone = 0
-        for rows in (run_rows, state_change_rows, check_result_rows):
-            old = rows.c.noted_at < self._store.clock - keep_s
+        for time in (
+            run_rows.c.noted_at,
+            state_change_rows.c.noted_at,
+            check_result_rows.c.noted_at,
+            schema_change_rows.c.needless_at,
+        ):
             for _ in range(BATCHES):
-                deleted = self._delete_oldest(rows, old)
+                deleted = self._delete_oldest(time, keep_s)
                 gone += deleted
                 if deleted < BATCH:
                     break
-        return gone + self._delete_schemas(keep_s) + self._forget_statements(keep_s)
+        return gone + self._forget_statements(keep_s)
 
     def _forget_statements(self, keep_s: float) -> int:
         """Delete the DDL statements of one topic that got no statement for a long time.
@@ -139,30 +144,20 @@ class Histories:
             topic = connection.execute(sa.select(heads.c.topic).where(old).limit(1)).scalar()
             return 0 if topic is None else forget_statements(connection, topic)
 
-    def _delete_oldest(self, rows: sa.Table, old: sa.ColumnElement[bool]) -> int:
-        """Delete one batch of a SQL table's old rows, the oldest first; return their number."""
-        oldest = sa.select(rows.c.id).where(old).order_by(rows.c.noted_at).limit(BATCH)
-        with self._store.transaction() as connection:
-            ids = connection.execute(oldest).scalars().all()
-            return _delete_entries(connection, rows, ids)
+    def _delete_oldest(self, time: sa.Column[Any], keep_s: float) -> int:
+        """Delete one batch of a history's old entries, the oldest first; return their number.
 
-    def _delete_schemas(self, keep_s: float) -> int:
-        """Delete a batch of old schema changes of tables that are no longer on the plan."""
-        same = [
-            schema_change_rows.c[name] == table_rows.c[name]
-            for name in ("source", "schema_name", "table_name")
-        ]
-        on_plan = sa.exists().where(*same, table_rows.c.state != State.RETIRED.value)
-        rows = schema_change_rows
-        oldest = sa.select(rows.c.id, rows.c.entry).where(~on_plan).order_by(rows.c.id).limit(BATCH)
+        Args:
+            time: The SQL column with the time from which an entry's age counts. It has an index.
+            keep_s: As in `forget`.
+        """
+        rows = time.table
+        oldest = sa.select(rows.c.id).where(time < self._store.clock - keep_s)
         with self._store.transaction() as connection:
-            now = float(connection.execute(sa.select(self._store.clock)).scalar_one())
-            old = [
-                row.id
-                for row in connection.execute(oldest)
-                if read_entry(SCHEMA_ENTRIES, row).at.timestamp() < now - keep_s
-            ]
-            return _delete_entries(connection, rows, old)
+            ids = connection.execute(oldest.order_by(time).limit(BATCH)).scalars().all()
+            if ids:
+                connection.execute(sa.delete(rows).where(rows.c.id.in_(ids)))
+        return len(ids)
 
 
 def _read_history_rows(
@@ -175,17 +170,10 @@ def _read_history_rows(
     """Return wanted rows of a history's SQL table; with ``most``, only the newest (see `since`)."""
     query = sa.select(rows).where(wanted)
     if most is not None:
-        newest = rows.c.noted_at if tables is None and "noted_at" in rows.c else rows.c.id
+        newest = rows.c.noted_at if tables is None else rows.c.id
         query = query.order_by(newest.desc()).limit(most)
     queries = [query] if tables is None else [query.where(of_table(rows, one)) for one in tables]
     return [row for one in queries for row in connection.execute(one).all()]
-
-
-def _delete_entries(connection: Connection, rows: sa.Table, ids: Sequence[int]) -> int:
-    """Delete entries of a history from the history's SQL table; return the number of entries."""
-    if ids:
-        connection.execute(sa.delete(rows).where(rows.c.id.in_(ids)))
-    return len(ids)
 
 
 def moment_of(seconds: float) -> datetime:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from cdc.lake.handoff import FollowedSchema, Handoff
 
 
+FOLLOWED = "followed"
+"""The outcome of a schema change that the lake has followed."""
+
+
 @dataclass(frozen=True)
 class RunEntry(Part):
     """One run of a table, or several runs of one hour, as an entry of the run history.
@@ -158,6 +162,14 @@ class SchemaEntry(Part):
     format: Literal[1] = 1
 
     @property
+    def former_key(self) -> str:
+        """The key of the change that the same attempt followed before; only of a followed change.
+
+        An attempt numbers the changes that it follows without gaps.
+        """
+        return f"{self.key.removesuffix(str(self.version))}{self.version - 1}"
+
+    @property
     def verdict(self) -> Verdict:
         """The gravest verdict (effect on the lake) among the changes of this entry."""
         return Verdict.gravest(change.verdict for change in self.changes)
@@ -183,7 +195,7 @@ class SchemaEntry(Part):
             at=written.at,
             schema_ids=written.schema_ids,
             changes=written.changes,
-            outcome="followed",
+            outcome=FOLLOWED,
             key=f"{record.attempt.id}/{written.version}",
             columns=handoff.fields,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, STATE_ENTRIES, StateEntry
+from cdc.store.history import FOLLOWED, RUN_ENTRIES, SCHEMA_ENTRIES, STATE_ENTRIES, StateEntry
 from cdc.store.table_state import State
 from cdc.store.tables import (
     named,
@@ -18,6 +18,7 @@ from cdc.store.tables import (
     state_change_rows,
     table_rows,
 )
+from schemas.changes import AddPartition
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -94,8 +95,40 @@ class Writer:
         ).first():
             return
         entry = replace(entry, by=entry.by or self.by, run_id=entry.run_id or self.run_id)
-        row = {"entry_key": entry.key, **named(entry.table), "entry": SCHEMA_ENTRIES.write(entry)}
+        if entry.outcome == FOLLOWED:
+            self._release_former(entry)
+        row = {
+            "entry_key": entry.key,
+            **named(entry.table),
+            "noted_at": entry.at.timestamp(),
+            "entry": SCHEMA_ENTRIES.write(entry),
+        }
         self.connection.execute(sa.insert(schema_change_rows).values(**row))
+
+    def _release_former(self, entry: SchemaEntry) -> None:
+        """Let an attempt's newest followed change expire if it has only brought new partitions.
+
+        With a partition a day, a table would otherwise have an entry with all its columns for each
+        day. The entry may go only after ``entry`` has followed: each run adds the newest change of
+        its attempt again if the history lacks it. A next generation is another attempt, whose
+        changes do not replace those of the generation that runs still follow.
+        """
+        rows = schema_change_rows
+        query = sa.select(rows.c.id, rows.c.entry).where(rows.c.entry_key == entry.former_key)
+        former = self.connection.execute(query).first()
+        if former is None:
+            return
+        name = f"an entry of the schema history of table {entry.table}"
+        changes = SCHEMA_ENTRIES.read(former.entry, name).changes
+        if changes and all(change.kind == AddPartition.__name__ for change in changes):
+            update = sa.update(rows).where(rows.c.id == former.id)
+            self.connection.execute(update.values(needless_at=entry.at.timestamp()))
+
+    def _release_all(self, table: TableId) -> None:
+        """Let all schema changes of a table that leaves the plan expire, each from its own time."""
+        rows = schema_change_rows
+        update = sa.update(rows).where(of_table(rows, table), rows.c.needless_at.is_(None))
+        self.connection.execute(update.values(needless_at=rows.c.noted_at))
 
     def former(self, table: TableId, *, beside: bool) -> tuple[State, int] | None:
         """Return the state and generation in a table's stored record; None without a record."""
@@ -114,6 +147,8 @@ class Writer:
         """
         if (record.state, record.generation) == former:
             return
+        if record.state is State.RETIRED:
+            self._release_all(record.table)
         why = record.reason or (None if record.error is None else record.error.message)
         self._note(
             StateEntry(
@@ -132,6 +167,8 @@ class Writer:
         """Add a record's removal to the history of states; do nothing if there was no record."""
         if former is None:
             return
+        if not beside:
+            self._release_all(table)
         facts = (table, former[1], beside, former[0])
         self._note(StateEntry(*facts, state=None, why=None, by=self.by, run_id=self.run_id))
 

@@ -184,17 +184,13 @@ class Unsent:
         """
         with self._store.transaction() as connection:
             found = []
-            for rows in (run_rows, state_change_rows):
+            for rows in (run_rows, schema_change_rows, state_change_rows):
                 first = sa.select(sa.func.min(rows.c.id)).where(rows.c.noted_at >= at.timestamp())
                 newest = sa.select(sa.func.max(rows.c.id))
                 since = connection.execute(first).scalar()
                 upto = connection.execute(newest).scalar() if since is None else since - 1
                 found.append(Sent(upto or 0))
-            changes = connection.execute(sa.select(schema_change_rows)).all()
-        young = [row.id for row in changes if read_entry(SCHEMA_ENTRIES, row).at >= at]
-        newest_change = max((row.id for row in changes), default=0)
-        schemas = Sent(min(young) - 1 if young else newest_change)
-        return LineagePosition(found[0], schemas, found[1])
+        return LineagePosition(runs=found[0], schemas=found[1], states=found[2])
 
     def after(self, position: LineagePosition, most: int) -> tuple[list[Numbered], LineagePosition]:
         """Return the next entries in the order of their times, and the position after them.

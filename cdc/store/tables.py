@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -11,7 +11,7 @@ from sqlalchemy.types import TypeEngine
 if TYPE_CHECKING:
     from schemas.table import TableId
 
-FORMAT = 4
+FORMAT = 5
 """Version of the SQL tables in this module. A state store of any other version is refused."""
 
 MYSQL = ("mysql", "mariadb")
@@ -65,12 +65,18 @@ table_rows = sa.Table(
 """One row per table, and one more for a next generation that a resync builds (``beside``)."""
 
 
-def _history_table(name: str) -> sa.Table:
-    """Return the SQL table of a history; a row has an entry, the entry's table, and its time."""
+def _history_table(name: str, *further: sa.Column[Any]) -> sa.Table:
+    """Return the SQL table of a history; a row has an entry, the entry's table, and its time.
+
+    Args:
+        name: The SQL table's name.
+        further: Columns that only this history has.
+    """
     return sa.Table(
         name,
         metadata,
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
+        *further,
         sa.Column("source", _name_type(), nullable=False),
         sa.Column("schema_name", _name_type(), nullable=False),
         sa.Column("table_name", _name_type(), nullable=False),
@@ -130,19 +136,14 @@ quarantine = sa.Table(
 )
 """One row per Kafka record in quarantine."""
 
-schema_change_rows = sa.Table(
+schema_change_rows = _history_table(
     "tributary_schema_change",
-    metadata,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
     sa.Column("entry_key", _name_type(), nullable=False, unique=True),
-    sa.Column("source", _name_type(), nullable=False),
-    sa.Column("schema_name", _name_type(), nullable=False),
-    sa.Column("table_name", _name_type(), nullable=False),
-    sa.Column("entry", _document_type(), nullable=False),
-    sa.Index("tributary_schema_change_table", "source", "schema_name", "table_name", "id"),
-    sqlite_autoincrement=True,  # the id of a deleted entry is never given to another one
+    sa.Column("needless_at", sa.Double, nullable=True, index=True),
 )
-"""One row per schema change that the lake followed, or at which a table stopped."""
+"""The schema history: one row per schema change that the lake followed, or at which a table
+stopped. `noted_at` is the time in the entry. `needless_at` is NULL as long as the entry must stay;
+otherwise the age for `state.keep_history` counts from this time."""
 
 lineage_rows = sa.Table(
     "tributary_lineage",

@@ -23,7 +23,7 @@ from openlineage.client.facet_v2 import (
 )
 from openlineage.client.uuid import generate_static_uuid
 
-from cdc.store.history import RunEntry, SchemaEntry, StateEntry
+from cdc.store.history import FOLLOWED, RunEntry, SchemaEntry, StateEntry
 from cdc.store.lineage import COPYING
 from cdc.store.table_state import State
 from operate.lineage.datasets import (
@@ -76,9 +76,7 @@ class Subject:
     def columns(self, generation: int, at: datetime) -> tuple[LakeField, ...]:
         """Return the lake's columns in a generation at time ``at``; empty if they are not known."""
         followed = [
-            one
-            for one in self.schemas
-            if one.generation == generation and one.outcome == "followed"
+            one for one in self.schemas if one.generation == generation and one.outcome == FOLLOWED
         ]
         past = [one for one in followed if one.at <= at]
         newest = self.newest_columns(generation) if len(past) == len(followed) else ()
@@ -188,7 +186,7 @@ def _ended_run(subject: Subject, noted: Numbered, entry: RunEntry) -> _Ended:
 
 def _ended_schema_change(subject: Subject, noted: Numbered, entry: SchemaEntry) -> _Ended:
     """Return, for lineage, how a schema change went."""
-    followed = entry.outcome == "followed"
+    followed = entry.outcome == FOLLOWED
     what = "; ".join(change.what for change in entry.changes)
     return _Ended(
         "schema",

@@ -16,16 +16,20 @@ import pytest
 import sqlalchemy as sa
 
 from cdc.errors import StateError
+from cdc.lake.handoff import FollowedSchema
 from cdc.store import actor, histories, history_rows
 from cdc.store.actor import Actor
 from cdc.store.attempt import Attempt
 from cdc.store.error_record import ErrorRecord
 from cdc.store.histories import Histories
 from cdc.store.history import RunEntry, SchemaEntry, StateEntry
+from cdc.store.recorded_change import RecordedChange
 from cdc.store.state_store import Store
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from cdc.store.tables import run_rows, schema_change_rows, state_change_rows
+from schemas.changes import AddColumn, AddPartition, Change, Verdict
 from schemas.table import TableId
+from tests.handoffs import handed
 from tests.records import NOW, ORDERS, table_record
 
 PARTS = TableId("shop", "public", "parts")
@@ -240,17 +244,124 @@ def test_schema_changes_go_only_with_tables_that_left_the_plan(store: Store) -> 
     `status` also needs all schema changes of a table with frozen columns.
     """
     gone, retired = (TableId("shop", "public", name) for name in ("gone", "retired"))
-    store.put(table_record())
-    store.put(table_record(retired, State.RETIRED))
     for table in (ORDERS, gone, retired):
+        left = store.put(table_record(table))
         store.record_schema(change(table_record(table), 2, at=LONG_AGO))
         store.record_schema(change(table_record(table), 3, at=store.now()))
+    store.put(transition(left, State.RETIRED, at=NOW))
+    store.delete(gone)
+    store.put(table_record(beside=True))
+    store.delete(ORDERS, beside=True)
     assert Histories(store).forget(DAY) == 2
     versions = {
         table.name: [one.version for one in store.schema_history(table)]
         for table in (ORDERS, gone, retired)
     }
     assert versions == {"orders": [2, 3], "gone": [3], "retired": [3]}
+
+
+ATTEMPTS = (UUID(int=1), UUID(int=2))
+
+
+def followed(*changes: Change, version: int, at: datetime, attempt: UUID) -> SchemaEntry:
+    """What a run adds once the lake has followed these changes."""
+    copied = table_record(generation=attempt.int, attempt=Attempt(attempt, NOW, "path"))
+    recorded = tuple(map(RecordedChange.of, changes))
+    schema = FollowedSchema(version, at, (7,), recorded)
+    entry = SchemaEntry.followed(copied, handed([], schema=schema))
+    assert entry is not None
+    return entry
+
+
+def partition(version: int, at: datetime, attempt: UUID = ATTEMPTS[0]) -> SchemaEntry:
+    new = AddPartition(verdict=Verdict.EVOLVE, why="it is empty", name=f"p{version}")
+    return followed(new, version=version, at=at, attempt=attempt)
+
+
+def versions(store: Store) -> list[tuple[int, int]]:
+    return [(one.generation, one.version) for one in store.schema_history(ORDERS)]
+
+
+def test_new_partitions_leave_the_history_once_later_changes_have_replaced_them(
+    store: Store,
+) -> None:
+    """With an entry a day, 1,000 tables would have 365,000 entries a year, each with all columns.
+
+    The newest entry stays, since each run adds it again if the history lacks it.
+    """
+    store.put(table_record())
+    now = store.now()
+    for version in range(2, 32):
+        entry = partition(version, now - timedelta(days=31 - version))
+        for _ in range(2):
+            store.record_schema(entry)
+    assert Histories(store).forget(10.5 * DAY) == 18
+    assert versions(store) == [(1, version) for version in range(20, 32)]
+    # An entry was the newest one until its successor came, so its age counts from then on.
+    assert Histories(store).forget(9.5 * DAY) == 1
+    store.record_schema(entry)
+    assert Histories(store).forget(0.5 * DAY) == 9
+    assert versions(store) == [(1, 30), (1, 31)]
+
+
+def test_no_change_of_columns_leaves_the_history_of_a_table_on_the_plan(store: Store) -> None:
+    """`status` derives the columns that a frozen table lacks from all of them."""
+    store.put(table_record())
+    added = AddColumn(verdict=Verdict.IGNORE, why="w", name="c", type="int", frozen=True)
+    new = AddPartition(verdict=Verdict.EVOLVE, why="it is empty", name="p")
+    for version, changes in enumerate([(new,), (added,), (new, added), (new,), (new,)], 2):
+        store.record_schema(followed(*changes, version=version, at=LONG_AGO, attempt=ATTEMPTS[0]))
+    assert Histories(store).forget(DAY) == 2
+    assert versions(store) == [(1, 3), (1, 4), (1, 6)]
+
+
+def test_the_newest_change_of_each_attempt_stays(store: Store) -> None:
+    """While a next generation is built, runs still add the newest change of the serving one."""
+    serving = partition(2, LONG_AGO)
+    stopped = replace(serving, outcome="paused", key=f"{ATTEMPTS[0]}/3/paused/d", version=3)
+    store.put(table_record())
+    for entry in (serving, stopped, partition(2, LONG_AGO, ATTEMPTS[1])):
+        store.record_schema(entry)
+    store.record_schema(partition(3, LONG_AGO, ATTEMPTS[1]))
+    assert Histories(store).forget(DAY) == 1
+    assert versions(store) == [(1, 2), (1, 3), (2, 3)]
+
+
+def test_a_look_for_old_schema_changes_reads_an_index_only(store: Store) -> None:
+    """It happens each minute, and no other process can write to a SQLite store meanwhile."""
+    asked: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if statement.startswith("SELECT") and schema_change_rows.name in statement:
+            asked.append(statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        Histories(store).forget(DAY)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    with store.transaction() as connection:
+        plans = [
+            connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {one}", (DAY, 500, 0)).all()
+            for one in asked
+        ]
+    index = f"ix_{schema_change_rows.name}_needless_at"
+    assert [[row.detail for row in plan] for plan in plans] == [
+        [f"SEARCH {schema_change_rows.name} USING COVERING INDEX {index} (needless_at<?)"]
+    ]
+
+
+def test_many_old_schema_changes_are_deleted_in_batches(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(histories, "BATCH", 10)
+    monkeypatch.setattr(histories, "BATCHES", 2)
+    store.put(table_record())
+    for version in range(2, 30):
+        store.record_schema(partition(version, LONG_AGO))
+    assert deletes(store) == [10, 10]
+    assert deletes(store) == [7]
+    assert deletes(store) == []
 
 
 def deletes(store: Store) -> list[int]:
