@@ -17,7 +17,6 @@ from cdc.store.tables import (
     run_rows,
     schema_change_rows,
     state_change_rows,
-    statement_topic_rows,
 )
 
 if TYPE_CHECKING:
@@ -130,19 +129,7 @@ class Histories:
                 gone += deleted
                 if deleted < BATCH:
                     break
-        return gone + self._forget_statements(keep_s)
-
-    def _forget_statements(self, keep_s: float) -> int:
-        """Delete the DDL statements of one topic that got no statement for a long time.
-
-        Most of these topics are of captures that no longer exist. If a capture still exists, the
-        next process reads its topic from the first offset again.
-        """
-        heads = statement_topic_rows
-        old = heads.c.noted_at < self._store.clock - keep_s
-        with self._store.transaction() as connection:
-            topic = connection.execute(sa.select(heads.c.topic).where(old).limit(1)).scalar()
-            return 0 if topic is None else forget_statements(connection, topic)
+        return gone + forget_statements(self._store, keep_s, BATCHES)
 
     def _delete_oldest(self, time: sa.Column[Any], keep_s: float) -> int:
         """Delete one batch of a history's old entries, the oldest first; return their number.

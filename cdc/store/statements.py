@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+
+BATCH = 500
+"""Maximum number of rows that one transaction deletes. While the transaction runs, no other process
+can write to a SQLite store."""
+_EMPTYING = -1
+"""Number of records of a topic some of whose rows are deleted. No number of rows is equal to it, so
+nobody takes the other rows for the whole topic, also if the deletion was cut short."""
+_LONG_AGO = 0.0
 
 
 @dataclass(frozen=True)
@@ -201,6 +209,9 @@ class StatementRows:
         Raises:
             StateError: The state store cannot be used.
         """
+        replaced = now.records == len(records)
+        if replaced and before is not None and not self._empty(topic, before):
+            return False
         head = {
             "topic_id": now.topic_id,
             "first_offset": now.first,
@@ -225,16 +236,31 @@ class StatementRows:
                 if before is None:
                     connection.execute(sa.insert(statement_topic_rows).values(topic=topic, **head))
                 else:
-                    update = sa.update(statement_topic_rows).where(_is_read(topic, before))
-                    if now.records != len(records):  # else all rows are replaced
+                    known = replace(before, records=_EMPTYING) if replaced else before
+                    update = sa.update(statement_topic_rows).where(_is_read(topic, known))
+                    if not replaced:
                         update = update.where(statement_topic_rows.c.reader == self._reader)
                     if connection.execute(update.values(**head)).rowcount != 1:
                         return False
-                if now.records == len(records):
+                if replaced:
                     connection.execute(_rows_of(topic))
                 connection.execute(sa.insert(statement_rows), rows)
         except IntegrityError:  # another process has just stored the topic's first records
             return False
+        return True
+
+    def _empty(self, topic: str, known: StoredRead) -> bool:
+        """Delete the rows of a topic that is about to be replaced, if its head is still ``known``.
+
+        A head that another process has marked in the meantime counts as known, too.
+        """
+        marked = replace(known, records=_EMPTYING)
+        is_known = _is_read(topic, known) | _is_read(topic, marked)
+        with self._store.transaction() as connection:
+            if not _mark(connection, is_known):
+                return False
+        while _delete_batch(self._store, topic) == BATCH:
+            pass
         return True
 
     def forget(self, topic: str) -> None:
@@ -244,14 +270,90 @@ class StatementRows:
             StateError: The state store cannot be used.
         """
         with self._store.transaction() as connection:
-            forget_statements(connection, topic)
+            # If this process dies now, the next call of `forget_statements` goes on.
+            is_head = statement_topic_rows.c.topic == topic
+            if not _mark(connection, is_head, noted_at=_LONG_AGO):
+                return
+        while _delete_batch(self._store, topic, head=True) == BATCH:
+            pass
 
 
-def forget_statements(connection: Connection, topic: str) -> int:
-    """Delete what is stored of a topic of DDL statements; return the number of its records."""
+def forget_statements(store: Store, keep_s: float, batches: int) -> int:
+    """Delete the DDL statements of one topic that got no statement for a long time.
+
+    Most of these topics are of captures that no longer exist. If a capture still exists, the next
+    process reads its topic from the first offset again.
+
+    Args:
+        store: The state store.
+        keep_s: For how long a topic has got no statement, in seconds, by the state store's clock.
+        batches: Maximum number of transactions. The next call goes on.
+
+    Returns:
+        Number of deleted records.
+    """
     heads = statement_topic_rows
-    connection.execute(sa.delete(heads).where(heads.c.topic == topic))
-    return connection.execute(_rows_of(topic)).rowcount
+    is_old = heads.c.noted_at < store.clock - keep_s
+    with store.transaction() as connection:
+        topic = connection.execute(sa.select(heads.c.topic).where(is_old).limit(1)).scalar()
+        if topic is None or not _mark(connection, (heads.c.topic == topic) & is_old):
+            return 0
+    gone = 0
+    for _ in range(batches):
+        deleted = _delete_batch(store, topic, head=True)
+        gone += deleted
+        if deleted < BATCH:
+            break
+    return gone
+
+
+def _mark(connection: Connection, is_head: sa.ColumnElement[bool], **further: float) -> bool:
+    """Mark the head of a topic, so that the topic's rows count as incomplete from now on.
+
+    If the deletion is cut short, the mark stays: the next process reads the topic again.
+
+    Args:
+        connection: The transaction's connection.
+        is_head: The SQL condition on the head.
+        further: Further values that the head gets.
+
+    Returns:
+        Whether there was such a head.
+    """
+    mark = sa.update(statement_topic_rows).where(is_head).values(records=_EMPTYING, **further)
+    return connection.execute(mark).rowcount == 1
+
+
+def _delete_batch(store: Store, topic: str, *, head: bool = False) -> int:
+    """Delete some rows of a marked topic of DDL statements; return their number.
+
+    Nothing is deleted if the topic's head is not marked any more: another process has then read the
+    topic again, and replaced its rows.
+
+    Args:
+        store: The state store.
+        topic: The topic.
+        head: Whether to delete the head, too, with the last rows.
+    """
+    heads, rows = statement_topic_rows, statement_rows
+    is_marked = (heads.c.topic == topic) & (heads.c.records == _EMPTYING)
+    of_topic = rows.c.topic == topic
+    some = sa.select(rows.c.topic_id, rows.c.record_offset).where(of_topic).limit(BATCH)
+    with store.transaction() as connection:
+        # The lock on the head keeps other processes from replacing the rows meanwhile.
+        query = sa.select(heads.c.topic).where(is_marked).with_for_update()
+        if connection.execute(query).first() is None:
+            return 0
+        found: dict[str, list[int]] = {}
+        for row in connection.execute(some):
+            found.setdefault(row.topic_id, []).append(row.record_offset)
+        for topic_id, offsets in found.items():
+            mine = of_topic & (rows.c.topic_id == topic_id) & rows.c.record_offset.in_(offsets)
+            connection.execute(sa.delete(rows).where(mine))
+        deleted = sum(map(len, found.values()))
+        if head and deleted < BATCH:
+            connection.execute(sa.delete(heads).where(is_marked))
+    return deleted
 
 
 def _rows_of(topic: str) -> sa.Delete:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from cdc.store import statements
 from cdc.store.state_store import Store
 from cdc.store.statements import (
     STATEMENT_COLUMNS,
@@ -19,6 +22,7 @@ from cdc.store.statements import (
     StoredColumns,
     StoredRead,
     StoredRecord,
+    forget_statements,
 )
 from cdc.store.tables import statement_rows
 
@@ -100,6 +104,119 @@ def test_a_topic_that_was_read_again_replaces_its_rows_only(url: str) -> None:
     rows.forget("t")
     assert rows.of("t") is None
     assert rows.of("u") == other
+
+
+def deletes(store: Store, act: Callable[[], object], most: int = 100) -> list[int]:
+    """Let ``act`` delete rows; return how many each transaction deletes.
+
+    It dies after ``most`` transactions, which a last -1 shows.
+    """
+    found = [0]
+
+    def after(_connection: object, cursor: Any, statement: str, *_: object) -> None:
+        if statement.startswith("BEGIN"):
+            if len(found) > most:
+                raise KeyboardInterrupt
+            found.append(0)
+        if statement.startswith("DELETE FROM tributary_statement "):
+            found[-1] += cursor.rowcount
+
+    sa.event.listen(store._engine, "after_cursor_execute", after)
+    try:
+        act()
+    except KeyboardInterrupt:
+        found.append(-1)
+    finally:
+        sa.event.remove(store._engine, "after_cursor_execute", after)
+    return [one for one in found if one]
+
+
+def rows_left(store: Store) -> int:
+    with store.transaction() as connection:
+        return connection.execute(
+            sa.select(sa.func.count()).select_from(statement_rows)
+        ).scalar_one()
+
+
+FORGET = {
+    "forget": lambda store: StatementRows(store).forget("t"),
+    "old": lambda store: forget_statements(store, -60.0, 20),
+    "replace": lambda store: StatementRows(store).add(
+        "t", FIRST, StoredRead("A", 1, 1, 2000, 1), {1: RECORD}
+    ),
+}
+
+
+@pytest.mark.parametrize("way", FORGET)
+def test_no_transaction_deletes_many_statements(
+    url: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic has a row for each statement of years; others must be able to write meanwhile."""
+    monkeypatch.setattr(statements, "BATCH", 1)
+    store = Store(url)
+    StatementRows(store).add("t", None, FIRST, RECORDS)
+    assert deletes(store, lambda: FORGET[way](store)) == [1, 1, 1]
+    assert rows_left(store) == (1 if way == "replace" else 0)
+    found = StatementRows(store).of("t")
+    assert (found is None) == (way != "replace")
+
+
+@pytest.mark.parametrize("way", FORGET)
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+def test_a_deletion_that_is_cut_short_leaves_nothing_that_counts_as_complete(
+    url: str, way: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statements, "BATCH", 1)
+    store = Store(url)
+    rows = StatementRows(store)
+    rows.add("t", None, FIRST, RECORDS)
+    assert deletes(store, lambda: FORGET[way](store), most)[-1] == -1
+    found = rows.of("t")
+    assert found is not None
+    assert found.records is None
+    slow = StoredRead("A", 0, 4, 2000, 4)
+    assert not rows.add("t", FIRST, slow, {4: RECORD}), "the earlier rows are not all there"
+    # The next process reads the topic again, and has all rows.
+    assert rows.add("t", found.read, slow, {**RECORDS, 4: RECORD})
+    again = rows.of("t")
+    assert again is not None
+    assert (again.read, again.records) == (slow, {**RECORDS, 4: RECORD})
+
+
+def test_a_deletion_that_was_cut_short_goes_on(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statements, "BATCH", 1)
+    store = Store(url)
+    StatementRows(store).add("t", None, FIRST, RECORDS)
+    deletes(store, lambda: StatementRows(store).forget("t"), 2)
+    assert rows_left(store) == 2
+    assert forget_statements(store, 60.0, 1) == 1
+    assert forget_statements(store, 60.0, 20) == 1
+    assert StatementRows(store).of("t") is None
+    assert forget_statements(store, 60.0, 20) == 0
+
+
+def test_rows_of_a_topic_that_was_read_again_are_not_deleted(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process reads the topic again while another one deletes its rows."""
+    monkeypatch.setattr(statements, "BATCH", 1)
+    one, other = Store(url), Store(url)
+    StatementRows(one).add("t", None, FIRST, RECORDS)
+    batch = statements._delete_batch
+
+    def slowly(store: Store, topic: str, *, head: bool = False) -> int:
+        deleted = batch(store, topic, head=head)
+        if store is one and rows_left(one) == 2:
+            found = StatementRows(other).of("t")
+            assert found is not None
+            assert StatementRows(other).add("t", found.read, FIRST, RECORDS)
+        return deleted
+
+    monkeypatch.setattr(statements, "_delete_batch", slowly)
+    StatementRows(one).forget("t")
+    found = StatementRows(one).of("t")
+    assert found is not None
+    assert found.records == RECORDS
 
 
 def test_what_another_reader_has_stored_is_read_again(url: str) -> None:
