@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -143,6 +143,15 @@ class Attempt(Part):
     losses: int = 0
     shard: str | None = None
     continues: UUID | None = None
+
+    def retired(self) -> Attempt:
+        """Return the attempt without its chunks, which nothing needs once its table is RETIRED.
+
+        The record of a large table has thousands of chunks, and each round of runs reads all
+        records. The fingerprint stays: by it a repeated `offboard` finds a renamed table whose
+        source did not answer before, and lineage describes the source of the last runs.
+        """
+        return replace(self, chunks=())
 
     @property
     def servers(self) -> tuple[CopiedServer | CopyView, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, STATE_ENTRIES
+from cdc.store.retired_rows import forget_retired
 from cdc.store.statements import forget_statements
 from cdc.store.tables import (
     check_result_rows,
@@ -108,6 +109,9 @@ class Histories:
         `status` derives which columns a frozen table leaves out. If a table's newest change was
         deleted, a run would add the change again.
 
+        Costs, results of checks and of `verify`, and quarantined records of a table are deleted
+        once the table has been RETIRED for ``keep_s``.
+
         Args:
             keep_s: The greatest age of an entry, in seconds, by the state store's clock.
 
@@ -129,7 +133,8 @@ class Histories:
                 gone += deleted
                 if deleted < BATCH:
                     break
-        return gone + forget_statements(self._store, keep_s, BATCHES)
+        gone += forget_statements(self._store, keep_s, BATCHES)
+        return gone + forget_retired(self._store, keep_s, BATCH, BATCHES)
 
     def _delete_oldest(self, time: sa.Column[Any], keep_s: float) -> int:
         """Delete one batch of a history's old entries, the oldest first; return their number.

@@ -401,6 +401,8 @@ def transition(
     if (obstacle := _transition_obstacle(record, to, attempt, cause)) is not None:
         raise _refused_transition(record, to, obstacle)
     origin, error = record.state, cause.error
+    if to is State.RETIRED and attempt is not None:
+        attempt = attempt.retired()
     next_generation = origin in (State.NEEDS_BOOTSTRAP, State.RETIRED)
     return replace(
         record,
