@@ -7,7 +7,7 @@ that read another server, such as FEDERATED, and a statement on such a table can
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, overload
@@ -40,6 +40,78 @@ texts that `without_passwords` hides.
 """
 
 
+_MANY = 1000
+"""Minimum number of records that are deleted at a time because no run can need them."""
+
+
+def needless_offsets(
+    changes: Iterable[DefinitionChange], on_record: Collection[tuple[str, str]]
+) -> list[int]:
+    """Return the offsets of the records that no run and no command can need, in order.
+
+    Applications create and drop tables that are not on the plan, for example each night. Such a
+    table can be onboarded later. Its copy then begins after all statements that were read until
+    now. So only the connector's present definition of the table is needed: the newest record, or
+    none at all after a DROP. These records are always needed:
+
+    - those on tables with a record, since a lake restored from a backup needs the statements since
+      its own newest commit, however long ago that is;
+    - those that change a table which they do not name, and those that name none;
+    - those of snapshots, the last record before a snapshot, and the last record of all: by them
+      `fresh_starts` finds the starts of the connector without its position.
+
+    Args:
+        changes: The changes in all records that were read, in the order of the binlog.
+        on_record: Schema and name of each table that has a record in the state store, whatever its
+            source and state.
+    """
+    known = {_folded(*one) for one in on_record}
+    records: dict[int, list[DefinitionChange]] = {}
+    for change in changes:
+        records.setdefault(change.offset, []).append(change)
+    newest: dict[TableId, DefinitionChange] = {}
+    fixed: set[int] = set()
+    before = -1
+    for offset, found in records.items():
+        newest.update((one.table, one) for one in found if one.table is not None)
+        if len(found) > 1 or any(_always_needed(one, known) for one in found):
+            fixed.add(offset)
+        if any(one.snapshot for one in found):
+            fixed.add(before)
+        before = offset
+    fixed.add(before)
+    # Without the DROP, an earlier record that stays would show the table as known.
+    staying = {one.table for offset in fixed for one in records.get(offset, ())}
+    return [
+        offset
+        for offset, (first, *_) in records.items()
+        if offset not in fixed
+        and first.table is not None
+        and (
+            newest[first.table] is not first
+            or (first.kind == "DROP" and first.table not in staying)
+        )
+    ]
+
+
+def _always_needed(change: DefinitionChange, known: Collection[tuple[str, str]]) -> bool:
+    """Whether a reported DDL statement is needed even if a later one changes the same table.
+
+    Args:
+        change: The change.
+        known: The tables with a record, as `_folded` returns them.
+    """
+    table = change.table
+    if table is None or change.snapshot or change.beside is not None:
+        return True
+    return _folded(table.schema, table.name) in known
+
+
+def _folded(schema: str, name: str) -> tuple[str, str]:
+    """Return schema and name of a table in a form that does not depend on letter case."""
+    return schema.casefold(), name.casefold()
+
+
 class StatementsInStore:
     """The DDL statements that all processes of a state store have read (see `KeptStatements`).
 
@@ -65,7 +137,16 @@ class StatementsInStore:
         if found is None:
             return None
         read, records = TopicRead(**vars(found.read)), found.records
-        return read, None if records is None else tuple(_changes(records, capture.source))
+        if records is None:
+            return read, None
+        changes = tuple(_changes(records, capture.source))
+        if len(records) >= _MANY:
+            # The records of tables are read after the statements. So if a table gets a record after
+            # this moment, its copy begins after all of the statements that are deleted here.
+            needless = needless_offsets(changes, self._rows.tables_on_record())
+            if len(needless) >= _MANY:
+                self._rows.prune(capture.schema_change_topic, found, needless)
+        return read, changes
 
     def add(
         self,

@@ -1,12 +1,13 @@
 """Stores a connector's reported DDL statements; later processes need not read the topic for them.
 
-Each record of the connector's topic has a row. One more row says how far the topic was read.
+Each record of the connector's topic has a row, unless no run can need the record any more. One more
+row says how far the topic was read, and how many records have a row.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from cdc.errors import StateError
 from cdc.store.documents import Codec, Part
 from cdc.store.table_state import STORE_REMEDY
-from cdc.store.tables import statement_rows, statement_topic_rows
+from cdc.store.tables import statement_rows, statement_topic_rows, table_rows
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -111,7 +112,7 @@ class StoredRead:
         first: The first offset that the topic had.
         last: Offset of the last record that was read.
         sent_ms: Kafka's timestamp of that record, in milliseconds since 1970.
-        records: Number of records that were read; each has a row.
+        records: Number of records that were read.
     """
 
     topic_id: str
@@ -174,7 +175,7 @@ class StatementRows:
                 query.where(rows.record_offset <= read.last).order_by(rows.record_offset)
             ).all()
             is_same = connection.execute(query_of_head).first() == head
-        if len(found) != read.records or head.reader != self._reader or not is_same:
+        if len(found) != head.kept or head.reader != self._reader or not is_same:
             return StoredStatements(read, None)
         name = f"a stored statement of topic {topic}"
         try:
@@ -209,7 +210,7 @@ class StatementRows:
         Raises:
             StateError: The state store cannot be used.
         """
-        replaced = now.records == len(records)
+        replaced, heads = now.records == len(records), statement_topic_rows
         if replaced and before is not None and not self._empty(topic, before):
             return False
         head = {
@@ -218,28 +219,21 @@ class StatementRows:
             "last_offset": now.last,
             "sent_ms": now.sent_ms,
             "records": now.records,
+            "kept": len(records) + (0 if replaced or before is None else heads.c.kept),
             "reader": self._reader,
             "noted_at": self._store.clock,
         }
-        rows = [
-            {
-                "topic": topic,
-                "topic_id": now.topic_id,
-                "record_offset": offset,
-                "record": STATEMENT_RECORDS.write(record),
-            }
-            for offset, record in records.items()
-        ]
+        rows = _sql_rows(topic, now, records)
         try:
             with self._store.transaction() as connection:
                 # The first statement locks the row of the topic, so no other process adds rows.
                 if before is None:
-                    connection.execute(sa.insert(statement_topic_rows).values(topic=topic, **head))
+                    connection.execute(sa.insert(heads).values(topic=topic, **head))
                 else:
                     known = replace(before, records=_EMPTYING) if replaced else before
-                    update = sa.update(statement_topic_rows).where(_is_read(topic, known))
+                    update = sa.update(heads).where(_is_read(topic, known))
                     if not replaced:
-                        update = update.where(statement_topic_rows.c.reader == self._reader)
+                        update = update.where(heads.c.reader == self._reader)
                     if connection.execute(update.values(**head)).rowcount != 1:
                         return False
                 if replaced:
@@ -262,6 +256,40 @@ class StatementRows:
         while _delete_batch(self._store, topic) == BATCH:
             pass
         return True
+
+    def prune(self, topic: str, stored: StoredStatements, offsets: Sequence[int]) -> None:
+        """Delete records that no run can need, unless another process has changed the rows.
+
+        Args:
+            topic: The topic.
+            stored: What `of` has returned for it.
+            offsets: The offsets of the records, in order. They are deleted in this order, so
+                whatever is left if this process dies still has the newest of them.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        left, heads, rows = len(stored.records or ()), statement_topic_rows, statement_rows
+        for begin in range(0, len(offsets), BATCH):
+            some = offsets[begin : begin + BATCH]
+            is_head = _is_read(topic, stored.read) & (heads.c.reader == self._reader)
+            update = sa.update(heads).where(is_head, heads.c.kept == left)
+            left -= len(some)
+            mine = (rows.c.topic == topic) & (rows.c.topic_id == stored.read.topic_id)
+            with self._store.transaction() as connection:
+                if connection.execute(update.values(kept=left)).rowcount != 1:
+                    return
+                connection.execute(sa.delete(rows).where(mine, rows.c.record_offset.in_(some)))
+
+    def tables_on_record(self) -> set[tuple[str, str]]:
+        """Return schema and name of all tables with a record, of any source and in any state.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        query = sa.select(table_rows.c.schema_name, table_rows.c.table_name).distinct()
+        with self._store.transaction() as connection:
+            return {(row.schema_name, row.table_name) for row in connection.execute(query)}
 
     def forget(self, topic: str) -> None:
         """Delete what is stored of a topic whose capture is removed.
@@ -320,7 +348,11 @@ def _mark(connection: Connection, is_head: sa.ColumnElement[bool], **further: fl
     Returns:
         Whether there was such a head.
     """
-    mark = sa.update(statement_topic_rows).where(is_head).values(records=_EMPTYING, **further)
+    mark = (
+        sa.update(statement_topic_rows)
+        .where(is_head)
+        .values(records=_EMPTYING, kept=_EMPTYING, **further)
+    )
     return connection.execute(mark).rowcount == 1
 
 
@@ -354,6 +386,21 @@ def _delete_batch(store: Store, topic: str, *, head: bool = False) -> int:
         if head and deleted < BATCH:
             connection.execute(sa.delete(heads).where(is_marked))
     return deleted
+
+
+def _sql_rows(
+    topic: str, read: StoredRead, records: Mapping[int, StoredRecord]
+) -> list[dict[str, Any]]:
+    """Return the SQL rows of records of a topic of DDL statements."""
+    return [
+        {
+            "topic": topic,
+            "topic_id": read.topic_id,
+            "record_offset": offset,
+            "record": STATEMENT_RECORDS.write(record),
+        }
+        for offset, record in records.items()
+    ]
 
 
 def _rows_of(topic: str) -> sa.Delete:

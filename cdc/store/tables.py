@@ -326,11 +326,13 @@ statement_topic_rows = sa.Table(
     sa.Column("last_offset", sa.BigInteger, nullable=False),
     sa.Column("sent_ms", sa.BigInteger, nullable=False),
     sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("kept", sa.BigInteger, nullable=False),
     sa.Column("reader", _name_type(64), nullable=False),
     sa.Column("noted_at", sa.Double, nullable=False, index=True),
 )
-"""One row per topic of DDL statements that was read: the fields of its `StoredRead`, how the
-statements were read, and when a process last added records."""
+"""One row per topic of DDL statements that was read: the fields of its `StoredRead`, the number of
+records that have a row (``kept``), how the statements were read, and when a process last added
+records."""
 
 statement_rows = sa.Table(
     "tributary_statement",
@@ -340,7 +342,7 @@ statement_rows = sa.Table(
     sa.Column("record_offset", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("record", _document_type(), nullable=False),
 )
-"""One row per record that was read from a topic of DDL statements."""
+"""One row per record that was read from a topic of DDL statements and that a run can need."""
 
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",
