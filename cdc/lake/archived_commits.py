@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 KEPT_DAYS = 7
 """The number of days for which archived commits are kept."""
+_MOST = 200
+"""Maximum number of files that are deleted at a time, since the table's lease is held meanwhile."""
 _ARCHIVE = re.compile(r"\.commits_\.archive\.(\d+)(_.*)?")
 """The name of a file of the archive, with its version."""
 
@@ -31,7 +33,8 @@ _ARCHIVE = re.compile(r"\.commits_\.archive\.(\d+)(_.*)?")
 def delete_old_archives(spark: SparkSession, timeline: Timeline) -> None:
     """Delete the files of a lake table's archive that are older than `KEPT_DAYS`.
 
-    The file with the greatest version stays in any case: Hudi numbers the next file after it.
+    The file with the greatest version stays in any case: Hudi numbers the next file after it. If
+    there are many old files, a later upkeep deletes the rest.
 
     Args:
         spark: The session whose file systems are used.
@@ -51,9 +54,9 @@ def delete_old_archives(spark: SparkSession, timeline: Timeline) -> None:
             for one in (files.listStatus(folder) if files.exists(folder) else ())
             if (match := _ARCHIVE.fullmatch(str(one.getPath().getName())))
         }
-        for version in sorted(found)[:-1]:
-            if found[version].getModificationTime() < before:
-                files.delete(found[version].getPath(), False)
+        old = [one for one in sorted(found)[:-1] if found[one].getModificationTime() < before]
+        for version in old[:_MOST]:
+            files.delete(found[version].getPath(), False)
     except Py4JJavaError as error:
         what = f"old archived commits of the lake table at {timeline.path} cannot be deleted"
         raise storage_error(what, java_reason(error), path=timeline.path) from error

@@ -465,7 +465,7 @@ class Schedule:
             return True
         if rules.ends:
             return not any(not one.long for lane in self._lanes.values() for one in lane.by_start)
-        return not entry.failing and 0.0 <= entry.starts_by - now < rules.turn_s
+        return not entry.failing and not entry.late(now) and entry.starts_by - now < rules.turn_s
 
     def _leaves_shares(self, entry: Entry, now: float) -> bool:
         """Whether a further long run of a lane leaves the other lanes the workers that they need.

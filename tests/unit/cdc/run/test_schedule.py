@@ -71,7 +71,7 @@ def test_long_runs_leave_a_worker_to_short_ones() -> None:
 
 def long_runs(schedule: Schedule, count: int, now: float = NOW) -> int:
     """Offer this many late tables with long runs; return how many of them start."""
-    giants = [entry(f"g{n}", slack=-9.0, seconds=11.0) for n in range(count)]
+    giants = [entry(f"g{n}", slack=-11.0, seconds=11.0) for n in range(count)]
     schedule.offer([*schedule.waiting, *giants])
     return sum(one is not None and one.long for one in [schedule.take(now) for _ in range(count)])
 
@@ -102,7 +102,7 @@ def test_workers_that_an_idle_tier_does_not_need_are_lent_only_once() -> None:
     schedule = Schedule(Rules(16, shares), is_new=False)
     work_of_tier(schedule, "critical", workers=4.0, until=NOW)
     backlog = [
-        entry(f"{tier}{n}", tier=tier, slack=-9.0, seconds=11.0)
+        entry(f"{tier}{n}", tier=tier, slack=-11.0, seconds=11.0)
         for tier in ("standard", "bulk")
         for n in range(16)
     ]
