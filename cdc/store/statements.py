@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 BATCH = 500
 """Maximum number of rows that one transaction deletes. While the transaction runs, no other process
 can write to a SQLite store."""
+PRUNED_BATCHES = 20
+"""Maximum number of transactions of one `StatementRows.prune`, since a process waits for them."""
 _EMPTYING = -1
 """Number of records of a topic some of whose rows are deleted. No number of rows is equal to it, so
 nobody takes the other rows for the whole topic, also if the deletion was cut short."""
@@ -152,30 +154,37 @@ class StatementRows:
     def of(self, topic: str) -> StoredStatements | None:
         """Return what is stored of a topic; None if nothing is stored.
 
-        The records are None if rows are missing, if a row cannot be read, if another process has
-        just changed the rows, or if the records were stored with another ``reader``. The caller can
-        then read the topic again: it still has all records.
+        The records are None if rows are missing, if a row cannot be read, or if the records were
+        stored with another ``reader``. The caller can then read the topic again: it still has all
+        records.
 
         Raises:
             StateError: The state store cannot be used.
         """
-        rows = statement_rows.c
-        query_of_head = sa.select(statement_topic_rows).where(statement_topic_rows.c.topic == topic)
+        heads, rows = statement_topic_rows, statement_rows
+        mine = sa.and_(
+            rows.c.topic == heads.c.topic,
+            rows.c.topic_id == heads.c.topic_id,
+            rows.c.record_offset <= heads.c.last_offset,
+        )
+        # Other processes extend, replace and delete rows meanwhile. On a server, each statement
+        # sees what they have committed by then, so one statement reads the topic and its rows.
+        query = (
+            sa.select(heads, rows.c.record_offset, rows.c.record)
+            .select_from(heads.outerjoin(rows, mine))
+            .where(heads.c.topic == topic)
+            .order_by(rows.c.record_offset)
+        )
         with self._store.transaction() as connection:
-            head = connection.execute(query_of_head).first()
-            if head is None:
-                return None
-            read = StoredRead(
-                head.topic_id, head.first_offset, head.last_offset, head.sent_ms, head.records
-            )
-            # Another process can have extended or replaced the rows since the query above.
-            mine = (rows.topic == topic) & (rows.topic_id == read.topic_id)
-            query = sa.select(rows.record_offset, rows.record).where(mine)
-            found = connection.execute(
-                query.where(rows.record_offset <= read.last).order_by(rows.record_offset)
-            ).all()
-            is_same = connection.execute(query_of_head).first() == head
-        if len(found) != head.kept or head.reader != self._reader or not is_same:
+            joined = connection.execute(query).all()
+        if not joined:
+            return None
+        head = joined[0]
+        read = StoredRead(
+            head.topic_id, head.first_offset, head.last_offset, head.sent_ms, head.records
+        )
+        found = [one for one in joined if one.record_offset is not None]
+        if len(found) != head.kept or head.reader != self._reader:
             return StoredStatements(read, None)
         name = f"a stored statement of topic {topic}"
         try:
@@ -260,6 +269,8 @@ class StatementRows:
     def prune(self, topic: str, stored: StoredStatements, offsets: Sequence[int]) -> None:
         """Delete records that no run can need, unless another process has changed the rows.
 
+        One call deletes some thousands of records. A process that loads the rows later goes on.
+
         Args:
             topic: The topic.
             stored: What `of` has returned for it.
@@ -270,7 +281,7 @@ class StatementRows:
             StateError: The state store cannot be used.
         """
         left, heads, rows = len(stored.records or ()), statement_topic_rows, statement_rows
-        for begin in range(0, len(offsets), BATCH):
+        for begin in range(0, min(len(offsets), PRUNED_BATCHES * BATCH), BATCH):
             some = offsets[begin : begin + BATCH]
             is_head = _is_read(topic, stored.read) & (heads.c.reader == self._reader)
             update = sa.update(heads).where(is_head, heads.c.kept == left)

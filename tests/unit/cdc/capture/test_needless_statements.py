@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -222,3 +223,39 @@ def test_of_two_processes_that_delete_at_once_one_does(store: Store, tmp_path: P
     other = StatementRows(store, "another way to read")
     other.prune(CAPTURE.schema_change_topic, stored, [8, 11])
     assert len(found(kafka, store).changes) == 16
+
+
+def test_a_process_that_loads_amid_a_deletion_finds_complete_rows(store: Store) -> None:
+    """On a server, each further SQL statement of its transaction would see another batch's end."""
+    kafka = Kafka(staged(8))
+    full = found(kafka, store)
+    asked: list[str] = []
+
+    def prune(connection: sa.Connection, _: object, statement: str, *__: object) -> None:
+        if statement.startswith("SELECT"):
+            asked.append(statement)
+        if len(asked) == 2:
+            raw = connection.connection.cursor()
+            raw.execute("DELETE FROM tributary_statement WHERE record_offset = 7")
+            raw.execute("UPDATE tributary_statement_topic SET kept = kept - 1")
+
+    kept = StatementsInStore(store)
+    sa.event.listen(store._engine, "before_cursor_execute", prune)
+    try:
+        loaded = kept.load(CAPTURE)
+    finally:
+        sa.event.remove(store._engine, "before_cursor_execute", prune)
+    assert asked
+    assert loaded is not None
+    assert loaded[1] == full.changes
+
+
+def test_one_process_deletes_a_limited_number_of_records(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first run waits for them; the next process goes on."""
+    monkeypatch.setattr(kept_statements, "_MANY", 2)
+    monkeypatch.setattr(statements, "BATCH", 2)
+    monkeypatch.setattr(statements, "PRUNED_BATCHES", 2)
+    kafka = Kafka(staged(8))
+    assert [len(found(kafka, store).changes) for _ in range(6)] == [16, 16, 12, 8, 4, 2]
