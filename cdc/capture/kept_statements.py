@@ -7,12 +7,14 @@ that read another server, such as FEDERATED, and a statement on such a table can
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, overload
 
 from cdc.debezium import DefinitionChange, KnownColumn, TopicRead
+from cdc.errors import StateError
 from cdc.store.statements import (
     STATEMENT_COLUMNS,
     StatementRows,
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
     from cdc.debezium import CaptureNames
     from cdc.store.state_store import Store
+    from cdc.store.statements import StoredStatements
 
+_log = logging.getLogger(__name__)
 
 _READING = 2
 """Version of the code that reads statements. With a new value, all statements are read again.
@@ -141,12 +145,31 @@ class StatementsInStore:
             return read, None
         changes = tuple(_changes(records, capture.source))
         if len(records) >= _MANY:
-            # The records of tables are read after the statements. So if a table gets a record after
-            # this moment, its copy begins after all of the statements that are deleted here.
-            needless = needless_offsets(changes, self._rows.tables_on_record())
-            if len(needless) >= _MANY:
-                self._rows.prune(capture.schema_change_topic, found, needless)
+            try:
+                self._prune(capture.schema_change_topic, found, changes)
+            except StateError as error:
+                # What was loaded is complete, and the next process can delete what is left.
+                _log.warning("needless statements are not deleted from the store: %s", error)
         return read, changes
+
+    def _prune(
+        self, topic: str, stored: StoredStatements, changes: Sequence[DefinitionChange]
+    ) -> None:
+        """Delete the records that nobody can need, if there are many.
+
+        Args:
+            topic: The topic.
+            stored: What is stored of it.
+            changes: The changes in ``stored``.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        # The records of tables are read after the statements. So if a table gets a record after
+        # this moment, its copy begins after all of the statements that are deleted here.
+        needless = needless_offsets(changes, self._rows.tables_on_record())
+        if len(needless) >= _MANY:
+            self._rows.prune(topic, stored, needless)
 
     def add(
         self,

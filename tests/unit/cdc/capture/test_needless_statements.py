@@ -23,6 +23,7 @@ from cdc.debezium import (
     known_tables,
 )
 from cdc.debezium.definitions import StatementsByTable
+from cdc.errors import StateError
 from cdc.kafka import KafkaAdmin
 from cdc.store import statements
 from cdc.store.state_store import Store
@@ -259,3 +260,19 @@ def test_one_process_deletes_a_limited_number_of_records(
     monkeypatch.setattr(statements, "PRUNED_BATCHES", 2)
     kafka = Kafka(staged(8))
     assert [len(found(kafka, store).changes) for _ in range(6)] == [16, 16, 12, 8, 4, 2]
+
+
+@pytest.mark.parametrize("step", ["tables_on_record", "prune"])
+def test_a_deletion_that_fails_stops_no_process(
+    store: Store, step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kept_statements, "_MANY", 2)
+    kafka = Kafka(staged(8))
+    full = found(kafka, store)
+
+    def fail(*_: object) -> None:
+        raise StateError("the store is locked", remedy="Wait.")
+
+    monkeypatch.setattr(StatementRows, step, fail)
+    assert found(kafka, store).changes == full.changes
+    assert "needless statements are not deleted from the store: the store is locked" in caplog.text
