@@ -220,8 +220,8 @@ class StatementRows:
             StateError: The state store cannot be used.
         """
         replaced, heads = now.records == len(records), statement_topic_rows
-        if replaced and before is not None and not self._empty(topic, before):
-            return False
+        if replaced and before is not None:
+            self._empty(topic, before)
         head = {
             "topic_id": now.topic_id,
             "first_offset": now.first,
@@ -236,23 +236,32 @@ class StatementRows:
         try:
             with self._store.transaction() as connection:
                 # The first statement locks the row of the topic, so no other process adds rows.
-                if before is None:
-                    connection.execute(sa.insert(heads).values(topic=topic, **head))
-                else:
-                    known = replace(before, records=_EMPTYING) if replaced else before
-                    update = sa.update(heads).where(_is_read(topic, known))
-                    if not replaced:
-                        update = update.where(heads.c.reader == self._reader)
-                    if connection.execute(update.values(**head)).rowcount != 1:
+                is_known = self._is_known(topic, before, replaced=replaced)
+                update = sa.update(heads).where(is_known).values(**head)
+                if before is None or connection.execute(update).rowcount != 1:
+                    if before is not None and not replaced:
                         return False
+                    # A process that deletes old statements can have deleted the head meanwhile. A
+                    # head that another process has stored makes this fail.
+                    connection.execute(sa.insert(heads).values(topic=topic, **head))
                 if replaced:
                     connection.execute(_rows_of(topic))
                 connection.execute(sa.insert(statement_rows), rows)
-        except IntegrityError:  # another process has just stored the topic's first records
+        except IntegrityError:  # another process has stored other records of the topic
             return False
         return True
 
-    def _empty(self, topic: str, known: StoredRead) -> bool:
+    def _is_known(
+        self, topic: str, before: StoredRead | None, *, replaced: bool
+    ) -> sa.ColumnElement[bool]:
+        """Return the SQL condition that a topic's head is the one that `add` may change."""
+        if before is None:
+            return sa.false()
+        if replaced:
+            return _is_read(topic, replace(before, records=_EMPTYING))
+        return _is_read(topic, before) & (statement_topic_rows.c.reader == self._reader)
+
+    def _empty(self, topic: str, known: StoredRead) -> None:
         """Delete the rows of a topic that is about to be replaced, if its head is still ``known``.
 
         A head that another process has marked in the meantime counts as known, too.
@@ -261,10 +270,9 @@ class StatementRows:
         is_known = _is_read(topic, known) | _is_read(topic, marked)
         with self._store.transaction() as connection:
             if not _mark(connection, is_known):
-                return False
+                return
         while _delete_batch(self._store, topic) == BATCH:
             pass
-        return True
 
     def prune(self, topic: str, stored: StoredStatements, offsets: Sequence[int]) -> None:
         """Delete records that no run can need, unless another process has changed the rows.

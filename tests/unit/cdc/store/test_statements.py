@@ -219,6 +219,32 @@ def test_rows_of_a_topic_that_was_read_again_are_not_deleted(
     assert found.records == RECORDS
 
 
+@pytest.mark.parametrize("amid", [False, True])
+def test_a_topic_that_is_read_again_is_stored_though_its_head_was_deleted(
+    url: str, amid: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that deletes old statements deletes the head with the last rows."""
+    one, other = Store(url), Store(url)
+    rows = StatementRows(one)
+    rows.add("t", None, FIRST, RECORDS)
+    batch = statements._delete_batch
+
+    def after_the_other(store: Store, topic: str, *, head: bool = False) -> int:
+        if amid and store is one:
+            batch(other, topic, head=True)
+        return batch(store, topic, head=head)
+
+    monkeypatch.setattr(statements, "_delete_batch", after_the_other)
+    if not amid:
+        StatementRows(other).forget("t")
+    assert rows.add("t", FIRST, FIRST, RECORDS)
+    further = StoredRead("A", 0, 5, 2000, 4)
+    assert rows.add("t", FIRST, further, {5: RECORD})
+    found = rows.of("t")
+    assert found is not None
+    assert (found.read, found.records) == (further, {**RECORDS, 5: RECORD})
+
+
 def test_what_another_reader_has_stored_is_read_again(url: str) -> None:
     store = Store(url)
     assert StatementRows(store, "1").add("t", None, FIRST, RECORDS)
