@@ -6,7 +6,6 @@ Leases, counts of commits and counts of losses stay for ever: they must never fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from cdc.store.state_store import Store
+    from cdc.store.table_state import TableRecord
 
 _LEFT = (quarantine, cost_rows, check_rows, verification_rows)
 """The SQL tables from which rows of retired tables are deleted."""
@@ -47,16 +47,32 @@ def forget_retired(store: Store, keep_s: float, batch: int, batches: int) -> int
     Raises:
         StateError: The state store cannot be used, or a stored record cannot be read.
     """
+    old = _long_retired(store, keep_s)
+    if not old:
+        return 0
     with store.transaction() as connection:
         found = [(rows, table) for rows in _LEFT for table in _retired_in(connection, rows)]
-    old = _long_retired(store, {table for _, table in found}, keep_s)
     gone = 0
     for rows, table in found:
         deleted = batch if table in old else 0
         while deleted == batch and batches > 0:
-            deleted, batches = _delete_batch(store, rows, table, batch), batches - 1
+            deleted, batches = _delete_batch(store, rows, old[table], batch), batches - 1
             gone += deleted
     return gone
+
+
+def _long_retired(store: Store, keep_s: float) -> dict[TableId, TableRecord]:
+    """Return the records of the tables that have been RETIRED for ``keep_s`` seconds.
+
+    All records are read at once, and only those that have changed are parsed. Tables that left the
+    plan lately would otherwise cost a query each, at each look.
+    """
+    upto = store.now() - timedelta(seconds=keep_s)
+    return {
+        one.table: one
+        for one in store.tables()
+        if one.state is State.RETIRED and one.updated_at < upto
+    }
 
 
 def _retired_in(connection: Connection, rows: sa.Table) -> list[TableId]:
@@ -79,27 +95,19 @@ def _is_retired() -> sa.ColumnElement[bool]:
     return (table_rows.c.state == State.RETIRED.value) & ~table_rows.c.beside
 
 
-def _long_retired(store: Store, tables: Iterable[TableId], keep_s: float) -> set[TableId]:
-    """Return those of the tables that have been RETIRED for ``keep_s`` seconds."""
-    upto = store.now() - timedelta(seconds=keep_s)
-    records = (store.get(table) for table in tables)
-    return {
-        one.table
-        for one in records
-        if one is not None and one.state is State.RETIRED and one.updated_at < upto
-    }
+def _delete_batch(store: Store, rows: sa.Table, record: TableRecord, most: int) -> int:
+    """Delete some rows of a RETIRED table unless its record has changed; return their number.
 
-
-def _delete_batch(store: Store, rows: sa.Table, table: TableId, most: int) -> int:
-    """Delete some rows of a table if the table is still RETIRED; return their number.
-
-    The lock on the table's record keeps an `onboard` from putting the table on the plan meanwhile.
+    After an `onboard` and another `offboard`, the table is RETIRED again, but its rows are new. The
+    lock on the table's record keeps an `onboard` from putting the table on the plan meanwhile.
     """
     keys: list[Any] = list(rows.primary_key)
-    mine = of_table(rows, table)
-    retired = sa.select(table_rows.c.version).where(of_table(table_rows, table), _is_retired())
+    mine = of_table(rows, record.table)
+    same = sa.select(table_rows.c.version).where(
+        of_table(table_rows, record.table), _is_retired(), table_rows.c.version == record.version
+    )
     with store.transaction() as connection:
-        if connection.execute(retired.with_for_update()).first() is None:
+        if connection.execute(same.with_for_update()).first() is None:
             return 0
         some = connection.execute(sa.select(*keys).where(mine).limit(most)).all()
         if some:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,10 +14,11 @@ from cdc.store import histories, retired_rows
 from cdc.store.checks import Checks
 from cdc.store.histories import Histories
 from cdc.store.quarantine import Quarantine, Quarantined
-from cdc.store.state_store import Store
+from cdc.store.state_store import Store, _values
 from cdc.store.stored_costs import put_cost
 from cdc.store.table_cost import TableCost
 from cdc.store.table_state import State, TableRecord, transition
+from cdc.store.tables import table_rows
 from cdc.store.verifications import Verifications, VerifyRecord
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, READY, table_record
@@ -83,22 +83,50 @@ def test_what_is_left_of_a_retired_table_is_deleted_after_a_while(store: Store) 
     assert Histories(store).forget(2 * DAY) == 0
 
 
+@pytest.mark.parametrize("again", [False, True])
 def test_a_table_that_is_onboarded_again_keeps_what_it_has(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is put on the plan between the search for retired tables and the deletion."""
+    """It is put on the plan between the search and the deletion, and perhaps leaves it again."""
     retired = retire(store, store.put(table_record()), 3.0)
     fill(store, ORDERS)
-    search = retired_rows._long_retired
+    search = retired_rows._retired_in
 
-    def onboards(*arguments: Any) -> set[TableId]:
-        found = search(*arguments)
-        store.put(transition(retired, State.REGISTERED, at=NOW))
+    def onboards(connection: sa.Connection, rows: sa.Table) -> list[TableId]:
+        found = search(connection, rows)
+        if rows is retired_rows._LEFT[-1]:
+            planned = transition(retired, State.REGISTERED, at=NOW)
+            values = _values(transition(planned, State.RETIRED, at=NOW) if again else planned, 4)
+            connection.execute(sa.update(table_rows).values(**values))
         return found
 
-    monkeypatch.setattr(retired_rows, "_long_retired", onboards)
+    monkeypatch.setattr(retired_rows, "_retired_in", onboards)
     assert Histories(store).forget(2 * DAY) == 0
     assert left(store) == {f"{kind} orders" for kind in KINDS}
+
+
+def test_tables_that_left_the_plan_lately_cost_no_query_each(store: Store) -> None:
+    """It would be one for each of them, at each look."""
+    asked: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        asked.append(statement)
+
+    def look() -> int:
+        asked.clear()
+        sa.event.listen(store._engine, "before_cursor_execute", note)
+        try:
+            assert Histories(store).forget(DAY) == 0
+        finally:
+            sa.event.remove(store._engine, "before_cursor_execute", note)
+        return len(asked)
+
+    before = look()
+    for number in range(5):
+        table = TableId("shop", "public", f"t{number}")
+        fill(store, table)
+        retire(store, store.put(table_record(table)), 0.5)
+    assert look() <= before
 
 
 def test_many_quarantined_records_are_deleted_in_batches(
@@ -116,6 +144,7 @@ def test_many_quarantined_records_are_deleted_in_batches(
 
 def test_the_search_reads_nothing_of_tables_on_the_plan(store: Store) -> None:
     """Quarantines of tables on the plan can be large, and the search takes place each minute."""
+    retire(store, store.put(table_record()), 3.0)
     asked: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
