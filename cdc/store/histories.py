@@ -107,7 +107,8 @@ class Histories:
         Schema changes of tables on the plan are not deleted, except those that only brought new
         partitions and that a later change has replaced for so long. From the other changes,
         `status` derives which columns a frozen table leaves out. If a table's newest change was
-        deleted, a run would add the change again.
+        deleted, a run would add the change again. When a table leaves the plan, its changes until
+        then are deleted ``keep_s`` later, also if it is onboarded again meanwhile.
 
         Costs, results of checks and of `verify`, and quarantined records of a table are deleted
         once the table has been RETIRED for ``keep_s``.

@@ -125,10 +125,13 @@ class Writer:
             self.connection.execute(update.values(needless_at=entry.at.timestamp()))
 
     def _release_all(self, table: TableId) -> None:
-        """Let all schema changes of a table that leaves the plan expire, each from its own time."""
+        """Let all schema changes of a table that leaves the plan expire, from now on.
+
+        People read them after an `offboard`, however old they are.
+        """
         rows = schema_change_rows
         update = sa.update(rows).where(of_table(rows, table), rows.c.needless_at.is_(None))
-        self.connection.execute(update.values(needless_at=rows.c.noted_at))
+        self.connection.execute(update.values(needless_at=self.clock))
 
     def former(self, table: TableId, *, beside: bool) -> tuple[State, int] | None:
         """Return the state and generation in a table's stored record; None without a record."""
@@ -147,7 +150,7 @@ class Writer:
         """
         if (record.state, record.generation) == former:
             return
-        if record.state is State.RETIRED:
+        if record.state is State.RETIRED and not record.beside:
             self._release_all(record.table)
         why = record.reason or (None if record.error is None else record.error.message)
         self._note(

@@ -220,8 +220,8 @@ def test_histories_are_read_by_time_and_forgotten_in_batches(
     monkeypatch.setattr(histories, "BATCH", 10)
     store = Store(url, "the run")
     stored = store.put(record())
-    store.put(replace(stored, state=State.RETIRED))
     store.record_schema(SchemaEntry(TABLE, 1, 2, stored.updated_at, (7,), (), "followed", "key"))
+    store.put(replace(stored, state=State.RETIRED))
     before, known = store.now() - timedelta(minutes=5), Histories(store)
     result = RunResult(TABLE, State.INCREMENTAL)
     for number in range(25):

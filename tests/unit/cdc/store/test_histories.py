@@ -241,23 +241,36 @@ def test_old_entries_are_deleted_and_newer_ones_stay(store: Store) -> None:
 def test_schema_changes_go_only_with_tables_that_left_the_plan(store: Store) -> None:
     """If the newest entry were deleted, a run would add it again.
 
-    `status` also needs all schema changes of a table with frozen columns.
+    `status` also needs all schema changes of a table with frozen columns. After an `offboard`,
+    people read them for as long as the history of the table's runs.
     """
     gone, retired = (TableId("shop", "public", name) for name in ("gone", "retired"))
     for table in (ORDERS, gone, retired):
         left = store.put(table_record(table))
         store.record_schema(change(table_record(table), 2, at=LONG_AGO))
-        store.record_schema(change(table_record(table), 3, at=store.now()))
-    store.put(transition(left, State.RETIRED, at=NOW))
+    left = store.put(transition(left, State.RETIRED, at=NOW))
     store.delete(gone)
+    # A next generation's record says nothing of the table.
     store.put(table_record(beside=True))
     store.delete(ORDERS, beside=True)
+    store.put(table_record(state=State.RETIRED, beside=True))
+    store.put(transition(left, State.REGISTERED, at=NOW))
+    store.record_schema(change(table_record(retired), 3, at=LONG_AGO))
+    assert Histories(store).forget(DAY) == 0, "the changes are old, but the tables left just now"
+    expire(store, DAY)
     assert Histories(store).forget(DAY) == 2
     versions = {
         table.name: [one.version for one in store.schema_history(table)]
         for table in (ORDERS, gone, retired)
     }
-    assert versions == {"orders": [2, 3], "gone": [3], "retired": [3]}
+    assert versions == {"orders": [2], "gone": [], "retired": [3]}, "it is onboarded again"
+
+
+def expire(store: Store, seconds: float) -> None:
+    """Let schema changes that may go have got needless so much earlier."""
+    earlier = schema_change_rows.c.needless_at - seconds
+    with store.transaction() as connection:
+        connection.execute(sa.update(schema_change_rows).values(needless_at=earlier))
 
 
 ATTEMPTS = (UUID(int=1), UUID(int=2))
