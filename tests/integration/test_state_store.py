@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -20,13 +21,15 @@ import sqlalchemy as sa
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.run.commits import run_entry
 from cdc.run.context import RunResult
-from cdc.store import histories, history_rows, stored_costs
+from cdc.store import histories, history_rows, retired_rows, stored_costs
 from cdc.store import timeouts as store_timeouts
 from cdc.store.histories import Histories
 from cdc.store.history import SchemaEntry, StateEntry
 from cdc.store.lease import Lease, Leases
 from cdc.store.lineage import LineagePosition, Unsent
+from cdc.store.quarantine import Quarantine, Quarantined
 from cdc.store.state_store import Store
+from cdc.store.statements import StatementRows, StoredChange, StoredRead, StoredRecord
 from cdc.store.table_cost import TableCost
 from cdc.store.table_state import State, TableRecord
 from cdc.store.tables import leases, run_rows
@@ -240,6 +243,73 @@ def test_histories_are_read_by_time_and_forgotten_in_batches(
     assert known.forget(0.0) == 3, "states, and the schema of a table that left the plan"
     assert known.since(before) == []
     store.close()
+
+
+def test_statements_are_loaded_whole_while_another_process_deletes_some(url: str) -> None:
+    """Each SQL statement of a transaction sees what others have committed before it began."""
+    one, other = Store(url), Store(url)
+    change = StoredChange("ALTER", ("s", "t"), "ALTER", None, False, None, "", None)
+    read = StoredRead("A", 0, 19, 1000, 20)
+    records = dict.fromkeys(range(20), StoredRecord((change,)))
+    rows, of_other = StatementRows(one), StatementRows(other)
+    assert rows.add("t", None, read, records)
+
+    def prune(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if statement.startswith("SELECT tributary_statement"):
+            left = of_other.of("t")
+            assert left is not None
+            assert left.records is not None
+            of_other.prune("t", left, [min(left.records)])
+
+    sa.event.listen(one._engine, "after_cursor_execute", prune)
+    try:
+        loaded = [rows.of("t") for _ in range(3)]
+    finally:
+        sa.event.remove(one._engine, "after_cursor_execute", prune)
+    assert [found and found.records and min(found.records) for found in loaded] == [0, 1, 2]
+    # The head goes with the last rows. A process that has read the topic again inserts it.
+    of_other.forget("t")
+    assert rows.add("t", read, read, records)
+    assert not rows.add("t", replace(read, sent_ms=1), read, records), "another head is there"
+    again = rows.of("t")
+    assert again is not None
+    assert (again.read, again.records) == (read, records)
+    one.close()
+    other.close()
+
+
+def test_rows_of_retired_tables_are_deleted_and_new_ones_stay(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two tables is onboarded and offboarded between the search and the deletion."""
+    monkeypatch.setattr(histories, "BATCH", 2)
+    store, other = Store(url), Store(url)
+    began = datetime.now(timezone.utc) - 2 * HOUR
+    cost = TableCost(*(1, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, began, 8.0, 9.0, 2, 3.0, 4.0))
+    again = replace(TABLE, name="again")
+    for table in (TABLE, again):
+        stored = store.put(replace(record(), table=table))
+        bad = Quarantined(
+            *(table, table.name, "topic", "id", 0, 0, 7, "why", began, 5, "run", began)
+        )
+        Quarantine(store).keep([replace(bad, offset=offset) for offset in range(3)])
+        with store.transaction() as connection:
+            stored_costs.put_cost(connection, table, cost)
+        store.put(replace(stored, state=State.RETIRED, updated_at=began))
+    delete = retired_rows._delete_batch
+
+    def onboards_first(*arguments: Any) -> int:
+        if (retired := other.get(again)) is not None and retired.version == 2:
+            planned = other.put(replace(retired, state=State.REGISTERED))
+            other.put(replace(planned, state=State.RETIRED))
+        return delete(*arguments)
+
+    monkeypatch.setattr(retired_rows, "_delete_batch", onboards_first)
+    assert Histories(store).forget(3600.0) == 4
+    assert store.costs() == {again: cost}
+    assert Quarantine(store).counts() == {"again": 3}
+    store.close()
+    other.close()
 
 
 def test_an_entry_whose_transaction_ends_late_is_sent_later(url: str) -> None:
