@@ -69,7 +69,7 @@ select md5(g::text), g, clock_timestamp() from generate_series(1, {count}) g
 """
 UPDATE = """
 update {table} set price = price + 1
-where id in (select 1 + (random() * {rows})::bigint from generate_series(1, {count}))
+where id in (select 1 + floor(random() * {rows})::bigint from generate_series(1, {count}))
 """
 
 
