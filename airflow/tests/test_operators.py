@@ -91,6 +91,19 @@ def test_another_table_that_failed_still_fails_the_task(scripted: Scripted) -> N
     assert CANARY not in str(raised.value)
 
 
+def test_a_source_that_is_down_is_tried_again_after_the_other_copies(scripted: Scripted) -> None:
+    """The exit code for the table that needs a copy hides the one for the source."""
+    away = {"error": "UnreachableError", "message": CANARY, "remedy": "Start it."}
+    tables = [entry(ORDERS, "needs_bootstrap", "LostHistoryError"), entry(ITEMS)]
+    scripted.answer("onboard", code=4, documents=({"tables": tables, "problems": [away]},))
+    scripted.answer("bootstrap", documents=({"tables": [entry(ORDERS)]},))
+    with pytest.raises(AirflowException, match="UnreachableError") as raised:
+        TributaryOnboardOperator(task_id="t", tables=["a.*"], copy_again=True).execute({})
+    assert not isinstance(raised.value, AirflowFailException)
+    assert scripted.calls[1:] == [["bootstrap", "--", ORDERS]]
+    assert CANARY not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("code", "document", "raised"),
     [

@@ -14,6 +14,7 @@ from tributary_airflow.outcome import (
     judge_checks,
     judge_freshness,
     judge_period,
+    judge_rest,
     judge_run,
     judge_table,
     judge_verify,
@@ -61,6 +62,44 @@ def test_each_exit_code_has_its_verdict(code: int, document: Any, verdict: Verdi
     assert judged.verdict is verdict
     assert CANARY not in judged.message
     assert verdict is Verdict.DONE or judged.message
+
+
+@pytest.mark.parametrize(
+    ("document", "verdict"),
+    [
+        ({"tables": [], "problems": [error("UnreachableError")]}, Verdict.RETRY),
+        ({"tables": [], "problems": [error("ConfigError")]}, Verdict.FAIL),
+        (
+            {"tables": [failed("SecretError")], "problems": [error("UnreachableError")]},
+            Verdict.RETRY,
+        ),
+    ],
+)
+def test_a_source_that_is_down_is_a_reason_and_is_tried_again(
+    document: Any, verdict: Verdict
+) -> None:
+    found = ran(3, document)
+    judged = judge(found, messages=False)
+    assert judged.verdict is verdict
+    kind = document["problems"][0]["error"]
+    assert f"{kind}. What to do: Do it." in judged.message
+    assert summary(found)["problems"] == [{"error": kind, "words": f"{kind}. What to do: Do it."}]
+    assert CANARY not in judged.message + json.dumps(summary(found))
+
+
+def test_what_is_left_after_another_copy_has_a_verdict_of_its_own() -> None:
+    needs, other = failed("LostHistoryError"), failed("SecretError", ITEMS)
+    away = error("UnreachableError")
+    for document, verdict in (
+        ({"tables": [needs]}, Verdict.DONE),
+        ({"tables": [needs], "problems": [away]}, Verdict.RETRY),
+        ({"tables": [needs, other]}, Verdict.FAIL),
+        ({"tables": [needs, other], "problems": [away]}, Verdict.RETRY),
+    ):
+        judged = judge_rest(ran(4, document), [ORDERS], messages=False)
+        assert judged.verdict is verdict
+        assert ORDERS not in judged.message
+        assert ("UnreachableError" in judged.message) is ("problems" in document)
 
 
 def test_a_message_of_an_error_is_shown_only_if_it_is_asked_for() -> None:

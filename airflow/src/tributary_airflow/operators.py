@@ -17,6 +17,7 @@ from tributary_airflow.outcome import (
     Verdict,
     judge,
     judge_checks,
+    judge_rest,
     judge_run,
     judge_verify,
     summary,
@@ -104,9 +105,7 @@ class TributaryOnboardOperator(TributaryOperator):
             return self.finish(ran)
         copied = self.hook.run(*command.of_tables("bootstrap", again))
         found = self.finish(copied)
-        failed = [one for one, entry in tables.items() if "error" in entry and one not in again]
-        if failed:
-            raise_verdict(judge(ran, messages=self.messages))
+        raise_verdict(judge_rest(ran, again, messages=self.messages))
         return {**found, "tables": {**tables, **found["tables"]}}
 
 

@@ -7,7 +7,7 @@ of errors and remedies are Tributary's own words.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -92,24 +92,62 @@ def judge(ran: Ran, *, messages: bool) -> Judged:
             " tributary-airflow, and the arguments of the task.",
         )
     errors = list(_errors(ran.document))
-    words = "; ".join(f"{table}: {_words(error, messages=messages)}" for table, error in errors)
-    text = f"{ran.name} ended with exit code {ran.code}" + (f": {words}" if words else "")
+    listed = _listed(errors, messages=messages)
+    text = f"{ran.name} ended with exit code {ran.code}" + (f": {listed}" if listed else "")
     if ran.code == NEEDS_BOOTSTRAP:
         return Judged(Verdict.FAIL, text)
     if ran.code in (ERROR, SOME_FAILED):
-        known = bool(errors) and all(error.get("error") in PERMANENT for _, error in errors)
-        return Judged(Verdict.FAIL if known else Verdict.RETRY, text)
+        return Judged(_verdict_on(errors), text)
     return Judged(Verdict.RETRY, text)
 
 
+def judge_rest(ran: Ran, copied: Collection[str], *, messages: bool) -> Judged:
+    """Return the verdict on what an onboarding leaves once some of its tables are copied again.
+
+    Args:
+        ran: The onboarding.
+        copied: The tables that were copied again, whose errors count no more.
+        messages: Whether messages of errors are shown.
+    """
+    errors = [one for one in _errors(ran.document) if one[0] not in copied]
+    if not errors:
+        return DONE
+    return Judged(_verdict_on(errors), f"{ran.name}: {_listed(errors, messages=messages)}")
+
+
+_Errors = Sequence[tuple[str, Mapping[str, Any]]]
+"""Errors in a command's JSON, each with the name of what has it."""
+
+
+def _verdict_on(errors: _Errors) -> Verdict:
+    """Return FAIL if only a person can end all of the errors; else, or without any, RETRY."""
+    known = bool(errors) and all(error.get("error") in PERMANENT for _, error in errors)
+    return Verdict.FAIL if known else Verdict.RETRY
+
+
+def _listed(errors: _Errors, *, messages: bool) -> str:
+    return "; ".join(f"{name}: {_words(error, messages=messages)}" for name, error in errors)
+
+
 def _errors(document: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Yield the command's error and each table's error, each with the name of what has it."""
+    """Yield the command's error, those of sources and wildcards, and each table's error.
+
+    Each error has the name of what has it.
+    """
     if isinstance(document.get("error"), str):
         yield "error", document
+    for problem in _problems(document):
+        yield "selection", problem
     for entry in document.get("tables") or ():
         error = entry.get("error") if isinstance(entry, Mapping) else None
         if isinstance(error, Mapping):
             yield str(entry.get("table")), error
+
+
+def _problems(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the errors because of which a command did not find all tables that it was to take."""
+    listed = [one for one in document.get("problems") or () if isinstance(one, Mapping)]
+    return [one for one in listed if isinstance(one.get("error"), str)]
 
 
 def _words(error: Mapping[str, Any], *, messages: bool) -> str:
@@ -133,6 +171,11 @@ def summary(ran: Ran, *, messages: bool = False) -> dict[str, Any]:
     for key in ("waiting", "conditions"):
         if isinstance(document.get(key), Mapping):
             found[key] = dict(document[key])
+    if problems := _problems(document):
+        found["problems"] = [
+            {"error": str(one.get("error")), "words": _words(one, messages=messages)}
+            for one in problems
+        ]
     if isinstance(document.get("left_out"), list):
         found["left_out"] = [one["table"] for one in document["left_out"]]
     if isinstance(document.get("failed_checks"), list):
