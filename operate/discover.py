@@ -153,7 +153,9 @@ class SelectedTables:
         tables: The tables, in the order of the arguments.
         by_wildcard: The tables that only wildcards select: no argument and no line of the file
             ``--file`` names them. The name of a shared lake table names each of its shards.
-        in_bulk: The tables that no argument names: a wildcard or the file ``--file`` selects them.
+        in_bulk: The tables of which no argument is the name: a wildcard, the name of a shared lake
+            table or the file ``--file`` selects them. A schedule repeats such commands. But if all
+            shards of a lake table were offboarded, its name as an argument names each of them.
         problems: Errors of single sources, whose tables wildcards cannot match now, and of single
             wildcards that match no table.
     """
@@ -196,13 +198,20 @@ def at_source(
         raise problems[0]
 
     def named(texts: Sequence[str]) -> set[TableId]:
-        by_name = [one for one in texts if one in config.sharded or not is_wildcard(one)]
-        return {*expand(by_name, config, known, where=where, unmatched=lambda _: None)}
+        return {*expand(texts, config, known, where=where, unmatched=lambda _: None)}
 
+    by_name = named([one for one in arguments if one in config.sharded or not is_wildcard(one)])
+    left = _offboarded_lake_tables(services)
+    alone = named([one for one in typed if one in left or not can_match_many(one, config)])
     every = frozenset(tables)
-    return SelectedTables(
-        tuple(tables), every - named(arguments), every - named(typed), tuple(problems)
-    )
+    return SelectedTables(tuple(tables), every - by_name, every - alone, tuple(problems))
+
+
+def _offboarded_lake_tables(services: Services) -> frozenset[str]:
+    """Return the names of the shared lake tables of which all shards were offboarded."""
+    shards = [record for record in services.store.tables() if record.shard is not None]
+    kept = {one.shard.of for one in shards if one.shard and one.state is not State.RETIRED}
+    return frozenset(one.shard.of for one in shards if one.shard) - kept
 
 
 def _selection_problems(

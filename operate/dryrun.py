@@ -61,6 +61,7 @@ def onboarding_steps(
     *,
     with_bootstrap: bool,
     by_wildcard: Collection[TableId] = (),
+    in_bulk: Collection[TableId] = (),
 ) -> Plan:
     """Examine tables, and return the steps that their onboarding would take, without taking any.
 
@@ -69,8 +70,9 @@ def onboarding_steps(
         tables: The tables.
         with_bootstrap: Whether the same command would also copy the tables.
         by_wildcard: The tables that only wildcards select (`SelectedTables.by_wildcard`).
+        in_bulk: The tables that no argument names (`SelectedTables.in_bulk`).
     """
-    examined = examine_all(services, tables, by_wildcard=by_wildcard)
+    examined = examine_all(services, tables, in_bulk=in_bulk)
     if not services.take_over:
         # No Spark is started, so only local folders are looked at.
         examined.refuse(refuse_other_lakes(services, examined.replicable, with_spark=False))

@@ -68,10 +68,10 @@ def onboard(
         tables: The tables.
         with_bootstrap: Whether the same command also copies the tables.
         by_wildcard: The tables that only wildcards select (`SelectedTables.by_wildcard`). Such a
-            table is left out if it cannot be replicated, or was offboarded.
-        in_bulk: The tables that no argument names (`SelectedTables.in_bulk`). If such a table has a
-            complete copy, the source is not asked about the table again, and a failed one is left
-            to `run`, which tries it again.
+            table is left out if it cannot be replicated.
+        in_bulk: The tables that no argument names (`SelectedTables.in_bulk`). Such a table is left
+            out if it was offboarded. If it has a complete copy, the source is not asked about the
+            table again, and a failed one is left to `run`, which tries it again.
 
     Returns:
         One outcome per table, in the order given.
@@ -81,7 +81,7 @@ def onboard(
     followed = frozenset(one.table for one in before if one.state is State.INCREMENTAL)
     complete = (one.table for one in before if State.INCREMENTAL in (one.state, one.resume_to))
     only_settings = frozenset(complete) & {*in_bulk}
-    examined = examine_all(services, tables, only_settings=only_settings, by_wildcard=by_wildcard)
+    examined = examine_all(services, tables, only_settings=only_settings, in_bulk=in_bulk)
     if not services.take_over:
         new = examined.replicable
         examined.refuse(refuse_other_lakes(services, new, with_spark=with_bootstrap))
@@ -136,8 +136,9 @@ def refusals(
 ) -> list[Outcome]:
     """Return the outcomes of tables that ``onboard`` refuses: each is left out or has failed.
 
-    A table is left out if only wildcards select it, it is not on the plan, and the error is about
-    the table itself. Every other table has failed. An error of the source or the lake, or an
+    A table is left out if it was offboarded and no argument names it. It is also left out if only
+    wildcards select it, it is not on the plan, and the error is about the table itself. Every other
+    table has failed. An error of the source or the lake, or an
     unexpected error, is not about the table itself. But an error that the source does not have the
     table is about the table itself.
     """
@@ -149,11 +150,14 @@ def refusals(
             table,
             "check",
             error=error,
-            left_out=table in by_wildcard
-            and table not in known
-            and (
-                isinstance(error, MissingTableError)
-                or not isinstance(error, (SourceError, LakeError, UnexpectedError))
+            left_out=table in examined.offboarded
+            or (
+                table in by_wildcard
+                and table not in known
+                and (
+                    isinstance(error, MissingTableError)
+                    or not isinstance(error, (SourceError, LakeError, UnexpectedError))
+                )
             ),
         )
         for table, error in examined.refused.items()

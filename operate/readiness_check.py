@@ -40,10 +40,12 @@ class Examined:
     Args:
         notes: The tables that can be replicated, each with its remarks; a table can have none.
         refused: The tables that cannot be replicated, each with the error.
+        offboarded: Those of ``refused`` that were offboarded, and that no argument names.
     """
 
     notes: dict[TableId, list[str]] = field(default_factory=dict)
     refused: dict[TableId, TributaryError] = field(default_factory=dict)
+    offboarded: frozenset[TableId] = frozenset()
 
     @property
     def replicable(self) -> list[TableId]:
@@ -63,7 +65,7 @@ def examine_all(
     *,
     with_rows: bool = True,
     only_settings: Collection[TableId] = (),
-    by_wildcard: Collection[TableId] = (),
+    in_bulk: Collection[TableId] = (),
 ) -> Examined:
     """Check which tables can be onboarded, without changing anything.
 
@@ -75,11 +77,12 @@ def examine_all(
         tables: The tables.
         with_rows: Whether to read rows in addition to the catalogs.
         only_settings: Onboarded tables, of which only the settings are examined.
-        by_wildcard: The tables that only wildcards select. If such a table was offboarded, it is
-            refused: a schedule that repeats the wildcard must not bring it back.
+        in_bulk: The tables that no argument names (`SelectedTables.in_bulk`). If such a table was
+            offboarded, it is refused: a schedule that repeats the command must not bring it back.
     """
     found, known = Examined(), on_record(services)
-    found.refuse(_offboarded(known, [table for table in tables if table in by_wildcard]))
+    found.refuse(_offboarded(known, [table for table in tables if table in in_bulk]))
+    found.offboarded = frozenset(found.refused)
     tables = [table for table in tables if table not in found.refused]
     away: dict[str, UnreachableError] = {}
     task = services.progress.start("examine tables", len(tables), "tables")
@@ -141,7 +144,7 @@ def _offboarded(known: TablesOnRecord, tables: Sequence[TableId]) -> dict[TableI
     """Return an error for each of the tables that was offboarded."""
     return {
         table: StateError(
-            f"table {table} was offboarded, and only a wildcard selects it",
+            f"table {table} was offboarded, and no argument of this command is its name",
             remedy=f"Run `tributary onboard {table}` if it is to be replicated again.",
             table=table,
         )

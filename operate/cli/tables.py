@@ -197,6 +197,7 @@ def onboard(
                 wanted.tables,
                 with_bootstrap=not no_bootstrap,
                 by_wildcard=wanted.by_wildcard,
+                in_bulk=wanted.in_bulk,
             )
             _show_dry_run(renderer, planned, wanted.problems, strict=strict)
             return

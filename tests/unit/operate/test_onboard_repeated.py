@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from cdc.errors import StateError
+from cdc.sources.source_facts import SourceTable, TableStats
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate.context import Services
+from operate.discover import at_source
 from operate.dryrun import onboarding_steps
 from operate.exit_codes import ExitCode
 from operate.lost_capture import cut_off
@@ -22,7 +24,7 @@ from operate.table_outcome import Outcome, exit_code_of
 from schemas.errors import TributaryError
 from schemas.table import TableId
 from tests.records import NOW
-from tests.unit.operate.onboarding import Counted, capture_without_servers, some
+from tests.unit.operate.onboarding import Counted, capture_without_servers, found, some
 
 
 @pytest.fixture
@@ -83,9 +85,11 @@ def test_an_offboarded_table_comes_back_by_its_name_only(services: Services) -> 
         register(services, table)
     offboard(services, gone)
 
-    (dry,) = onboarding_steps(services, [gone], with_bootstrap=False, by_wildcard=[gone]).refused
+    (dry,) = onboarding_steps(services, [gone], with_bootstrap=False, in_bulk=[gone]).refused
     outcomes = nightly(services, tables)
-    for left in (dry, outcomes[gone]):
+    # A line of a list names the table, but a schedule can repeat the list, too.
+    (line,) = onboard(services, [gone], with_bootstrap=False, in_bulk=[gone])
+    for left in (dry, line, outcomes[gone]):
         assert (left.left_out, left.failed) == (True, False)
         assert left.error is not None
         assert "was offboarded" in left.error.message
@@ -99,6 +103,48 @@ def test_an_offboarded_table_comes_back_by_its_name_only(services: Services) -> 
     (outcome,) = onboard(services, [gone], with_bootstrap=False)
     assert outcome.action == "registered"
     assert state_of(services, gone) is State.REGISTERED
+
+
+def test_the_name_of_a_shared_lake_table_brings_no_offboarded_shard_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its repetition is how shards that are new are onboarded (docs/shards.md)."""
+    pattern = {"sales.orders": {"from": ["public.t_*"]}}
+    services = Counted(tmp_path, monkeypatch, **pattern).services
+    capture_without_servers(monkeypatch, lambda *_: {}, lambda _: None, ())
+    copied = copying(monkeypatch)
+    gone, failed, new, refused = shards = some(4)
+    stats = [TableStats(one, "table", 1, 1, ("id",), "default", None) for one in shards]
+    monkeypatch.setattr(services.source("shop"), "tables", lambda: stats)
+    keyless = replace(found(refused), primary_key=(), unique_indexes=())
+    def described(one: TableId) -> SourceTable:
+        return keyless if one == refused else found(one)
+
+    monkeypatch.setattr(services.source("shop"), "table", described)
+    put(services, gone)
+    offboard(services, gone)
+    begins = (State.BOOTSTRAPPING, State.CATCHING_UP, State.INCREMENTAL)
+    put(services, failed, *begins, State.FAILED)
+
+    wanted = at_source(services, ["sales.orders"])
+    assert (wanted.by_wildcard, wanted.in_bulk) == (frozenset(), frozenset(shards))
+    outcomes = onboard(
+        services, wanted.tables, by_wildcard=wanted.by_wildcard, in_bulk=wanted.in_bulk
+    )
+    assert [one.left_out for one in outcomes] == [True, False, False, False]
+    assert [one.failed for one in outcomes] == [False, False, False, True], "it is named"
+    assert copied == [new]
+    assert state_of(services, gone) is State.RETIRED
+
+    named = at_source(services, ["sales.orders", "public.t_0000"])
+    assert named.in_bulk == {failed, new, refused}
+    # Who has offboarded the whole lake table names it to have it again.
+    offboard(services, failed)
+    register(services, new)
+    offboard(services, new)
+    assert at_source(services, ["sales.orders"]).in_bulk == frozenset()
+    assert at_source(services, ["public.*"], ["sales.orders"]).in_bulk == {*shards}
+    services.close()
 
 
 @pytest.mark.parametrize("in_bulk", [True, False])
