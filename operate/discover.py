@@ -156,6 +156,7 @@ class SelectedTables:
         in_bulk: The tables of which no argument is the name: a wildcard, the name of a shared lake
             table or the file ``--file`` selects them. A schedule repeats such commands. But if all
             shards of a lake table were offboarded, its name as an argument names each of them.
+            With ``--scheduled``, the arguments name no table.
         problems: Errors of single sources, whose tables wildcards cannot match now, and of single
             wildcards that match no table.
     """
@@ -167,7 +168,11 @@ class SelectedTables:
 
 
 def at_source(
-    services: Services, arguments: Sequence[str], listed: Sequence[str] = ()
+    services: Services,
+    arguments: Sequence[str],
+    listed: Sequence[str] = (),
+    *,
+    scheduled: bool = False,
 ) -> SelectedTables:
     """Return the tables that names and wildcards select; wildcards match any source table.
 
@@ -177,6 +182,7 @@ def at_source(
         services: The services of the command.
         arguments: Names and wildcards of the command line.
         listed: Names and wildcards from the file of the option ``--file``.
+        scheduled: Whether a schedule repeats the command. Its arguments then count as ``listed``.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
@@ -184,7 +190,7 @@ def at_source(
         TributaryError: No table is selected, because of a single source or wildcard.
     """
     config = services.config
-    typed, arguments = arguments, [*arguments, *listed]
+    typed, arguments = () if scheduled else arguments, [*arguments, *listed]
     known: list[TableId] = []
     failed: dict[str, TributaryError] = {}
     if any(can_match_many(argument, config) for argument in arguments):

@@ -24,15 +24,16 @@ from tributary_airflow.operators import (
 from tributary_airflow.outcome import RUN_CONDITIONS
 
 FAIL_ON = ",".join(RUN_CONDITIONS)
+NIGHTLY = ("--scheduled", "--")
 
 
 @pytest.mark.parametrize(
     ("operator", "words"),
     [
-        (TributaryOnboardOperator(task_id="t", tables=["a.*"]), ["onboard", "--", "a.*"]),
+        (TributaryOnboardOperator(task_id="t", tables=["a.*"]), ["onboard", *NIGHTLY, "a.*"]),
         (
             TributaryOnboardOperator(task_id="t", tables=["a.b"], strict=True),
-            ["onboard", "--strict", "--", "a.b"],
+            ["onboard", "--scheduled", "--strict", "--", "a.b"],
         ),
         (TributaryBootstrapOperator(task_id="t", tables=["a.b"]), ["bootstrap", "--", "a.b"]),
         (TributaryResyncOperator(task_id="t", tables=["-a.b"]), ["resync", "--", "-a.b"]),
@@ -78,7 +79,7 @@ def test_a_table_that_needs_another_copy_is_copied_again_if_the_task_may(
     with pytest.raises(AirflowFailException):
         TributaryOnboardOperator(task_id="t", tables=["a.*"]).execute({})
     found = TributaryOnboardOperator(task_id="t", tables=["a.*"], copy_again=True).execute({})
-    assert scripted.calls[1:] == [["onboard", "--", "a.*"], ["bootstrap", "--", ORDERS]]
+    assert scripted.calls[1:] == [["onboard", *NIGHTLY, "a.*"], ["bootstrap", "--", ORDERS]]
     assert {one["state"] for one in found["tables"].values()} == {"incremental"}
 
 

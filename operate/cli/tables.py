@@ -38,6 +38,16 @@ ListOption = Annotated[
 ]
 
 
+ScheduledOption = Annotated[
+    bool,
+    typer.Option(
+        "--scheduled",
+        help="A schedule repeats this command: tables that were offboarded stay so, and failed ones"
+        " are left to `run`, also if they are named.",
+    ),
+]
+
+
 SessionsOption = Annotated[
     int | None,
     typer.Option(
@@ -164,6 +174,7 @@ def onboard(
         typer.Option("--strict", help="Exit code 3 also if a wildcard leaves a table out."),
     ] = False,
     take_over: TakeOverOption = False,
+    scheduled: ScheduledOption = False,
     sessions: SessionsOption = None,
     mb_per_s: RateOption = None,
     config: ConfigOption = None,
@@ -188,7 +199,7 @@ def onboard(
     with renderer.progress() as progress, services(config, progress) as opened:
         opened.copy_budget = CopyBudget(sessions, mb_per_s)
         opened.take_over = take_over
-        wanted = at_source(opened, tables or (), listed)
+        wanted = at_source(opened, tables or (), listed, scheduled=scheduled)
         if dry_run:
             from operate.dryrun import onboarding_steps
 

@@ -315,7 +315,7 @@ def test_the_dags_of_a_project_run_from_onboarding_to_a_report_of_a_complete_hou
 
     # What was planted is in no log, in no DAG and in no event.
     shown = airflow.shown()
-    assert f"tributary onboard -- {items} {orders}" in shown
+    assert f"tributary onboard --scheduled -- {items} {orders}" in shown
     stored = [file.read_bytes().decode("latin-1") for file in airflow.folder.glob("airflow.db*")]
     everything = shown + "".join(stored)
     assert orders in everything

@@ -82,8 +82,11 @@ def environment(of: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def onboard(tables: Iterable[str], *, strict: bool = False) -> list[str]:
-    """Return the words of ``tributary onboard``."""
-    return _of(["onboard", *(["--strict"] if strict else [])], tables)
+    """Return the words of ``tributary onboard`` by a schedule.
+
+    A schedule decides nothing about the tables that it names: those that were offboarded stay so.
+    """
+    return _of(["onboard", "--scheduled", *(["--strict"] if strict else [])], tables)
 
 
 def run(tables: Iterable[str], tier: str | None, fail_on: Iterable[str]) -> list[str]:

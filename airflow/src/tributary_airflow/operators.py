@@ -74,6 +74,8 @@ class TributaryOperator(BaseOperator):
 class TributaryOnboardOperator(TributaryOperator):
     """Captures and copies tables that are new, and goes on with copies that were interrupted.
 
+    A table that was offboarded stays so, also if the task names it.
+
     Args:
         tables: Names and wildcards.
         strict: Whether a table that a wildcard leaves out fails the task.

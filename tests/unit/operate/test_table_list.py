@@ -82,6 +82,16 @@ def test_a_dash_is_stdin(folder: Path, asked: list[dict[str, Any]]) -> None:
     assert asked[0]["by_wildcard"] == asked[0]["in_bulk"] == {ORDERS}
 
 
+def test_a_schedule_that_names_tables_decides_nothing_about_them(
+    folder: Path, asked: list[dict[str, Any]]
+) -> None:
+    """The default DAG of Airflow names the tables of tributary.yaml each night."""
+    command = ["onboard", "--scheduled", "public.orders"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    (call,) = asked
+    assert (call["by_wildcard"], call["in_bulk"]) == (frozenset(), {ORDERS})
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
