@@ -260,8 +260,8 @@ class TableRecord(Part):
         taken_over: UUIDs of another installation's attempts that this table has taken over. If the
             readers' pointer names one of these attempts, this table's publication may replace the
             pointer. Commands for the table may also remove the folders of these attempts.
-        copy_discarded: Whether the state is NEEDS_BOOTSTRAP since an unfinished copy was discarded
-            with its lost capture. `onboard` then goes on with another copy.
+        copy_discarded: Whether the state is NEEDS_BOOTSTRAP since an unfinished copy was discarded,
+            because its capture has lost changes. `onboard` then goes on with another copy.
         version: Number of times that the stored record was changed; 0 if no record is stored yet.
             The state store keeps this number beside the document, not in the document.
         format: Version of this document.

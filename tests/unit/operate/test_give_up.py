@@ -218,6 +218,20 @@ def test_a_capture_is_given_up_with_all_of_its_tables(services: Services, server
     assert "`tributary bootstrap shop:public.incremental`" in record.remedy
 
 
+def test_an_onboarding_makes_copies_again_that_are_given_up_with_their_capture(
+    services: Services, server: Server
+) -> None:
+    kept = {"paused": State.PAUSED, "failed": State.FAILED}
+    for state in (State.CATCHING_UP, State.BOOTSTRAPPING, State.INCREMENTAL):
+        put(services, TableId("shop", "public", state.value), state=state)
+    for name, state in kept.items():
+        table = TableId("shop", "public", name)
+        put(services, table, state=state, resume_to=State.CATCHING_UP)
+    assert give_up(services, over(services)) is not None
+    again = {one.table.name for one in services.store.tables() if one.copy_discarded}
+    assert again == {"catching_up", "bootstrapping", "failed"}, "an operator has paused one"
+
+
 def test_a_capture_that_has_caught_up_meanwhile_is_kept(services: Services, server: Server) -> None:
     put(services)
     found = over(services)
