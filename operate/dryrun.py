@@ -49,10 +49,12 @@ class Plan:
         steps: The steps, in the order of their execution.
         refused: The outcomes of the tables that onboarding would refuse; each would fail or be
             left out.
+        accepted: The tables that onboarding would not refuse, also those that need no step.
     """
 
     steps: tuple[PlannedStep, ...]
     refused: tuple[Outcome, ...]
+    accepted: tuple[TableId, ...] = ()
 
 
 def onboarding_steps(
@@ -79,7 +81,8 @@ def onboarding_steps(
     steps: list[PlannedStep] = []
     for group in tier_capture.groups(services, examined.replicable):
         steps += _steps_of_group(services, group, with_bootstrap=with_bootstrap)
-    return Plan(tuple(steps), tuple(refusals(services, examined, by_wildcard)))
+    refused = refusals(services, examined, by_wildcard)
+    return Plan(tuple(steps), tuple(refused), tuple(examined.replicable))
 
 
 def _settings_of_new_topic(services: Services, names: CaptureNames, topic: str) -> dict[str, Any]:

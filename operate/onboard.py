@@ -150,6 +150,7 @@ def refusals(
             table,
             "check",
             error=error,
+            offboarded=table in examined.offboarded,
             left_out=table in examined.offboarded
             or (
                 table in by_wildcard

@@ -32,7 +32,8 @@ class Outcome:
         error: The reason why the table failed or was left out; None if neither happened.
         details: Plain values for ``--output json``.
         left_out: Whether the table was left out, which is no failure. This is so if it cannot be
-            replicated and only wildcards select it.
+            replicated and only wildcards select it, or if it was offboarded.
+        offboarded: Whether the table was left out since it was offboarded.
         counted_as: The words for this outcome in the summary of many tables, for example
             ``copied``. Not used if there is an error.
         unchanged: Whether there was nothing to do, so that a list of many tables leaves this table
@@ -45,6 +46,7 @@ class Outcome:
     error: TributaryError | None = None
     details: dict[str, Any] = field(default_factory=dict)
     left_out: bool = False
+    offboarded: bool = False
     counted_as: str = "done"
     unchanged: bool = False
 
@@ -132,14 +134,16 @@ def exit_code_of(
     Args:
         outcomes: One per table.
         strict: Whether a table that was left out counts as a failure. If all tables were left out,
-            the command fails in any case.
+            the command fails in any case, unless all of them were offboarded: an operator wants
+            that, so there is nothing to do.
         incomplete: Whether the command could not find all tables that its arguments select.
     """
     seen = list(outcomes)
-    left_out = any(outcome.left_out for outcome in seen)
-    strict = strict or all(outcome.left_out for outcome in seen)
+    left_out = [outcome for outcome in seen if outcome.left_out]
+    nothing_done = len(left_out) == len(seen) and not all(one.offboarded for one in left_out)
+    counted = nothing_done or (strict and bool(left_out))
     return exit_code(
-        failed=any(outcome.failed for outcome in seen) or (strict and left_out) or incomplete,
+        failed=any(outcome.failed for outcome in seen) or counted or incomplete,
         needs_bootstrap=any(outcome.needs_bootstrap for outcome in seen),
     )
 

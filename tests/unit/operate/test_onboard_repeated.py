@@ -91,6 +91,7 @@ def test_an_offboarded_table_comes_back_by_its_name_only(services: Services) -> 
     (line,) = onboard(services, [gone], with_bootstrap=False, in_bulk=[gone])
     for left in (dry, line, outcomes[gone]):
         assert (left.left_out, left.failed) == (True, False)
+        assert exit_code_of([left]) is ExitCode.OK
         assert left.error is not None
         assert "was offboarded" in left.error.message
         assert f"`tributary onboard {gone}`" in left.error.remedy

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import typer
 
 from cdc.errors import CaptureError
-from operate.cli.tables import finish
+from operate.cli.tables import _show_dry_run, finish
+from operate.dryrun import Plan
 from operate.exit_codes import ExitCode
 from operate.render import Output, Renderer
 from operate.table_outcome import Outcome, exit_code_of, for_each, problems
@@ -36,6 +39,37 @@ def test_a_table_that_was_left_out_is_a_failure_only_where_that_is_asked_for() -
     assert exit_code_of(outcomes, strict=True) is ExitCode.SOME_FAILED
     assert exit_code_of([refused(B, left_out=True)]) is ExitCode.SOME_FAILED, "nothing was done"
     assert exit_code_of([]) is ExitCode.OK
+
+
+def offboarded(table: TableId) -> Outcome:
+    return replace(refused(table, "was offboarded", left_out=True), offboarded=True)
+
+
+def test_offboarded_tables_leave_nothing_to_do() -> None:
+    """A repeated `onboard` of tables that were all offboarded would fail each night."""
+    assert exit_code_of([offboarded(A), offboarded(B)]) is ExitCode.OK
+    assert exit_code_of([offboarded(A), refused(B, left_out=True)]) is ExitCode.SOME_FAILED
+    assert exit_code_of([offboarded(A)], strict=True) is ExitCode.SOME_FAILED
+    assert exit_code_of([offboarded(A)], incomplete=True) is ExitCode.SOME_FAILED
+
+
+@pytest.mark.parametrize(
+    ("planned", "strict", "code"),
+    [
+        (Plan((), (refused(B, left_out=True),), (A,)), False, ExitCode.OK),
+        (Plan((), (refused(B, left_out=True),), (A,)), True, ExitCode.SOME_FAILED),
+        (Plan((), (offboarded(B),)), False, ExitCode.OK),
+        (Plan((), (refused(B, left_out=True),)), False, ExitCode.SOME_FAILED),
+        (Plan((), (refused(B),), (A,)), False, ExitCode.SOME_FAILED),
+    ],
+)
+def test_a_dry_run_has_the_exit_code_of_the_command(
+    planned: Plan, code: ExitCode, *, strict: bool
+) -> None:
+    """Also if the accepted tables need no step."""
+    with pytest.raises(typer.Exit) if code else nullcontext() as ended:
+        _show_dry_run(Renderer(), planned, (), strict=strict)
+    assert ended is None or ended.value.exit_code == code
 
 
 def test_a_table_that_was_left_out_is_named_with_its_reason(
