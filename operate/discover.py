@@ -36,16 +36,22 @@ class Entry:
 
     Args:
         stats: The table's size, keys and kind, from the source's catalog.
-        refusal: The reason why the table cannot be replicated; None if the table can be replicated
-            or is on the plan.
+        refusal: The reason why `onboard` with a wildcard would leave the table out; None if it
+            would not, or if the table is on the plan.
         notes: Remarks that do not prevent the replication of the table.
-        state: The table's state; None if the table is not on the plan.
+        state: The table's state; RETIRED if the table was offboarded; None if it never was on the
+            plan.
     """
 
     stats: TableStats
     refusal: TributaryError | None
     notes: tuple[str, ...]
     state: State | None
+
+    @property
+    def on_plan(self) -> bool:
+        """Whether the table is on the plan, which a table that was offboarded is not."""
+        return self.state not in (None, State.RETIRED)
 
     @property
     def problem(self) -> str:
@@ -58,9 +64,9 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """What ``discover`` prints about the table: on the plan, ready, or refused and why."""
+        """What ``discover`` prints about the table: its place on the plan, or its verdict."""
         if self.state is not None:
-            return "on the plan"
+            return "on the plan" if self.on_plan else "offboarded"
         return "ready" if self.refusal is None else f"refused: {self.problem}"
 
     def to_json(self) -> dict[str, Any]:
@@ -74,7 +80,7 @@ class Entry:
             "primary_key": list(stats.primary_key),
             "replica_identity": stats.replica_identity,
             "partition_of": None if stats.partition_root is None else str(stats.partition_root),
-            "ready": self.refusal is None if self.state is None else None,
+            "ready": None if self.on_plan else self.refusal is None,
             "problem": self.problem or None,
             "remedy": None if self.refusal is None else self.refusal.remedy,
             "notes": list(self.notes),
@@ -92,7 +98,8 @@ def discover(
     """List the tables of the given sources, or of all sources; partitions are left out.
 
     Only the catalogs are read, since reading the rows of thousands of tables would take hours.
-    Tables on the plan are not judged here, since ``check`` examines them.
+    Tables on the plan are not judged here, since ``check`` examines them. Nor are tables that were
+    offboarded, which only their names bring back.
 
     Args:
         services: The services of the command.
@@ -101,14 +108,12 @@ def discover(
         failed: Gets each source whose tables cannot be listed, with the error. If None, such a
             source is an error.
     """
-    states = {
-        record.table: record.state
-        for record in services.store.tables()
-        if record.state is not State.RETIRED
-    }
+    states = {record.table: record.state for record in services.store.tables()}
+    on_plan = {table for table, state in states.items() if state is not State.RETIRED}
     found = _tables_of_sources(services, sources or sorted(services.config.sources), failed)
-    strangers = [stats for stats in found if stats.table not in states]
-    examined = examine_all(services, [stats.table for stats in strangers], with_rows=False)
+    strangers = [stats for stats in found if stats.table not in on_plan]
+    judged = [stats.table for stats in strangers]
+    examined = examine_all(services, judged, with_rows=False, in_bulk=judged)
     return [
         Entry(
             stats,

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from cdc.store.table_state import State
 from operate import tier_capture
-from operate.onboard import refusals
+from operate.onboard import has_complete_copy, is_to_copy, refusals
 from operate.other_installations import refuse_other_lakes
 from operate.readiness_check import examine_all
 from operate.table_outcome import Outcome
@@ -21,6 +21,7 @@ from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.debezium.names import CaptureNames
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
 
 StepKind = Literal["topic", "sql", "rest", "state", "spark"]
@@ -74,13 +75,19 @@ def onboarding_steps(
         by_wildcard: The tables that only wildcards select (`SelectedTables.by_wildcard`).
         in_bulk: The tables that no argument names (`SelectedTables.in_bulk`).
     """
-    examined = examine_all(services, tables, in_bulk=in_bulk)
+    records = {record.table: record for record in services.store.tables()}
+    complete = {one for one, record in records.items() if has_complete_copy(record)} & {*in_bulk}
+    examined = examine_all(services, tables, only_settings=complete, in_bulk=in_bulk)
     if not services.take_over:
         # No Spark is started, so only local folders are looked at.
         examined.refuse(refuse_other_lakes(services, examined.replicable, with_spark=False))
     steps: list[PlannedStep] = []
     for group in tier_capture.groups(services, examined.replicable):
-        steps += _steps_of_group(services, group, with_bootstrap=with_bootstrap)
+        steps += _steps_of_group(services, group)
+        for table in group.tables:
+            record = records.get(table)
+            copies = with_bootstrap and is_to_copy(record, in_bulk=table in in_bulk)
+            steps += _steps_of_table(services, table, record, copies=copies)
     refused = refusals(services, examined, by_wildcard)
     return Plan(tuple(steps), tuple(refused), tuple(examined.replicable))
 
@@ -94,10 +101,8 @@ def _settings_of_new_topic(services: Services, names: CaptureNames, topic: str) 
     }
 
 
-def _steps_of_group(
-    services: Services, group: tier_capture.Group, *, with_bootstrap: bool
-) -> list[PlannedStep]:
-    """Return a dry run's steps for the tables of one source and tier, which share a capture."""
+def _steps_of_group(services: Services, group: tier_capture.Group) -> list[PlannedStep]:
+    """Return a dry run's steps for the capture that the tables of one source and tier share."""
     names, source = group.capture, services.source(group.capture.source)
     wanted = tier_capture.topics(group)
     existing = services.kafka.topics(wanted)
@@ -126,21 +131,17 @@ def _steps_of_group(
         )
         path = f"PUT /connectors/{quote(names.connector, safe='')}/config"
         steps.append(PlannedStep("rest", services.config.connect.url, f"{path}\n{body}"))
-    for table in group.tables:
-        steps += _steps_of_table(services, table, with_bootstrap=with_bootstrap)
     return steps
 
 
 def _steps_of_table(
-    services: Services, table: TableId, *, with_bootstrap: bool
+    services: Services, table: TableId, record: TableRecord | None, *, copies: bool
 ) -> list[PlannedStep]:
     """Return a dry run's steps for one table of a group: its registration and its copy."""
-    record = services.store.get(table)
     steps = []
     if record is None or record.state is State.RETIRED:
         steps.append(PlannedStep("state", services.store.shown_url, f"register {table}"))
-    copied = record is not None and record.state is State.INCREMENTAL
-    if with_bootstrap and not copied:
+    if copies:
         path = services.config.table_path(table)
         text = f"copy {table}, hand over to the stream, publish {path}/_current.json"
         steps.append(PlannedStep("spark", f"{path}/attempt=<uuid>", text))

@@ -79,8 +79,7 @@ def onboard(
     before = _records_of(services, tables)
     retired = frozenset(one.table for one in before if one.state is State.RETIRED)
     followed = frozenset(one.table for one in before if one.state is State.INCREMENTAL)
-    complete = (one.table for one in before if State.INCREMENTAL in (one.state, one.resume_to))
-    only_settings = frozenset(complete) & {*in_bulk}
+    only_settings = frozenset(one.table for one in before if has_complete_copy(one)) & {*in_bulk}
     examined = examine_all(services, tables, only_settings=only_settings, in_bulk=in_bulk)
     if not services.take_over:
         new = examined.replicable
@@ -171,16 +170,34 @@ def _records_of(services: Services, tables: Sequence[TableId]) -> list[TableReco
     return [record for record in services.store.tables() if record.table in wanted]
 
 
-def _tables_in_copy(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
-    """Return the tables whose copy has begun and is not published yet; leave out paused tables.
+def has_complete_copy(record: TableRecord) -> bool:
+    """Whether a table follows its stream, or will again once it is resumed or tried again."""
+    return State.INCREMENTAL in (record.state, record.resume_to)
 
-    A copy that was discarded with its lost capture counts, too.
+
+def is_to_copy(record: TableRecord | None, *, in_bulk: bool) -> bool:
+    """Whether ``onboard`` copies a table, for a dry run.
+
+    Args:
+        record: The table's record before the command; None if it has no record.
+        in_bulk: Whether no argument names the table (`SelectedTables.in_bulk`).
     """
-    return frozenset(
-        record.table
-        for record in _records_of(services, tables)
-        if record.copy_discarded or (is_copying(record) and record.state is not State.PAUSED)
-    )
+    if record is None or record.state is State.RETIRED:
+        return True
+    if record.state is State.INCREMENTAL:
+        return False
+    left_to_run = in_bulk and has_complete_copy(record)
+    return _is_in_copy(record) or (record.state in _CONTINUED and not left_to_run)
+
+
+def _tables_in_copy(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
+    """Return the tables whose copy has begun and is not published yet; leave out paused tables."""
+    return frozenset(one.table for one in _records_of(services, tables) if _is_in_copy(one))
+
+
+def _is_in_copy(record: TableRecord) -> bool:
+    """Whether ``onboard`` goes on with a copy, which may have been discarded with its capture."""
+    return record.copy_discarded or (is_copying(record) and record.state is not State.PAUSED)
 
 
 def _capture_group(

@@ -151,7 +151,7 @@ def discover(
         ],
         numbers="rows,size",
     )
-    refused = sum(entry.refusal is not None for entry in entries)
+    refused = sum(entry.refusal is not None and entry.state is None for entry in entries)
     if refused:
         renderer.line(
             f"{refused} of {len(entries)} tables cannot be onboarded as they are; `tributary"

@@ -78,7 +78,8 @@ def test_discover_reads_no_rows_and_looks_at_no_table_that_is_on_the_plan(
 ) -> None:
     """Reading rows of thousands of tables takes hours; tables on the plan are judged already."""
     new = TableId("shop", "public", "new")
-    stats = [TableStats(table, "table", 10, 1, ("id",), "default", None) for table in (ORDERS, new)]
+    listed = (ORDERS, new, GONE)
+    stats = [TableStats(table, "table", 10, 1, ("id",), "default", None) for table in listed]
     source = services.source("shop")
     asked: list[tuple[str, TableId]] = []
 
@@ -101,9 +102,13 @@ def test_discover_reads_no_rows_and_looks_at_no_table_that_is_on_the_plan(
     assert [(entry.summary, entry.to_json()["ready"]) for entry in discover(services)] == [
         ("on the plan", None),
         ("ready", True),
+        ("offboarded", False),
     ]
     assert asked == [("table", new), ("missing_rights", new)]
-    assert [entry.stats.table for entry in discover(services, only_new=True)] == [new]
+    *_, gone = entries = discover(services, only_new=True)
+    assert [entry.stats.table for entry in entries] == [new, GONE]
+    assert gone.to_json()["state"] == "retired"
+    assert gone.to_json()["remedy"].startswith(f"Run `tributary onboard {GONE}`")
     del asked[2:]
     # What onboards, and a dry run of it, read rows, too.
     assert examine_all(services, [new]).replicable == [new]

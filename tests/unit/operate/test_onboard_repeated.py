@@ -74,6 +74,16 @@ def copying(monkeypatch: pytest.MonkeyPatch) -> list[TableId]:
     return copied
 
 
+def planned_copies(services: Services, tables: list[TableId], patch: pytest.MonkeyPatch) -> object:
+    """The tables that a dry run of a repeated command would copy."""
+    patch.setattr("operate.dryrun._steps_of_group", lambda *_: [])
+    planned = onboarding_steps(services, tables, with_bootstrap=True, in_bulk=tables)
+    assert set(planned.accepted) == set(tables)
+    places = {services.config.table_path(one): one for one in planned.accepted}
+    copies = (step.where for step in planned.steps if step.kind == "spark")
+    return [places[where.removesuffix("/attempt=<uuid>")] for where in copies]
+
+
 def state_of(services: Services, table: TableId) -> State | None:
     record = services.store.get(table)
     return None if record is None else record.state
@@ -118,6 +128,7 @@ def test_the_name_of_a_shared_lake_table_brings_no_offboarded_shard_back(
     stats = [TableStats(one, "table", 1, 1, ("id",), "default", None) for one in shards]
     monkeypatch.setattr(services.source("shop"), "tables", lambda: stats)
     keyless = replace(found(refused), primary_key=(), unique_indexes=())
+
     def described(one: TableId) -> SourceTable:
         return keyless if one == refused else found(one)
 
@@ -190,6 +201,7 @@ def test_a_copy_that_was_discarded_with_its_slot_is_made_by_the_next_onboarding(
         pass
     assert {state_of(services, one) for one in tables} == {State.NEEDS_BOOTSTRAP}
 
+    assert planned_copies(services, tables, monkeypatch) == [begun]
     outcomes = onboard(services, tables, by_wildcard=tables, in_bulk=tables)
     assert copied == [begun]
     assert [one.needs_bootstrap for one in outcomes] == [False, True, True]
@@ -216,6 +228,9 @@ def test_a_followed_table_that_has_failed_is_left_to_the_runs_that_try_it_again(
         services.source("shop"), "table", lambda table: (asked.append(table), find(table))[1]
     )
 
+    assert planned_copies(services, tables, monkeypatch) == [copies]
+    assert asked == [copies]
+    asked.clear()
     outcomes = onboard(services, tables, by_wildcard=tables, in_bulk=tables)
     assert [one.action for one in outcomes] == [
         "is already on the plan, failed",
