@@ -150,7 +150,7 @@ def test_the_name_of_a_shared_lake_table_brings_no_offboarded_shard_back(
 
     named = at_source(services, ["sales.orders", "public.t_0000"])
     assert named.in_bulk == {failed, new, refused}
-    # Who has offboarded the whole lake table names it to have it again.
+    # An operator who has offboarded the whole lake table names it to replicate it again.
     offboard(services, failed)
     register(services, new)
     offboard(services, new)
@@ -190,7 +190,7 @@ def test_a_table_that_is_offboarded_amid_the_command_stays_so(
 def test_a_copy_that_was_discarded_with_its_slot_is_made_by_the_next_onboarding(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An onboarding of other tables of the tier has made the lost slot anew."""
+    """An onboarding of other tables of the tier has recreated the lost slot."""
     copied = copying(monkeypatch)
     begun, followed, paused = tables = some(3)
     begins = (State.BOOTSTRAPPING, State.CATCHING_UP)
@@ -239,6 +239,6 @@ def test_a_followed_table_that_has_failed_is_left_to_the_runs_that_try_it_again(
     ]
     assert exit_code_of(outcomes) is ExitCode.OK
     assert (copied, asked) == ([copies], [copies])
-    # Who names the table is told what helps.
+    # If an argument names the table, the command tries to copy it, and its error has the remedy.
     onboard(services, [followed])
     assert copied == [copies, followed]
