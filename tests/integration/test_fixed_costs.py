@@ -96,10 +96,11 @@ LOOK = {
 }
 """The same for a round that also checks the idle tables and their one capture. What it asks of
 Connect, the source and the state store is asked once for each capture."""
-RUN_READS_PLAN = 9
+RUN_READS_PLAN = 10
 """The most often that a command of one run may read the whole plan: once for its tables, twice for
-captures (before and after their evidence), and once for each check after the run that must see what
-other commands have changed meanwhile. Records that have not changed are not parsed again."""
+captures (before and after their evidence), once to find what is left of tables that left the plan,
+and once for each check after the run that must see what other commands have changed meanwhile.
+Records that have not changed are not parsed again."""
 CHECK = {POSTGRES: 0, MARIADB: 8}
 """The most logins that another table may add to `tributary check`: on MariaDB four for the rights
 of each login, two for the table, and one each for its audit and its largest row."""
