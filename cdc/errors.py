@@ -195,6 +195,17 @@ def onboard_again(table: object, *, without_data: bool = False) -> str:
     return f"run `tributary offboard {table}{option}`, then `tributary onboard {table}`"
 
 
+def lake_table_again(table: object) -> str:
+    """Return the instruction to delete a shared lake table and to onboard all of its shards again.
+
+    Args:
+        table: The shared lake table. Without ``--again``, its name brings no offboarded shard back.
+    """
+    return (
+        f"run `tributary offboard {table} --delete-data`, then `tributary onboard --again {table}`"
+    )
+
+
 def onboard_shards_again(table: object) -> str:
     """Return the instruction to build a shared lake table from nothing, for the remedy of an error.
 
@@ -204,5 +215,5 @@ def onboard_shards_again(table: object) -> str:
     Args:
         table: The shared lake table.
     """
-    again = onboard_again(table, without_data=True)
+    again = lake_table_again(table)
     return f"run `tributary offboard {table}`, which takes all its shards off the plan; {again}"

@@ -99,7 +99,7 @@ def discover(
 
     Only the catalogs are read, since reading the rows of thousands of tables would take hours.
     Tables on the plan are not judged here, since ``check`` examines them. Nor are tables that were
-    offboarded, which only their names bring back.
+    offboarded, which only a person's decision brings back.
 
     Args:
         services: The services of the command.
@@ -113,7 +113,7 @@ def discover(
     found = _tables_of_sources(services, sources or sorted(services.config.sources), failed)
     strangers = [stats for stats in found if stats.table not in on_plan]
     judged = [stats.table for stats in strangers]
-    examined = examine_all(services, judged, with_rows=False, in_bulk=judged)
+    examined = examine_all(services, judged, with_rows=False, not_again=judged)
     return [
         Entry(
             stats,
@@ -159,9 +159,8 @@ class SelectedTables:
         by_wildcard: The tables that only wildcards select: no argument and no line of the file
             ``--file`` names them. The name of a shared lake table names each of its shards.
         in_bulk: The tables of which no argument is the name: a wildcard, the name of a shared lake
-            table or the file ``--file`` selects them. A schedule repeats such commands. But if all
-            shards of a lake table were offboarded, its name as an argument names each of them.
-            With ``--scheduled``, the arguments name no table.
+            table or the file ``--file`` selects them. A schedule repeats such commands. With
+            ``--scheduled``, the arguments name no table.
         problems: Errors of single sources, whose tables wildcards cannot match now, and of single
             wildcards that match no table.
     """
@@ -212,17 +211,9 @@ def at_source(
         return {*expand(texts, config, known, where=where, unmatched=lambda _: None)}
 
     by_name = named([one for one in arguments if one in config.sharded or not is_wildcard(one)])
-    left = _offboarded_lake_tables(services)
-    alone = named([one for one in typed if one in left or not can_match_many(one, config)])
+    alone = named([one for one in typed if not can_match_many(one, config)])
     every = frozenset(tables)
     return SelectedTables(tuple(tables), every - by_name, every - alone, tuple(problems))
-
-
-def _offboarded_lake_tables(services: Services) -> frozenset[str]:
-    """Return the names of the shared lake tables of which all shards were offboarded."""
-    shards = [record for record in services.store.tables() if record.shard is not None]
-    kept = {one.shard.of for one in shards if one.shard and one.state is not State.RETIRED}
-    return frozenset(one.shard.of for one in shards if one.shard) - kept
 
 
 def _selection_problems(

@@ -65,6 +65,7 @@ def onboarding_steps(
     with_bootstrap: bool,
     by_wildcard: Collection[TableId] = (),
     in_bulk: Collection[TableId] = (),
+    again: bool = False,
 ) -> Plan:
     """Examine tables, and return the steps that their onboarding would take, without taking any.
 
@@ -74,10 +75,12 @@ def onboarding_steps(
         with_bootstrap: Whether the same command would also copy the tables.
         by_wildcard: The tables that only wildcards select (`SelectedTables.by_wildcard`).
         in_bulk: The tables that no argument names (`SelectedTables.in_bulk`).
+        again: Whether the command would onboard also tables of ``in_bulk`` that were offboarded.
     """
     records = {record.table: record for record in services.store.tables()}
     complete = {one for one, record in records.items() if has_complete_copy(record)} & {*in_bulk}
-    examined = examine_all(services, tables, only_settings=complete, in_bulk=in_bulk)
+    not_again = () if again else in_bulk
+    examined = examine_all(services, tables, only_settings=complete, not_again=not_again)
     if not services.take_over:
         # No Spark is started, so only local folders are looked at.
         examined.refuse(refuse_other_lakes(services, examined.replicable, with_spark=False))

@@ -60,6 +60,7 @@ def onboard(
     with_bootstrap: bool = True,
     by_wildcard: Collection[TableId] = (),
     in_bulk: Collection[TableId] = (),
+    again: bool = False,
 ) -> list[Outcome]:
     """Onboard tables. Steps that an earlier call has completed are skipped.
 
@@ -70,8 +71,10 @@ def onboard(
         by_wildcard: The tables that only wildcards select (`SelectedTables.by_wildcard`). Such a
             table is left out if it cannot be replicated.
         in_bulk: The tables that no argument names (`SelectedTables.in_bulk`). Such a table is left
-            out if it was offboarded. If it has a complete copy, the source is not asked about the
-            table again, and a failed one is left to `run`, which tries it again.
+            out if it was offboarded, without ``again``. If it has a complete copy, the source is
+            not asked about the table again, and a failed one is left to `run`, which tries it
+            again.
+        again: Whether to onboard also tables that were offboarded and that no argument names.
 
     Returns:
         One outcome per table, in the order given.
@@ -80,7 +83,8 @@ def onboard(
     retired = frozenset(one.table for one in before if one.state is State.RETIRED)
     followed = frozenset(one.table for one in before if one.state is State.INCREMENTAL)
     only_settings = frozenset(one.table for one in before if has_complete_copy(one)) & {*in_bulk}
-    examined = examine_all(services, tables, only_settings=only_settings, in_bulk=in_bulk)
+    not_again = () if again else in_bulk
+    examined = examine_all(services, tables, only_settings=only_settings, not_again=not_again)
     if not services.take_over:
         new = examined.replicable
         examined.refuse(refuse_other_lakes(services, new, with_spark=with_bootstrap))
@@ -135,11 +139,11 @@ def refusals(
 ) -> list[Outcome]:
     """Return the outcomes of tables that ``onboard`` refuses: each is left out or has failed.
 
-    A table is left out if it was offboarded and no argument names it. It is also left out if only
-    wildcards select it, it is not on the plan, and the error is about the table itself. Every other
-    table has failed. An error of the source or the lake, or an
-    unexpected error, is not about the table itself. But an error that the source does not have the
-    table is about the table itself.
+    A table is left out if it was offboarded and nobody asked for it again. It is also left out if
+    only wildcards select it, it is not on the plan, and the error is about the table itself. Every
+    other table has failed. An error of the source or the lake, or an unexpected error, is not about
+    the table itself. But an error that the source does not have the table is about the table
+    itself.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED

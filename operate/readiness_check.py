@@ -40,7 +40,7 @@ class Examined:
     Args:
         notes: The tables that can be replicated, each with its remarks; a table can have none.
         refused: The tables that cannot be replicated, each with the error.
-        offboarded: Those of ``refused`` that were offboarded, and that no argument names.
+        offboarded: Those of ``refused`` that were offboarded, and that nobody asked for again.
     """
 
     notes: dict[TableId, list[str]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ def examine_all(
     *,
     with_rows: bool = True,
     only_settings: Collection[TableId] = (),
-    in_bulk: Collection[TableId] = (),
+    not_again: Collection[TableId] = (),
 ) -> Examined:
     """Check which tables can be onboarded, without changing anything.
 
@@ -77,11 +77,11 @@ def examine_all(
         tables: The tables.
         with_rows: Whether to read rows in addition to the catalogs.
         only_settings: Onboarded tables, of which only the settings are examined.
-        in_bulk: The tables that no argument names (`SelectedTables.in_bulk`). If such a table was
-            offboarded, it is refused: a schedule that repeats the command must not bring it back.
+        not_again: The tables that are refused if they were offboarded: a schedule that repeats the
+            command must not bring them back.
     """
     found, known = Examined(), on_record(services)
-    found.refuse(_offboarded(known, [table for table in tables if table in in_bulk]))
+    found.refuse(_offboarded(known, [table for table in tables if table in not_again]))
     found.offboarded = frozenset(found.refused)
     tables = [table for table in tables if table not in found.refused]
     away: dict[str, UnreachableError] = {}
@@ -145,7 +145,8 @@ def _offboarded(known: TablesOnRecord, tables: Sequence[TableId]) -> dict[TableI
     return {
         table: StateError(
             f"table {table} was offboarded, and no argument of this command is its name",
-            remedy=f"Run `tributary onboard {table}` if it is to be replicated again.",
+            remedy=f"Run `tributary onboard {table}` if it is to be replicated again. With"
+            " --again, a command onboards all offboarded tables that it selects.",
             table=table,
         )
         for table in tables

@@ -244,7 +244,8 @@ def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict
                     f" {since[name]}; one column of the lake cannot hold both",
                     remedy="Give the column the same type in both shards, or leave it out with"
                     " columns.exclude; then bootstrap the shard again. To start the table again"
-                    " with other types, first offboard all of its shards with --delete-data.",
+                    " with other types, first offboard all of its shards with --delete-data, then"
+                    " onboard it with --again.",
                     field=name,
                 )
             if name not in types or chosen != known:

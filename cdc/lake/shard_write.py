@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cdc.config.partitions import PartitionField
-from cdc.errors import ConfigError, LakeError, onboard_again, onboard_shards_again
+from cdc.errors import ConfigError, LakeError, lake_table_again, onboard_shards_again
 from cdc.lake.commit import CommitRecord, ShardAccount, SharedState
 from schemas.errors import SchemaError
 from schemas.table import Column, Shard, TableId, TableSchema
@@ -233,6 +233,6 @@ def not_there(wanted: ShardWrite, path: str) -> LakeError:
     return LakeError(
         f"there is no lake table at {path}, which shard {wanted.shard.name} of"
         f" {wanted.shard.of} was written to",
-        remedy=f"Restore it; or {onboard_again(wanted.shard.of, without_data=True)}.",
+        remedy=f"Restore it; or {lake_table_again(wanted.shard.of)}.",
         path=path,
     )

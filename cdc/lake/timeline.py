@@ -417,7 +417,7 @@ def _unknown_commit_error(path: str, file: str, operation: str) -> LakeError:
         " the whole table as of one moment; the next try then continues. If it is gone for good,"
         " build the table again: `tributary resync`; for a table that shards share, run `tributary"
         " offboard` for all of them, then `tributary offboard --delete-data` and `tributary"
-        " onboard`.",
+        " onboard --again`.",
         path=path,
     )
 

@@ -277,7 +277,7 @@ def other_partitions(
             f"partition_by of table {table} changed from {old} to {new}, and the lake table that it"
             " shares with other shards keeps its partitions",
             remedy="Set partition_by back. To change it, offboard all shards of the lake table with"
-            " --delete-data, and onboard them again.",
+            " --delete-data, and onboard it with --again.",
             table=table,
             field="partition_by",
         )

@@ -17,6 +17,7 @@ from cdc.errors import (
     OtherInstallationError,
     copy_again,
     copy_lost,
+    lake_table_again,
     onboard_again,
     onboard_shards_again,
 )
@@ -273,7 +274,7 @@ def require_no_shards(store: Store, shard: Shard) -> None:
 def missing_folder(record: TableRecord) -> MissingFolderError:
     """Return a run's error for a table whose folder, with all generations, is missing."""
     if (shard := _joined_shard(record)) is not None:
-        anew = onboard_again(shard.of, without_data=True)
+        anew = lake_table_again(shard.of)
     elif State.INCREMENTAL in (record.state, record.resume_to):
         anew = copy_again(record.table)
     else:
@@ -328,7 +329,7 @@ def no_offsets(record: TableRecord, reason: str, *, gone: bool = False) -> LostH
     """
     remedy = f"To copy the table again, {copy_lost(record.table)}."
     if gone and record.shard is not None:
-        remedy = f"Restore it; or {onboard_again(record.shard.of, without_data=True)}."
+        remedy = f"Restore it; or {lake_table_again(record.shard.of)}."
     return LostHistoryError(
         f"the lake has no offsets up to which table {record.table} was read: {reason}",
         remedy=remedy,

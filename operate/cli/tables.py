@@ -48,6 +48,16 @@ ScheduledOption = Annotated[
 ]
 
 
+AgainOption = Annotated[
+    bool,
+    typer.Option(
+        "--again",
+        help="Also onboard tables that were offboarded, which wildcards, lists and the names of"
+        " shared lake tables leave out.",
+    ),
+]
+
+
 SessionsOption = Annotated[
     int | None,
     typer.Option(
@@ -174,6 +184,7 @@ def onboard(
         typer.Option("--strict", help="Exit code 3 also if a wildcard leaves a table out."),
     ] = False,
     take_over: TakeOverOption = False,
+    again: AgainOption = False,
     scheduled: ScheduledOption = False,
     sessions: SessionsOption = None,
     mb_per_s: RateOption = None,
@@ -192,6 +203,9 @@ def onboard(
     from operate.discover import at_source
     from operate.onboard import onboard as bring
 
+    if again and scheduled:
+        why = "a schedule that repeats this command must not bring offboarded tables back"
+        raise typer.BadParameter(f"{why}; leave --scheduled out", param_hint="--again")
     listed = _read_list_file(file)
     if not tables and not listed:
         raise typer.BadParameter("name a table, or a list of tables with -f", param_hint="TABLE")
@@ -209,6 +223,7 @@ def onboard(
                 with_bootstrap=not no_bootstrap,
                 by_wildcard=wanted.by_wildcard,
                 in_bulk=wanted.in_bulk,
+                again=again,
             )
             _show_dry_run(renderer, planned, wanted.problems, strict=strict)
             return
@@ -218,6 +233,7 @@ def onboard(
             with_bootstrap=not no_bootstrap,
             by_wildcard=wanted.by_wildcard,
             in_bulk=wanted.in_bulk,
+            again=again,
         )
     finish(renderer, outcomes, strict=strict, problems=wanted.problems)
 

@@ -74,10 +74,12 @@ def copying(monkeypatch: pytest.MonkeyPatch) -> list[TableId]:
     return copied
 
 
-def planned_copies(services: Services, tables: list[TableId], patch: pytest.MonkeyPatch) -> object:
+def planned_copies(
+    services: Services, tables: list[TableId], patch: pytest.MonkeyPatch, *, again: bool = False
+) -> object:
     """The tables that a dry run of a repeated command would copy."""
     patch.setattr("operate.dryrun._steps_of_group", lambda *_: [])
-    planned = onboarding_steps(services, tables, with_bootstrap=True, in_bulk=tables)
+    planned = onboarding_steps(services, tables, with_bootstrap=True, in_bulk=tables, again=again)
     assert set(planned.accepted) == set(tables)
     places = {services.config.table_path(one): one for one in planned.accepted}
     copies = (step.where for step in planned.steps if step.kind == "spark")
@@ -150,12 +152,39 @@ def test_the_name_of_a_shared_lake_table_brings_no_offboarded_shard_back(
 
     named = at_source(services, ["sales.orders", "public.t_0000"])
     assert named.in_bulk == {failed, new, refused}
-    # An operator who has offboarded the whole lake table names it to replicate it again.
-    offboard(services, failed)
-    register(services, new)
-    offboard(services, new)
-    assert at_source(services, ["sales.orders"]).in_bulk == frozenset()
-    assert at_source(services, ["public.*"], ["sales.orders"]).in_bulk == {*shards}
+    services.close()
+
+
+def test_all_offboarded_tables_of_a_command_come_back_if_it_says_again(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the command is repeated after an interruption, when some are on the plan again."""
+    copied = copying(monkeypatch)
+    tables = some(3)
+    for one in tables:
+        put(services, one)
+    for one in tables[1:]:
+        offboard(services, one)
+
+    assert planned_copies(services, tables, monkeypatch, again=True) == tables
+    outcomes = onboard(services, tables, by_wildcard=tables, in_bulk=tables, again=True)
+    assert [one.failed or one.left_out for one in outcomes] == [False] * 3
+    assert copied == tables
+    assert {state_of(services, one) for one in tables} == {State.REGISTERED}
+
+
+def test_the_name_of_a_lake_table_whose_shards_were_all_offboarded_brings_none_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeated `onboard sales.orders` would else undo `offboard sales.orders`."""
+    services = Counted(tmp_path, monkeypatch, **{"sales.orders": {"from": ["public.t_*"]}}).services
+    shards = some(2)
+    stats = [TableStats(one, "table", 1, 1, ("id",), "default", None) for one in shards]
+    monkeypatch.setattr(services.source("shop"), "tables", lambda: stats)
+    for one in shards:
+        put(services, one)
+        offboard(services, one)
+    assert at_source(services, ["sales.orders"]).in_bulk == {*shards}
     services.close()
 
 

@@ -72,6 +72,7 @@ def test_a_list_and_arguments_go_together(folder: Path, asked: list[dict[str, An
             "with_bootstrap": True,
             "by_wildcard": frozenset(),
             "in_bulk": {LINES},
+            "again": False,
         }
     ]
 
@@ -90,6 +91,16 @@ def test_a_schedule_that_names_tables_decides_nothing_about_them(
     assert CliRunner().invoke(app, command).exit_code == 0
     (call,) = asked
     assert (call["by_wildcard"], call["in_bulk"]) == (frozenset(), {ORDERS})
+
+
+def test_only_a_command_that_no_schedule_repeats_brings_all_offboarded_tables_back(
+    folder: Path, asked: list[dict[str, Any]]
+) -> None:
+    for options in ([], ["--again"]):
+        assert CliRunner().invoke(app, ["onboard", *options, "public.*"]).exit_code == 0
+    assert [call["again"] for call in asked] == [False, True]
+    refused = CliRunner().invoke(app, ["onboard", "--again", "--scheduled", "public.*"])
+    assert (refused.exit_code, len(asked)) == (2, 2)
 
 
 @pytest.mark.parametrize(
