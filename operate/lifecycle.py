@@ -59,7 +59,7 @@ def require(services: Services, table: TableId) -> TableRecord:
     """
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
-        raise not_on_plan(table)
+        raise not_on_plan(table, offboarded=record is not None)
     return record
 
 

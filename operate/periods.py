@@ -230,7 +230,7 @@ def _require_on_plan(services: Services, table: TableId) -> TableRecord:
     """Return the record of a table whose periods a command shows; it must be on the plan."""
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
-        raise not_on_plan(table)
+        raise not_on_plan(table, offboarded=record is not None)
     return record
 
 

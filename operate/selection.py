@@ -9,6 +9,7 @@ from cdc.config.patterns import Pattern, is_wildcard
 from cdc.config.shards import fed_by
 from cdc.config.tables import configured_tier
 from cdc.errors import ConfigError, StateError
+from cdc.store.table_state import State
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -154,8 +155,14 @@ def matches_none(argument: str, where: str) -> ConfigError:
     )
 
 
-def not_on_plan(*tables: TableId) -> StateError:
-    """Return the error for one or several tables that are not on the plan of onboarded tables."""
+def not_on_plan(*tables: TableId, offboarded: bool = False) -> StateError:
+    """Return the error for one or several tables that are not on the plan of onboarded tables.
+
+    Args:
+        tables: The tables.
+        offboarded: Whether the tables were offboarded. Schedules that name such a table see it in
+            the error's context, and have nothing to do.
+    """
     names = [str(table) for table in tables]
     subject = f"table {names[0]} is" if len(names) == 1 else f"tables {', '.join(names)} are"
     return StateError(
@@ -163,6 +170,7 @@ def not_on_plan(*tables: TableId) -> StateError:
         remedy=f"Run `tributary onboard {' '.join(names)}`; `tributary status` lists the tables on"
         " the plan.",
         table=names[0],
+        **({"state": State.RETIRED.value} if offboarded else {}),
     )
 
 

@@ -11,6 +11,7 @@ from tests.documents import table
 from tributary_airflow.outcome import (
     Verdict,
     judge,
+    judge_announced,
     judge_checks,
     judge_freshness,
     judge_period,
@@ -136,6 +137,34 @@ def test_what_a_task_hands_on_has_no_keys_of_rows() -> None:
 def test_a_comparison_that_did_not_work_is_tried_again() -> None:
     document = {"tables": [{**failed("KafkaError"), "equal": False}]}
     assert judge_verify(ran(3, document), messages=False).verdict is Verdict.RETRY
+
+
+GONE = {**error("StateError"), "context": {"table": ITEMS, "state": "retired"}}
+OFFBOARDED = {"table": ITEMS, "equal": False, "error": GONE}
+
+
+@pytest.mark.parametrize(
+    ("tables", "verdict"),
+    [
+        ([OFFBOARDED], Verdict.SKIP),
+        ([OFFBOARDED, {"table": ORDERS, "equal": True}], Verdict.DONE),
+        ([OFFBOARDED, {"table": ORDERS, "equal": False, "difference_count": 1}], Verdict.FAIL),
+        ([OFFBOARDED, failed("KafkaError")], Verdict.RETRY),
+        ([OFFBOARDED, failed("SecretError")], Verdict.FAIL),
+    ],
+)
+def test_a_comparison_leaves_offboarded_tables_out(tables: Any, verdict: Verdict) -> None:
+    """They are still in tributary.yaml, from which the DAGs have their tasks."""
+    judged = judge_verify(ran(3, {"tables": tables}), messages=False)
+    assert judged.verdict is verdict
+    assert CANARY not in judged.message
+
+
+def test_an_offboarded_table_has_no_periods_to_publish() -> None:
+    for document, verdict in ((GONE, Verdict.SKIP), (error("StateError"), Verdict.RETRY)):
+        judged = judge_announced(ran(1, document), ITEMS, messages=False)
+        assert judged.verdict is verdict
+        assert CANARY not in judged.message
 
 
 def results(*outcomes: str) -> dict[str, Any]:

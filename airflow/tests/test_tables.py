@@ -152,6 +152,19 @@ def test_new_periods_are_partitions_of_the_asset(scripted: Scripted) -> None:
     assert again["outlet_events"][operator.complete].keys == []
 
 
+def test_the_periods_of_an_offboarded_table_are_skipped(scripted: Scripted) -> None:
+    operator = TributaryPeriodsOperator(task_id="t", table=ORDERS)
+    gone = {
+        "error": "StateError",
+        "message": CANARY,
+        "remedy": "x",
+        "context": {"state": "retired"},
+    }
+    scripted.answer("complete", code=1, documents=(gone,))
+    with pytest.raises(AirflowSkipException, match="was offboarded"):
+        operator.execute(context(operator))
+
+
 def test_a_table_without_periods_in_its_settings_fails_for_good(scripted: Scripted) -> None:
     operator = TributaryPeriodsOperator(task_id="t", table=ORDERS)
     document = {"error": "ConfigError", "message": CANARY, "remedy": "Set completeness."}

@@ -213,6 +213,8 @@ class TributaryVerdictOperator(BaseOperator):
 class TributaryVerifyOperator(TributaryTablesOperator):
     """Compares source and lake row for row. If they differ, the task fails without a retry.
 
+    Tables that were offboarded do not count; if there is no other table, the task is skipped.
+
     Args:
         tables: Names, and wildcards for tables on the plan.
         max_seconds: Time budget of the comparison. With ``go_on``, the next task continues where

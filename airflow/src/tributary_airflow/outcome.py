@@ -51,6 +51,7 @@ RUN_CONDITIONS = (*TABLE_CONDITIONS, "silent", "over_limit", "empty_store")
 Late tables do not fail it: the freshness sensor and alarms find them.
 """
 FOLLOWED, PAUSED, NEEDS_COPY = "incremental", "paused", "needs_bootstrap"
+OFFBOARDED = "retired"
 COPYING = frozenset({"registered", "bootstrapping", "catching_up"})
 """States of a table from its onboarding until its copy follows the stream."""
 
@@ -148,6 +149,12 @@ def _problems(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the errors because of which a command did not find all tables that it was to take."""
     listed = [one for one in document.get("problems") or () if isinstance(one, Mapping)]
     return [one for one in listed if isinstance(one.get("error"), str)]
+
+
+def _is_offboarded(error: Mapping[str, Any]) -> bool:
+    """Return whether an error is only that its table was offboarded, by an operator's decision."""
+    context = error.get("context")
+    return isinstance(context, Mapping) and context.get("state") == OFFBOARDED
 
 
 def _words(error: Mapping[str, Any], *, messages: bool) -> str:
@@ -258,7 +265,10 @@ def judge_table(found: Mapping[str, Any], table: str) -> Judged:
 
 
 def judge_verify(ran: Ran, *, messages: bool) -> Judged:
-    """Return the verdict on a comparison: FAIL for differences, which a retry would find again."""
+    """Return the verdict on a comparison: FAIL for differences, which a retry would find again.
+
+    A table that was offboarded does not count. SKIP if no other table was compared.
+    """
     different = [
         f"{one.get('table')}: {one.get('difference_count', 0)} differences,"
         f" {one.get('unsettled_count', 0)} keys that kept changing"
@@ -271,7 +281,15 @@ def judge_verify(ran: Ran, *, messages: bool) -> Judged:
             f"{'; '.join(different)}. What to do: `tributary verify TABLE` shows the keys, and"
             " `tributary resync TABLE` copies the table again.",
         )
-    return judge(ran, messages=messages)
+    errors = list(_errors(ran.document))
+    rest = [one for one in errors if not _is_offboarded(one[1])]
+    if ran.code != SOME_FAILED or len(rest) == len(errors):
+        return judge(ran, messages=messages)
+    if rest:
+        return Judged(_verdict_on(rest), f"{ran.name}: {_listed(rest, messages=messages)}")
+    if len(errors) < len(ran.document["tables"]):
+        return DONE
+    return Judged(Verdict.SKIP, f"offboarded: {', '.join(name for name, _ in errors)}")
 
 
 def judge_checks(ran: Ran, *, messages: bool) -> Judged:
@@ -316,6 +334,13 @@ def judge_period(ran: Ran, *, messages: bool) -> tuple[Judged, str]:
     if ran.code == OK:
         return Judged(Verdict.RETRY, f"{ran.name} printed no verdict"), ""
     return judge(ran, messages=messages), ""
+
+
+def judge_announced(ran: Ran, table: str, *, messages: bool) -> Judged:
+    """Return the verdict on a table's list of periods: SKIP if the table was offboarded."""
+    if ran.code == ERROR and _is_offboarded(ran.document):
+        return Judged(Verdict.SKIP, f"table {table} was offboarded")
+    return judge(ran, messages=messages)
 
 
 def judge_freshness(ran: Ran, max_age_s: float | None, *, messages: bool) -> tuple[Judged, str]:

@@ -9,7 +9,13 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from tributary_airflow import assets, command
 from tributary_airflow.operators import TributaryOperator
-from tributary_airflow.outcome import TABLE_CONDITIONS, judge, judge_table, summary
+from tributary_airflow.outcome import (
+    TABLE_CONDITIONS,
+    judge,
+    judge_announced,
+    judge_table,
+    summary,
+)
 from tributary_airflow.raising import raise_verdict
 
 if TYPE_CHECKING:
@@ -64,7 +70,8 @@ class TributaryTableOperator(TributaryOperator):
 class TributaryPeriodsOperator(TributaryOperator):
     """Publishes the hours or days of a table that are newly complete, as partitions of its asset.
 
-    The task is skipped, without an event, if no period is newly complete: Airflow makes an event of
+    The task is skipped, without an event, if the table was offboarded, or if no period is newly
+    complete: Airflow makes an event of
     each successful task with an outlet. The task reads from the asset's events what was published.
     Airflow writes an event in one step with the task's success. So no period is lost or published
     twice if a task dies.
@@ -94,7 +101,7 @@ class TributaryPeriodsOperator(TributaryOperator):
     def execute(self, context: Context) -> list[str]:
         """Run `tributary complete TABLE`, and publish what no event has yet."""
         ran = self.hook.run(*command.complete(self.table))
-        raise_verdict(judge(ran, messages=self.messages))
+        raise_verdict(judge_announced(ran, self.table, messages=self.messages))
         newest = context["inlet_events"][self.complete].ascending(False).limit(KNOWN_EVENTS)
         known = published((one.partition_key, one.extra) for one in newest)
         new = unpublished(ran.document.get("periods") or (), known, self.since)

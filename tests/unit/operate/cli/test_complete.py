@@ -165,6 +165,11 @@ def test_a_table_without_periods_or_off_the_plan_is_an_error(
     assert "its settings have no completeness" in told
     file.write_text(yaml.safe_dump(document))
     assert complete("2026-11-23T12")[0] == 0
+    # Airflow's task leaves an offboarded table alone by this.
+    store.put(transition(record, State.RETIRED, at=NOON))
+    refused = CliRunner().invoke(app, ["complete", "public.orders", "--output", "json"])
+    assert refused.exit_code == 1
+    assert json.loads(refused.stdout)["context"]["state"] == "retired"
 
 
 def periods_of(folder: Path) -> TablePeriods:
