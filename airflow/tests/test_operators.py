@@ -105,6 +105,22 @@ def test_a_source_that_is_down_is_tried_again_after_the_other_copies(scripted: S
     assert CANARY not in str(raised.value)
 
 
+@pytest.mark.parametrize("copy_again", [True, False])
+def test_a_strict_onboarding_fails_for_a_table_that_was_left_out(
+    scripted: Scripted, *, copy_again: bool
+) -> None:
+    left = [entry(ITEMS, "x", "CaptureError")]
+    needs = {"tables": [entry(ORDERS, "needs_bootstrap")], "left_out": left}
+    scripted.answer("onboard", code=4, documents=(needs,))
+    scripted.answer("bootstrap", documents=({"tables": [entry(ORDERS)]},))
+    operator = TributaryOnboardOperator(
+        task_id="t", tables=["a.*"], strict=True, copy_again=copy_again
+    )
+    with pytest.raises(AirflowFailException, match=f"{ITEMS}: CaptureError") as raised:
+        operator.execute({})
+    assert CANARY not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("code", "document", "raised"),
     [

@@ -9,6 +9,7 @@ import pytest
 
 from tests.documents import table
 from tributary_airflow.outcome import (
+    DONE,
     Verdict,
     judge,
     judge_announced,
@@ -101,6 +102,22 @@ def test_what_is_left_after_another_copy_has_a_verdict_of_its_own() -> None:
         assert judged.verdict is verdict
         assert ORDERS not in judged.message
         assert ("UnreachableError" in judged.message) is ("problems" in document)
+
+
+@pytest.mark.parametrize("code", [3, 4])
+def test_a_table_that_was_left_out_fails_a_strict_onboarding_for_good(code: int) -> None:
+    """Exit code 4 for a table that is copied again hides exit code 3 of --strict."""
+    needs, left = failed("LostHistoryError"), failed("CaptureError", ITEMS)
+    document: dict[str, Any] = {"tables": [needs][code == 3 :], "left_out": [left]}
+    for found in (document, document | {"problems": [error("UnreachableError")]}):
+        rest = judge_rest(ran(code, found), [ORDERS], messages=False, strict=True)
+        whole = judge(ran(code, found), messages=False, strict=True)
+        assert rest.verdict is (Verdict.RETRY if "problems" in found else Verdict.FAIL)
+        assert "problems" in found or whole.verdict is Verdict.FAIL
+        for judged in (rest, whole):
+            assert f"{ITEMS}: CaptureError. What to do: Do it." in judged.message
+            assert CANARY not in judged.message
+    assert judge_rest(ran(code, document), [ORDERS], messages=False) is DONE
 
 
 def test_a_message_of_an_error_is_shown_only_if_it_is_asked_for() -> None:

@@ -104,10 +104,10 @@ class TributaryOnboardOperator(TributaryOperator):
         tables = summary(ran)["tables"]
         again = [one for one, found in tables.items() if found.get("state") == NEEDS_COPY]
         if not self.copy_again or not again:
-            return self.finish(ran)
+            return self.finish(ran, judge(ran, messages=self.messages, strict=self.strict))
         copied = self.hook.run(*command.of_tables("bootstrap", again))
         found = self.finish(copied)
-        raise_verdict(judge_rest(ran, again, messages=self.messages))
+        raise_verdict(judge_rest(ran, again, messages=self.messages, strict=self.strict))
         return {**found, "tables": {**tables, **found["tables"]}}
 
 

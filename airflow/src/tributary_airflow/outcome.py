@@ -76,8 +76,14 @@ class Judged:
 DONE = Judged(Verdict.DONE, "")
 
 
-def judge(ran: Ran, *, messages: bool) -> Judged:
-    """Return the verdict on any command, by its exit code and the errors in its JSON."""
+def judge(ran: Ran, *, messages: bool, strict: bool = False) -> Judged:
+    """Return the verdict on any command, by its exit code and the errors in its JSON.
+
+    Args:
+        ran: The command.
+        messages: Whether messages of errors are shown.
+        strict: Whether tables that were left out are errors, too, which only a person can end.
+    """
     if ran.code == OK:
         return DONE
     if ran.code in (NOT_FOUND, NOT_EXECUTABLE):
@@ -93,37 +99,54 @@ def judge(ran: Ran, *, messages: bool) -> Judged:
             " tributary-airflow, and the arguments of the task.",
         )
     errors = list(_errors(ran.document))
-    listed = _listed(errors, messages=messages)
+    left_out = _left_out(ran.document) if strict else []
+    listed = _listed([*errors, *left_out], messages=messages)
     text = f"{ran.name} ended with exit code {ran.code}" + (f": {listed}" if listed else "")
     if ran.code == NEEDS_BOOTSTRAP:
         return Judged(Verdict.FAIL, text)
     if ran.code in (ERROR, SOME_FAILED):
-        return Judged(_verdict_on(errors), text)
+        return Judged(_verdict_on(errors, left_out), text)
     return Judged(Verdict.RETRY, text)
 
 
-def judge_rest(ran: Ran, copied: Collection[str], *, messages: bool) -> Judged:
+def judge_rest(
+    ran: Ran, copied: Collection[str], *, messages: bool, strict: bool = False
+) -> Judged:
     """Return the verdict on what an onboarding leaves once some of its tables are copied again.
 
     Args:
         ran: The onboarding.
         copied: The tables that were copied again, whose errors count no more.
         messages: Whether messages of errors are shown.
+        strict: Whether tables that were left out are errors, too. The exit code for a table that
+            needs a copy hides the one for them.
     """
     errors = [one for one in _errors(ran.document) if one[0] not in copied]
-    if not errors:
+    left_out = _left_out(ran.document) if strict else []
+    if not errors and not left_out:
         return DONE
-    return Judged(_verdict_on(errors), f"{ran.name}: {_listed(errors, messages=messages)}")
+    listed = _listed([*errors, *left_out], messages=messages)
+    return Judged(_verdict_on(errors, left_out), f"{ran.name}: {listed}")
 
 
 _Errors = Sequence[tuple[str, Mapping[str, Any]]]
 """Errors in a command's JSON, each with the name of what has it."""
 
 
-def _verdict_on(errors: _Errors) -> Verdict:
-    """Return FAIL if only a person can end all of the errors; else, or without any, RETRY."""
-    known = bool(errors) and all(error.get("error") in PERMANENT for _, error in errors)
+def _verdict_on(errors: _Errors, left_out: _Errors = ()) -> Verdict:
+    """Return FAIL if only a person can end all of the errors; else, or without any, RETRY.
+
+    Only a person can change that a table is left out.
+    """
+    known = all(error.get("error") in PERMANENT for _, error in errors)
+    known = known and bool(errors or left_out)
     return Verdict.FAIL if known else Verdict.RETRY
+
+
+def _left_out(document: Mapping[str, Any]) -> _Errors:
+    """Return the reasons why an onboarding left tables out, each with the table's name."""
+    listed = [one for one in document.get("left_out") or () if isinstance(one, Mapping)]
+    return [(str(one.get("table")), one.get("error") or {}) for one in listed]
 
 
 def _listed(errors: _Errors, *, messages: bool) -> str:
