@@ -97,12 +97,17 @@ def test_a_source_that_is_down_is_tried_again_after_the_other_copies(scripted: S
     away = {"error": "UnreachableError", "message": CANARY, "remedy": "Start it."}
     tables = [entry(ORDERS, "needs_bootstrap", "LostHistoryError"), entry(ITEMS)]
     scripted.answer("onboard", code=4, documents=({"tables": tables, "problems": [away]},))
+    broken = [entry(ORDERS, "needs_bootstrap", "SchemaError")]
+    scripted.answer("bootstrap", code=4, documents=({"tables": broken},), times=1)
     scripted.answer("bootstrap", documents=({"tables": [entry(ORDERS)]},))
-    with pytest.raises(AirflowException, match="UnreachableError") as raised:
-        TributaryOnboardOperator(task_id="t", tables=["a.*"], copy_again=True).execute({})
-    assert not isinstance(raised.value, AirflowFailException)
-    assert scripted.calls[1:] == [["bootstrap", "--", ORDERS]]
-    assert CANARY not in str(raised.value)
+    for copy_again, named in ((True, "SchemaError"), (True, ""), (False, "LostHistoryError")):
+        operator = TributaryOnboardOperator(task_id="t", tables=["a.*"], copy_again=copy_again)
+        with pytest.raises(AirflowException, match="UnreachableError") as raised:
+            operator.execute({})
+        assert not isinstance(raised.value, AirflowFailException)
+        assert named in str(raised.value)
+        assert CANARY not in str(raised.value)
+    assert [one[0] for one in scripted.calls] == ["onboard", "bootstrap"] * 2 + ["onboard"]
 
 
 @pytest.mark.parametrize("copy_again", [True, False])

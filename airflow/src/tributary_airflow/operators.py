@@ -15,6 +15,7 @@ from tributary_airflow.outcome import (
     RUN_CONDITIONS,
     Judged,
     Verdict,
+    both,
     judge,
     judge_checks,
     judge_rest,
@@ -106,8 +107,8 @@ class TributaryOnboardOperator(TributaryOperator):
         if not self.copy_again or not again:
             return self.finish(ran, judge(ran, messages=self.messages, strict=self.strict))
         copied = self.hook.run(*command.of_tables("bootstrap", again))
-        found = self.finish(copied)
-        raise_verdict(judge_rest(ran, again, messages=self.messages, strict=self.strict))
+        rest = judge_rest(ran, again, messages=self.messages, strict=self.strict)
+        found = self.finish(copied, both(judge(copied, messages=self.messages), rest))
         return {**found, "tables": {**tables, **found["tables"]}}
 
 

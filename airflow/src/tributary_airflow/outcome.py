@@ -103,7 +103,9 @@ def judge(ran: Ran, *, messages: bool, strict: bool = False) -> Judged:
     listed = _listed([*errors, *left_out], messages=messages)
     text = f"{ran.name} ended with exit code {ran.code}" + (f": {listed}" if listed else "")
     if ran.code == NEEDS_BOOTSTRAP:
-        return Judged(Verdict.FAIL, text)
+        # The exit code hides the one for a source that was down.
+        away = any(one.get("error") not in PERMANENT for one in _problems(ran.document))
+        return Judged(Verdict.RETRY if away else Verdict.FAIL, text)
     if ran.code in (ERROR, SOME_FAILED):
         return Judged(_verdict_on(errors, left_out), text)
     return Judged(Verdict.RETRY, text)
@@ -127,6 +129,16 @@ def judge_rest(
         return DONE
     listed = _listed([*errors, *left_out], messages=messages)
     return Judged(_verdict_on(errors, left_out), f"{ran.name}: {listed}")
+
+
+def both(one: Judged, other: Judged) -> Judged:
+    """Return the verdict on two commands of a task: RETRY if another try of either can help."""
+    by_verdict = {judged.verdict: judged for judged in (one, other)}
+    for verdict in (Verdict.RETRY, Verdict.FAIL):
+        if verdict in by_verdict:
+            text = "; ".join(judged.message for judged in (one, other) if judged.message)
+            return Judged(verdict, text)
+    return by_verdict.get(Verdict.SKIP, one)
 
 
 _Errors = Sequence[tuple[str, Mapping[str, Any]]]
