@@ -70,7 +70,12 @@ def next_step(record: TableRecord, lake: LakeFacts) -> Step:
         return _step_of_catching_up(record, lake)
     if record.state is State.INCREMENTAL:
         return Step.DONE
-    raise BootstrapError(
+    raise nothing_to_copy(record)
+
+
+def nothing_to_copy(record: TableRecord) -> BootstrapError:
+    """Return the error for a table in whose state there is nothing to copy or to continue."""
+    return BootstrapError(
         f"table {record.table} is {record.state.name} and cannot be bootstrapped",
         remedy=_INSTEAD[record.state].format(table=record.table),
         table=record.table,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
+from bootstrap.steps import nothing_to_copy
 from cdc.store.table_state import State
 from operate import tier_capture
 from operate.onboard import has_complete_copy, is_to_copy, refusals
@@ -50,12 +51,13 @@ class Plan:
         steps: The steps, in the order of their execution.
         refused: The outcomes of the tables that onboarding would refuse; each would fail or be
             left out.
-        accepted: The tables that onboarding would not refuse, also those that need no step.
+        accepted: The outcomes of the tables that onboarding would not refuse, also of those that
+            need no step. Each has the table's state, unless the table would be copied.
     """
 
     steps: tuple[PlannedStep, ...]
     refused: tuple[Outcome, ...]
-    accepted: tuple[TableId, ...] = ()
+    accepted: tuple[Outcome, ...] = ()
 
 
 def onboarding_steps(
@@ -84,15 +86,26 @@ def onboarding_steps(
     if not services.take_over:
         # No Spark is started, so only local folders are looked at.
         examined.refuse(refuse_other_lakes(services, examined.replicable, with_spark=False))
+    refused = refusals(services, examined, by_wildcard)
     steps: list[PlannedStep] = []
+    accepted: list[Outcome] = []
     for group in tier_capture.groups(services, examined.replicable):
         steps += _steps_of_group(services, group)
         for table in group.tables:
             record = records.get(table)
-            copies = with_bootstrap and is_to_copy(record, in_bulk=table in in_bulk)
+            copies = with_bootstrap and is_to_copy(record)
             steps += _steps_of_table(services, table, record, copies=copies)
-    refused = refusals(services, examined, by_wildcard)
-    return Plan(tuple(steps), tuple(refused), tuple(examined.replicable))
+            if with_bootstrap and table not in in_bulk and record and _only_runs_go_on(record):
+                refused.append(Outcome(table, "bootstrap", error=nothing_to_copy(record)))
+            else:
+                state = None if copies or record is None else record.state
+                accepted.append(Outcome(table, "planned", state))
+    return Plan(tuple(steps), tuple(refused), tuple(accepted))
+
+
+def _only_runs_go_on(record: TableRecord) -> bool:
+    """Whether a table has failed that has a complete copy; a copy of it by name is refused."""
+    return record.state is State.FAILED and has_complete_copy(record)
 
 
 def _settings_of_new_topic(services: Services, names: CaptureNames, topic: str) -> dict[str, Any]:

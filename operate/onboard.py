@@ -179,19 +179,17 @@ def has_complete_copy(record: TableRecord) -> bool:
     return State.INCREMENTAL in (record.state, record.resume_to)
 
 
-def is_to_copy(record: TableRecord | None, *, in_bulk: bool) -> bool:
+def is_to_copy(record: TableRecord | None) -> bool:
     """Whether ``onboard`` copies a table, for a dry run.
 
     Args:
         record: The table's record before the command; None if it has no record.
-        in_bulk: Whether no argument names the table (`SelectedTables.in_bulk`).
     """
     if record is None or record.state is State.RETIRED:
         return True
-    if record.state is State.INCREMENTAL:
+    if has_complete_copy(record):
         return False
-    left_to_run = in_bulk and has_complete_copy(record)
-    return _is_in_copy(record) or (record.state in _CONTINUED and not left_to_run)
+    return _is_in_copy(record) or record.state in _CONTINUED
 
 
 def _tables_in_copy(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:

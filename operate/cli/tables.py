@@ -258,7 +258,7 @@ def _show_dry_run(
     renderer: Renderer, planned: Plan, problems: Sequence[TributaryError], *, strict: bool
 ) -> None:
     """Print the steps of ``onboard --dry-run``; then exit, unless the exit code is 0."""
-    from operate.table_outcome import Outcome, exit_code_of
+    from operate.table_outcome import exit_code_of
 
     renderer.document(
         {
@@ -275,7 +275,7 @@ def _show_dry_run(
     if not planned.steps:
         renderer.line("There is no step to do.")
     show_problems(renderer, planned.refused, problems)
-    outcomes = [*planned.refused, *(Outcome(one, "planned") for one in planned.accepted)]
+    outcomes = [*planned.refused, *planned.accepted]
     code = exit_code_of(outcomes, strict=strict, incomplete=bool(problems))
     if code:
         raise typer.Exit(code)

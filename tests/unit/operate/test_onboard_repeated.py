@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.steps import LakeFacts, next_step
 from cdc.errors import StateError
 from cdc.sources.source_facts import SourceTable, TableStats
 from cdc.store.attempt import Attempt
@@ -20,7 +21,7 @@ from operate.dryrun import onboarding_steps
 from operate.exit_codes import ExitCode
 from operate.lost_capture import cut_off
 from operate.onboard import onboard, register
-from operate.table_outcome import Outcome, exit_code_of
+from operate.table_outcome import Outcome, exit_code_of, for_each
 from schemas.errors import TributaryError
 from schemas.table import TableId
 from tests.records import NOW
@@ -80,8 +81,8 @@ def planned_copies(
     """The tables that a dry run of a repeated command would copy."""
     patch.setattr("operate.dryrun._steps_of_group", lambda *_: [])
     planned = onboarding_steps(services, tables, with_bootstrap=True, in_bulk=tables, again=again)
-    assert set(planned.accepted) == set(tables)
-    places = {services.config.table_path(one): one for one in planned.accepted}
+    assert {one.table for one in planned.accepted} == set(tables)
+    places = {services.config.table_path(one): one for one in tables}
     copies = (step.where for step in planned.steps if step.kind == "spark")
     return [places[where.removesuffix("/attempt=<uuid>")] for where in copies]
 
@@ -271,3 +272,46 @@ def test_a_followed_table_that_has_failed_is_left_to_the_runs_that_try_it_again(
     # If an argument names the table, the command tries to copy it, and its error has the remedy.
     onboard(services, [followed])
     assert copied == [copies, followed]
+
+
+@pytest.mark.parametrize("with_bootstrap", [True, False])
+def test_a_dry_run_ends_with_the_exit_code_of_the_command(
+    services: Services, monkeypatch: pytest.MonkeyPatch, *, with_bootstrap: bool
+) -> None:
+    monkeypatch.setattr("operate.dryrun._steps_of_group", lambda *_: [])
+    needs, failed, discarded, paused = tables = some(4)
+    begins = (State.BOOTSTRAPPING, State.CATCHING_UP)
+    followed = (*begins, State.INCREMENTAL)
+    put(services, needs, *followed, State.NEEDS_BOOTSTRAP)
+    put(services, failed, *followed, State.FAILED)
+    put(services, discarded, State.BOOTSTRAPPING, State.NEEDS_BOOTSTRAP, copy_discarded=True)
+    put(services, paused, *followed, State.PAUSED)
+
+    def copy(_: Services, copied: Sequence[TableId]) -> list[Outcome]:
+        def one(table: TableId) -> Outcome:
+            record = services.store.get(table)
+            assert record is not None
+            next_step(record, LakeFacts())  # refuses a table that runs follow
+            return Outcome(table, "copied", State.INCREMENTAL)
+
+        return for_each(copied, one, action="bootstrap")
+
+    monkeypatch.setattr("operate.onboard.copy", copy)
+    for table, code in {
+        needs: ExitCode.NEEDS_BOOTSTRAP,
+        failed: ExitCode.SOME_FAILED if with_bootstrap else ExitCode.OK,
+        discarded: ExitCode.OK if with_bootstrap else ExitCode.NEEDS_BOOTSTRAP,
+        paused: ExitCode.OK,
+    }.items():
+        for in_bulk in ([], tables):
+            more: Any = {"with_bootstrap": with_bootstrap, "in_bulk": in_bulk}
+            planned = onboarding_steps(services, [table], **more)
+            done = onboard(services, [table], **more)
+            expected = ExitCode.OK if in_bulk and table == failed else code
+            assert exit_code_of(done) is expected
+            assert exit_code_of([*planned.refused, *planned.accepted]) is expected
+            assert [str(one.error) for one in planned.refused] == [
+                str(one.error) for one in done if one.failed
+            ]
+            copies = [step for step in planned.steps if step.kind == "spark"]
+            assert bool(copies) is (with_bootstrap and table == discarded)

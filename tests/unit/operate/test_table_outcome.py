@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from cdc.errors import CaptureError
+from cdc.store.table_state import State
 from operate.cli.tables import _show_dry_run, finish
 from operate.dryrun import Plan
 from operate.exit_codes import ExitCode
@@ -19,6 +20,7 @@ from operate.table_outcome import Outcome, exit_code_of, for_each, problems
 from schemas.table import TableId
 
 A, B, C = (TableId("shop", "public", name) for name in ("a", "b", "c"))
+PLANNED, NEEDS_COPY = Outcome(A, "planned"), Outcome(B, "planned", State.NEEDS_BOOTSTRAP)
 
 
 def refused(table: TableId, why: str = "has no key", *, left_out: bool = False) -> Outcome:
@@ -56,11 +58,12 @@ def test_offboarded_tables_leave_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     ("planned", "strict", "code"),
     [
-        (Plan((), (refused(B, left_out=True),), (A,)), False, ExitCode.OK),
-        (Plan((), (refused(B, left_out=True),), (A,)), True, ExitCode.SOME_FAILED),
+        (Plan((), (refused(B, left_out=True),), (PLANNED,)), False, ExitCode.OK),
+        (Plan((), (refused(B, left_out=True),), (PLANNED,)), True, ExitCode.SOME_FAILED),
+        (Plan((), (), (PLANNED, NEEDS_COPY)), False, ExitCode.NEEDS_BOOTSTRAP),
         (Plan((), (offboarded(B),)), False, ExitCode.OK),
         (Plan((), (refused(B, left_out=True),)), False, ExitCode.SOME_FAILED),
-        (Plan((), (refused(B),), (A,)), False, ExitCode.SOME_FAILED),
+        (Plan((), (refused(B),), (PLANNED,)), False, ExitCode.SOME_FAILED),
     ],
 )
 def test_a_dry_run_has_the_exit_code_of_the_command(
