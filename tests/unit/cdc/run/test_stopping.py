@@ -17,6 +17,7 @@ from tests.records import NOW, ORDERS, table_record
 ATTEMPT = Attempt(UUID(int=1), NOW, "path", start_offsets={0: 1}, handoff_offsets={0: 2})
 
 
+@pytest.mark.parametrize("generation", [1, 2])
 @pytest.mark.parametrize(
     ("state", "error", "again"),
     [
@@ -28,9 +29,13 @@ ATTEMPT = Attempt(UUID(int=1), NOW, "path", start_offsets={0: 1}, handoff_offset
     ],
 )
 def test_an_onboarding_makes_a_copy_again_whose_slot_was_lost_while_it_caught_up(
-    state: State, error: type[TributaryError], *, again: bool
+    state: State, error: type[TributaryError], generation: int, *, again: bool
 ) -> None:
-    """A table that had readers waits for `bootstrap`, since an operator must know of the loss."""
-    record = table_record(ORDERS, state=state, attempt=ATTEMPT)
+    """A table that runs followed waits for `bootstrap`, since an operator must know of the loss.
+
+    A copy of a table with readers is made again, too: they keep their generation until a whole new
+    one is published.
+    """
+    record = table_record(ORDERS, state=state, attempt=ATTEMPT, generation=generation)
     after = stopped(record, error("lost", remedy="Copy it."), at=NOW)
     assert (after.state, after.copy_discarded) == (State.NEEDS_BOOTSTRAP, again)
