@@ -180,11 +180,7 @@ def has_complete_copy(record: TableRecord) -> bool:
 
 
 def is_to_copy(record: TableRecord | None) -> bool:
-    """Whether ``onboard`` copies a table, for a dry run.
-
-    Args:
-        record: The table's record before the command; None if it has no record.
-    """
+    """Whether ``onboard`` copies a table of this record, or without a record, for a dry run."""
     if record is None or record.state is State.RETIRED:
         return True
     if has_complete_copy(record):

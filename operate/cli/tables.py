@@ -203,12 +203,8 @@ def onboard(
     from operate.discover import at_source
     from operate.onboard import onboard as bring
 
-    if again and scheduled:
-        why = "a schedule that repeats this command must not bring offboarded tables back"
-        raise typer.BadParameter(f"{why}; leave --scheduled out", param_hint="--again")
     listed = _read_list_file(file)
-    if not tables and not listed:
-        raise typer.BadParameter("name a table, or a list of tables with -f", param_hint="TABLE")
+    _require_usable([*(tables or ()), *listed], again=again, scheduled=scheduled)
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
         opened.copy_budget = CopyBudget(sessions, mb_per_s)
@@ -236,6 +232,15 @@ def onboard(
             again=again,
         )
     finish(renderer, outcomes, strict=strict, problems=wanted.problems)
+
+
+def _require_usable(arguments: Sequence[str], *, again: bool, scheduled: bool) -> None:
+    """Refuse wrong usage of ``onboard``: no table at all, or options that contradict each other."""
+    if not arguments:
+        raise typer.BadParameter("name a table, or a list of tables with -f", param_hint="TABLE")
+    if again and scheduled:
+        why = "a schedule that repeats this command must not bring offboarded tables back"
+        raise typer.BadParameter(f"{why}; leave --scheduled out", param_hint="--again")
 
 
 def _read_list_file(file: Path | None) -> list[str]:
