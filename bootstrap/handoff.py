@@ -417,9 +417,9 @@ class _Bootstrap:
         except (SchemaError, ReplacedGenerationError, RememberedLossError) as error:
             # The shard does not fit the others, or another generation has replaced this one, or
             # changes were lost since the copy began. Only another copy can be published.
-            cause = Cause(reason=error.message, remedy=error.remedy)
-            new = transition(self._record, State.NEEDS_BOOTSTRAP, at=_now(), cause=cause)
-            self._store_record(replace(new, copy_discarded=isinstance(error, RememberedLossError)))
+            to, lost = State.NEEDS_BOOTSTRAP, isinstance(error, RememberedLossError)
+            cause = Cause(reason=error.message, remedy=error.remedy, capture_lost=lost)
+            self._store_record(transition(self._record, to, at=_now(), cause=cause))
             raise
         self._store_record(transition(self._record, State.INCREMENTAL, at=_now(), attempt=shown))
         self._record, self._warnings = after_publication(self._context, self._record, self._lease)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from cdc.errors import ConnectError, LeaseHeldError, OtherConnectorError
 from cdc.runtime.failpoints import crash
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import TRANSITIONS, Cause, State, transition
-from operate.lost_capture import dependent, is_copying
+from operate.lost_capture import dependent
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -146,11 +145,8 @@ def _mark_for_bootstrap(services: Services, record: TableRecord, what: str) -> N
                     "Correct what kept the connector from reading, then run `tributary bootstrap"
                     f" {newest.table}`, which makes the slot and the connector again."
                 )
-                cause = Cause(reason=what, remedy=remedy)
+                cause = Cause(reason=what, remedy=remedy, capture_lost=True)
                 at = datetime.now(timezone.utc)
-                moved = transition(newest, State.NEEDS_BOOTSTRAP, at=at, cause=cause)
-                # An operator has stopped the copy of a paused table.
-                discarded = is_copying(newest) and newest.state is not State.PAUSED
-                services.store.put(replace(moved, copy_discarded=discarded))
+                services.store.put(transition(newest, State.NEEDS_BOOTSTRAP, at=at, cause=cause))
     except LeaseHeldError as error:
         _log.info("table %s is marked later: %s", record.table, error)

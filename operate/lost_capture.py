@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -33,14 +32,8 @@ if TYPE_CHECKING:
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
 """States in which a table does not depend on the events that its capture has sent so far."""
 
-_COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
 
 _log = logging.getLogger(__name__)
-
-
-def is_copying(record: TableRecord) -> bool:
-    """Whether the copy of a record's table has begun, but is not published yet."""
-    return record.state in _COPYING or record.resume_to in _COPYING
 
 
 def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
@@ -216,22 +209,18 @@ def _discard_copy(services: Services, record: TableRecord, lost: str) -> None:
     """Discard a copy that depends on a lost capture.
 
     The record of a next generation is deleted. The state in a table's own record becomes
-    NEEDS_BOOTSTRAP instead, with a note that lets `onboard` go on with another copy. A paused table
-    gets no such note, since an operator has stopped its copy.
+    NEEDS_BOOTSTRAP instead.
     """
     if record.beside:
         services.store.delete(record.table, beside=True)
     else:
-        moved = transition(
-            record,
-            State.NEEDS_BOOTSTRAP,
-            at=datetime.now(timezone.utc),
-            cause=Cause(
-                reason=f"{lost} while the table was copied",
-                remedy=f"Run `tributary bootstrap {record.table}`.",
-            ),
+        cause = Cause(
+            reason=f"{lost} while the table was copied",
+            remedy=f"Run `tributary bootstrap {record.table}`.",
+            capture_lost=True,
         )
-        services.store.put(replace(moved, copy_discarded=record.state is not State.PAUSED))
+        at = datetime.now(timezone.utc)
+        services.store.put(transition(record, State.NEEDS_BOOTSTRAP, at=at, cause=cause))
     _log.warning("%s; the copy of %s is discarded", lost, record.table)
 
 
@@ -241,7 +230,7 @@ def _refuse_followed_tables(
     """Raise an error if published tables depend on a lost capture."""
     records = _records_of_capture(services.store.tables(), capture, only)
     followed = [
-        record for record in records if _continues_from_past(record) and not is_copying(record)
+        record for record in records if _continues_from_past(record) and not record.is_copying
     ]
     if not followed:
         return

@@ -28,7 +28,7 @@ from operate.captured_tables import prepare_each
 from operate.copy_order import largest_first
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
-from operate.lost_capture import is_copying, users_of
+from operate.lost_capture import users_of
 from operate.other_installations import refuse_other_lakes, take_over_folders
 from operate.readiness_check import Examined, examine, examine_all, on_record
 from operate.render import seconds
@@ -195,7 +195,7 @@ def _tables_in_copy(services: Services, tables: Sequence[TableId]) -> frozenset[
 
 def _is_in_copy(record: TableRecord) -> bool:
     """Whether ``onboard`` goes on with a copy, which may have been discarded with its capture."""
-    return record.copy_discarded or (is_copying(record) and record.state is not State.PAUSED)
+    return record.copy_discarded or (record.is_copying and record.state is not State.PAUSED)
 
 
 def _capture_group(

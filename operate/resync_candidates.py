@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from operate.context import Services
 
 _log = logging.getLogger(__name__)
-_COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
 
 
 def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
@@ -31,8 +30,7 @@ def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
         return False
     if record.state is State.NEEDS_BOOTSTRAP:
         return record.error is not None and record.error.error == SchemaChangeError.__name__
-    interrupted = record.state in _COPYING or record.resume_to in _COPYING
-    return interrupted and record.generation > 1 and record.state is not State.PAUSED
+    return record.is_copying and record.generation > 1 and record.state is not State.PAUSED
 
 
 def waits_for(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from cdc.capture.remembered_losses import RememberedLossError
@@ -38,9 +37,9 @@ def stopped(record: TableRecord, error: TributaryError, *, at: datetime) -> Tabl
         return record
     cause = Cause(error.message, error)
     if isinstance(error, (LostHistoryError, SchemaChangeError, MissingTableError)):
-        moved = transition(record, State.NEEDS_BOOTSTRAP, at=at, cause=cause)
         lost = isinstance(error, (LostLogError, RememberedLossError))
-        return replace(moved, copy_discarded=lost and record.state is State.CATCHING_UP)
+        cause = Cause(error.message, error, capture_lost=lost)
+        return transition(record, State.NEEDS_BOOTSTRAP, at=at, cause=cause)
     if isinstance(error, PausedByPolicyError):
         return transition(record, State.PAUSED, at=at, cause=cause)
     cause = Cause(error=error, retry_at=plan.retry_at(record.failures + 1, at))

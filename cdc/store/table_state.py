@@ -214,7 +214,8 @@ class TierCapture(Part):
     capture: CaptureRecord | None
 
 
-_UNPUBLISHED = frozenset({State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP})
+_COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
+_UNPUBLISHED = _COPYING | {State.REGISTERED}
 
 
 @dataclass(frozen=True)
@@ -230,8 +231,7 @@ class TableRecord(Part):
         tier: The table's tier. Tables of one source and tier share connector, slot and publication.
         topic: The topic of the table's changes.
         updated_at: When the record last changed.
-        shard: The shard of a shared lake table that this table feeds; ``None`` if the table has a
-            lake table of its own.
+        shard: The shard of a shared lake table that this table feeds; None if it feeds none.
         attempt: The current attempt to build the generation; None before the copy begins.
         resume_to: The former state of a PAUSED or FAILED table.
         reason: Why the table is PAUSED or NEEDS_BOOTSTRAP.
@@ -240,8 +240,7 @@ class TableRecord(Part):
         retry_at: When a run retries a FAILED table, by the state store's clock; ``None`` if no run
             retries it.
         failures: Number of failures in a row.
-        last_commit: Summary of the table's newest lake commit that a process has recorded; None
-            before the first commit is recorded.
+        last_commit: Summary of the table's newest recorded lake commit; None before the first one.
         beside: Whether this is a second record of the table, for the next generation that a resync
             builds. The resync later replaces the table's first record by this second one.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
@@ -260,8 +259,8 @@ class TableRecord(Part):
         taken_over: UUIDs of another installation's attempts that this table has taken over. If the
             readers' pointer names one of these attempts, this table's publication may replace the
             pointer. Commands for the table may also remove the folders of these attempts.
-        copy_discarded: Whether the state is NEEDS_BOOTSTRAP since an unfinished copy was discarded,
-            because its capture has lost changes. `onboard` then goes on with another copy.
+        copy_discarded: Whether an unfinished copy was discarded, since its capture has lost
+            changes. `onboard` then goes on with another copy.
         version: Number of times that the stored record was changed; 0 if no record is stored yet.
             The state store keeps this number beside the document, not in the document.
         format: Version of this document.
@@ -298,6 +297,11 @@ class TableRecord(Part):
     def resource(self) -> TableId | str:
         """What a process must lease before it writes this record or its attempt's files."""
         return f"the next generation of table {self.table}" if self.beside else self.table
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether the copy of the record's table has begun, but is not published yet."""
+        return self.state in _COPYING or self.resume_to in _COPYING
 
     @property
     def attempt_id(self) -> UUID | None:
@@ -364,12 +368,15 @@ class Cause:
         error: The error. The state FAILED requires it.
         remedy: The next step for a person. If ``error`` is given, the error's remedy is used.
         retry_at: Time at which a run retries a FAILED table.
+        capture_lost: Whether the capture has lost changes. An unfinished copy is then discarded
+            (`TableRecord.copy_discarded`), unless an operator has paused the table.
     """
 
     reason: str | None = None
     error: TributaryError | None = None
     remedy: str | None = None
     retry_at: datetime | None = None
+    capture_lost: bool = False
 
 
 _AS_PLANNED = Cause()
@@ -403,6 +410,7 @@ def transition(
     origin, error = record.state, cause.error
     if to is State.RETIRED and attempt is not None:
         attempt = attempt.retired()
+    discarded = cause.capture_lost and record.is_copying and origin is not State.PAUSED
     next_generation = origin in (State.NEEDS_BOOTSTRAP, State.RETIRED)
     return replace(
         record,
@@ -415,7 +423,7 @@ def transition(
         remedy=cause.remedy if error is None else error.remedy,
         retry_at=cause.retry_at if to is State.FAILED else None,
         failures=_failures_in_a_row(record, to),
-        copy_discarded=False,
+        copy_discarded=to is State.NEEDS_BOOTSTRAP and discarded,
         last_commit=None if next_generation else record.last_commit,
         size=None if next_generation else record.size,
         named=None if next_generation else record.named,
@@ -455,7 +463,7 @@ def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> Tabl
     Raises:
         StateError: The table is in another state.
     """
-    if record.state not in (State.BOOTSTRAPPING, State.CATCHING_UP):
+    if record.state not in _COPYING:
         raise StateError(
             f"table {record.table} is {record.state.name} and has no attempt to continue",
             remedy=f"See `tributary status {record.table}` for what can be done with it now.",
@@ -475,10 +483,7 @@ def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> 
 
 
 def _failures_in_a_row(record: TableRecord, to: State) -> int:
-    """Return the number of failures in a row for a table's record after it moves to state ``to``.
-
-    A move to FAILED adds one. A move out of FAILED keeps the number, since a retry can fail again.
-    """
+    """Return the failures in a row after a move: one more if it failed; a retry keeps them."""
     if to is State.FAILED:
         return record.failures + 1
     return record.failures if record.state is State.FAILED else 0

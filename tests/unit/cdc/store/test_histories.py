@@ -31,6 +31,7 @@ from schemas.changes import AddColumn, AddPartition, Change, Verdict
 from schemas.table import TableId
 from tests.handoffs import handed
 from tests.records import NOW, ORDERS, table_record
+from tests.unit.cdc.store.sql_statements import statements
 
 PARTS = TableId("shop", "public", "parts")
 LONG_AGO = datetime(2000, 1, 1, tzinfo=timezone.utc)
@@ -342,21 +343,13 @@ def test_the_newest_change_of_each_attempt_stays(store: Store) -> None:
 
 def test_a_look_for_old_schema_changes_reads_an_index_only(store: Store) -> None:
     """It happens each minute, and no other process can write to a SQLite store meanwhile."""
-    asked: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        if statement.startswith("SELECT") and schema_change_rows.name in statement:
-            asked.append(statement)
-
-    sa.event.listen(sa.Engine, "before_cursor_execute", note)
-    try:
+    with statements(store) as asked:
         Histories(store).forget(DAY)
-    finally:
-        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    looks = [one for one in asked if one.startswith("SELECT") and schema_change_rows.name in one]
     with store.transaction() as connection:
         plans = [
             connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {one}", (DAY, 500, 0)).all()
-            for one in asked
+            for one in looks
         ]
     index = f"ix_{schema_change_rows.name}_needless_at"
     assert [[row.detail for row in plan] for plan in plans] == [

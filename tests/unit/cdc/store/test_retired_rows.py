@@ -23,6 +23,7 @@ from cdc.store.verifications import Verifications, VerifyRecord
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, READY, table_record
 from tests.unit.cdc.store.check_results import PASSED
+from tests.unit.cdc.store.sql_statements import statements
 
 PARTS = TableId("shop", "public", "parts")
 DAY = 86400.0
@@ -107,18 +108,10 @@ def test_a_table_that_is_onboarded_again_keeps_what_it_has(
 
 def test_tables_that_left_the_plan_lately_cost_no_query_each(store: Store) -> None:
     """It would be one for each of them, at each look."""
-    asked: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        asked.append(statement)
 
     def look() -> int:
-        asked.clear()
-        sa.event.listen(store._engine, "before_cursor_execute", note)
-        try:
+        with statements(store) as asked:
             assert Histories(store).forget(DAY) == 0
-        finally:
-            sa.event.remove(store._engine, "before_cursor_execute", note)
         return len(asked)
 
     before = look()
@@ -145,17 +138,9 @@ def test_many_quarantined_records_are_deleted_in_batches(
 def test_the_search_reads_nothing_of_tables_on_the_plan(store: Store) -> None:
     """Quarantines of tables on the plan can be large, and the search takes place each minute."""
     retire(store, store.put(table_record()), 3.0)
-    asked: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        if "EXISTS" in statement:
-            asked.append(statement)
-
-    sa.event.listen(sa.Engine, "before_cursor_execute", note)
-    try:
+    with statements(store) as asked:
         Histories(store).forget(DAY)
-    finally:
-        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    asked = [one for one in asked if "EXISTS" in one]
     assert len(asked) == len(KINDS)
     with store.transaction() as connection:
         for one in asked:
