@@ -53,6 +53,8 @@ SHARE = 0.5
 """The critical tier's part of the work, more than its tables need."""
 CRITICAL_ROWS = 10_000
 """The number of rows of each critical table at the start."""
+OTHER_TARGETS = 10
+"""The other tier's freshness target, as a multiple of the critical tier's."""
 PARALLEL = 4
 """The number of tables that run at the same time."""
 
@@ -136,7 +138,7 @@ def settings(stack: LocalStack, folder: Path, target: int) -> dict[str, Any]:
         "spark": {"master": "local[2]", "driver_memory": "4g", "parallel_tables": PARALLEL},
         "tiers": {
             "critical": {"freshness_target_s": target, "pool_share": SHARE},
-            "other": {"freshness_target_s": 10 * target},
+            "other": {"freshness_target_s": OTHER_TARGETS * target},
         },
         "tables": {
             "public.critical_*": {"tier": "critical"},
@@ -193,7 +195,9 @@ def told(
     }
     first, second = ages.values()
     growth = {name: round(second[name] / first[name], 2) for name in first}
-    reached = left > 0 and max(growth["mean"], growth["p95"]) <= MOST_GROWTH
+    # A healthy tier also leaves some events, but no more than come within its target.
+    lagged = left > arguments.rate / 2 * OTHER_TARGETS * arguments.target
+    reached = lagged and max(growth["mean"], growth["p95"]) <= MOST_GROWTH
     figures = {
         "tables_of_each_tier": arguments.tables,
         "events_per_second": arguments.rate,
@@ -202,7 +206,7 @@ def told(
         "age_seconds": ages,
         "growth": growth,
         "events_left_of_the_backlog": left,
-        "gate": {"growth_wanted": MOST_GROWTH, "reached": reached},
+        "gate": {"growth_wanted": MOST_GROWTH, "lagged_to_the_end": lagged, "reached": reached},
     }
     print(json.dumps(figures, indent=2))
     return 0 if reached else 1
