@@ -59,6 +59,16 @@ def test_the_next_block_of_a_login_uses_its_session_again(connections: Connectio
         assert pid(one) != pid(another)
 
 
+def test_the_server_compiles_no_query(connections: Connections) -> None:
+    # JIT: compiling a fingerprint's query took two seconds of the primary's CPU time at each run.
+    with connections.open("admin") as session:
+        session.execute("SET jit_above_cost = 0")
+        explained = "EXPLAIN (ANALYZE) SELECT sum(a.attnum + 1) FROM pg_attribute a"
+        plan = [row[0] for row in session.execute(explained)]
+    assert plan
+    assert not [line for line in plan if "JIT" in line]
+
+
 def test_nothing_of_a_block_is_left_for_the_next(connections: Connections) -> None:
     facts = (
         "SELECT current_setting('statement_timeout'), current_setting('row_security'),"
