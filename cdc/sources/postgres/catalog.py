@@ -133,20 +133,27 @@ WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't'
 ORDER BY n.nspname, c.relname
 """  # noqa: S608
 
+# The partitions are listed once, and not once for each column.
 _COLUMNS = f"""
 SELECT a.attname, a.attnum, a.atttypid, a.atttypmod, {ALLOWS_NULL},
        a.attnotnull AND {ALLOWS_NULL}, a.attgenerated <> '',
        EXISTS (SELECT FROM pg_catalog.pg_type t
                WHERE t.oid = a.atttypid AND t.typtype = 'd' AND t.typnotnull),
-       {DEFAULT},
-       array(SELECT DISTINCT CASE WHEN leaf.atthasmissing THEN leaf.attmissingval::text END
-             FROM (SELECT a.attrelid UNION ALL {leaves("a.attrelid")}) AS held (oid)
-             JOIN pg_catalog.pg_class f ON f.oid = held.oid AND f.relkind <> 'p'
-             JOIN pg_catalog.pg_attribute leaf ON leaf.attrelid = f.oid
-             WHERE leaf.attname = a.attname)
+       {DEFAULT}, coalesce(held.old_values, '{{}}')
 FROM pg_catalog.pg_attribute a
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN (
+    SELECT leaf.attname,
+           array_agg(DISTINCT CASE WHEN leaf.atthasmissing THEN leaf.attmissingval::text END)
+               AS old_values
+    FROM pg_catalog.pg_attribute leaf
+    WHERE leaf.attrelid = ANY(array(
+              SELECT f.oid FROM pg_catalog.pg_class f
+              WHERE f.oid = %(table)s AND f.relkind <> 'p'
+              UNION ALL {leaves("%(table)s")}))
+      AND leaf.attnum > 0 AND NOT leaf.attisdropped
+    GROUP BY leaf.attname) AS held ON held.attname = a.attname
+WHERE a.attrelid = %(table)s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """  # noqa: S608
 
@@ -180,10 +187,11 @@ WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
 ORDER BY NOT i.indisprimary, i.indexrelid
 """
 
+# No index has `typarray`, so the element is looked up by its id.
 _TYPES = """
 SELECT t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, e.oid
 FROM pg_catalog.pg_type t
-LEFT JOIN pg_catalog.pg_type e ON e.typarray = t.oid
+LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
 WHERE t.oid = ANY(%s)
 """
 _SHOWN = """
@@ -359,7 +367,7 @@ def _kind_of(kind: str, persistence: str) -> TableKind:
 
 def _read_columns(session: Session, schema: str, oid: int) -> tuple[SourceColumn, ...]:
     """Return the columns of a PostgreSQL table, by the table's object id."""
-    rows = session.execute(_COLUMNS, (oid,)).fetchall()
+    rows = session.execute(_COLUMNS, {"table": oid}).fetchall()
     oids = {row[2] for row in rows}
     types = _Types(session, {(row[2], row[3]) for row in rows})
     others = misread_types.others(session, schema, oids)

@@ -16,7 +16,6 @@ from cdc.sources.postgres import slot_readers, version
 from cdc.sources.postgres.catalog import SCHEMA
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.slot import SlotHealth
-from cdc.sources.source_facts import SourceTable
 from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
@@ -310,39 +309,6 @@ def _settings(session: Session, publication: str) -> tuple[dict[str, bool], bool
         return None
     *changes, via_root, everything = row
     return dict(zip(CHANGES, changes, strict=True)), via_root, everything
-
-
-def audit_table(session: Session, publication: str, table: SourceTable) -> list[str]:
-    """Return the problems due to which one PostgreSQL table's changes are not published in full."""
-    findings: list[str] = []
-    if table.partition_root is not None:
-        findings.append(
-            f"table {table.table} is a partition of {table.partition_root} now, so its changes"
-            " may be published as that table's"
-        )
-    detailed = session.info.server_version >= DETAILED
-    columns = "attnames::text[], rowfilter" if detailed else "NULL::text[], NULL::text"
-    member = session.execute(
-        sql.SQL(
-            "SELECT {} FROM pg_catalog.pg_publication_tables "
-            "WHERE pubname = %s AND schemaname = %s AND tablename = %s"
-        ).format(sql.SQL(columns)),
-        (publication, table.table.schema, table.table.name),
-    ).fetchone()
-    if member is None:
-        findings.append(f"table {table.table} is not in publication {publication}")
-        return findings
-    if member[0] is not None:
-        logged = {column.name for column in table.columns if not column.generated}
-        left_out = sorted(logged - set(member[0]))
-        if left_out:
-            findings.append(
-                f"publication {publication} leaves out columns of {table.table}: "
-                + ", ".join(left_out)
-            )
-    if member[1] is not None:
-        findings.append(f"publication {publication} filters rows of {table.table}: {member[1]}")
-    return findings
 
 
 def foreign_slot(session: Session, slot: str, source: str) -> CaptureError | None:

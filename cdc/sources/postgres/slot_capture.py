@@ -16,6 +16,7 @@ from cdc.sources.postgres import (
     primary,
     publication,
     publication_members,
+    published_table,
     slot_continuity,
     slot_readers,
 )
@@ -294,7 +295,7 @@ class PostgresCapture:
     def audit_table(self, table: SourceTable) -> list[str]:
         """Return the problems due to which PostgreSQL does not publish all changes of one table."""
         with self._connections.open("admin") as session:
-            return publication.audit_table(session, self._publication, table)
+            return published_table.audit_table(session, self._publication, table)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
         """Return the problem and the remedy if a login lacks a right on a PostgreSQL table.
@@ -316,7 +317,7 @@ class PostgresCapture:
         """Return what `described` and `audit_table` return, read in one PostgreSQL session."""
         with self._connections.open("admin") as session:
             found, facts = fingerprint.read_described(session, table, self._publication)
-            return found, facts, publication.audit_table(session, self._publication, found)
+            return found, facts, published_table.audit_table(session, self._publication, found)
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
         """Return the PostgreSQL table's fingerprint on one server, read in a new transaction."""
