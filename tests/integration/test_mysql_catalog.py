@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
+from uuid import uuid4
 
 import pymysql
 import pytest
@@ -366,6 +367,18 @@ def test_a_login_that_lacks_a_right_goes_on_once_it_is_granted(lab: Lab) -> None
     finally:
         lab.database.root(f"GRANT {right} TO {MARKER}@'127.0.0.1'")
     assert primary.write_marker(lab.connections).id
+
+
+def test_a_marker_waits_for_no_other_marker(lab: Lab) -> None:
+    """A DELETE without an index would lock all markers, so all processes would write in turn."""
+    preparation.prepare(lab.connections)
+    for _ in range(3):
+        primary.write_marker(lab.connections)
+    with lab.connections.open("marker") as other:
+        other.rows("START TRANSACTION")
+        other.rows("INSERT INTO tributary.marker (id, server) VALUES (%s, 's')", (str(uuid4()),))
+        assert primary.write_marker(lab.connections).id
+        other.rows("ROLLBACK")
 
 
 @contextmanager

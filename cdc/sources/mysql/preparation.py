@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS {OWN}.heartbeat (
     "marker": f"""
 CREATE TABLE IF NOT EXISTS {OWN}.marker (
     id char(36) NOT NULL PRIMARY KEY, server varchar(255),
-    written_at timestamp(6) NOT NULL DEFAULT current_timestamp(6))
+    written_at timestamp(6) NOT NULL DEFAULT current_timestamp(6), KEY (written_at))
     ENGINE = InnoDB CHARACTER SET utf8mb4
 """,
 }
