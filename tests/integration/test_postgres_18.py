@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from cdc.config import PostgresSourceConfig, TableSettings
+from cdc.sources.postgres import published_table
 from cdc.sources.postgres.catalog import read_table
 from cdc.sources.postgres.connection import Connections, Session
 from cdc.sources.postgres.fingerprint import read_described
@@ -158,26 +159,40 @@ def test_generated_columns_that_the_publication_has_are_not_withheld(session: Se
         assert ("sent_generated" in fingerprint.facts) is (left == {"v"})
 
 
-def test_an_audit_waits_for_no_lock_on_another_table(session: Session) -> None:
+def test_an_audit_waits_for_no_lock(session: Session) -> None:
     """From version 16 on, the view of published tables opens each table of the publication."""
     session.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int)")
     session.execute("CREATE TABLE other (id int PRIMARY KEY)")
     session.execute("CREATE PUBLICATION p FOR TABLE t (id, v) WHERE (v > 1), other")
-    table = read_table(session, TableId("shop", "public", "t"))
+    table, other = (read_table(session, TableId("shop", "public", name)) for name in ("t", "other"))
     session.execute("SET lock_timeout = '1s'")
     with psycopg.connect(session.info.dsn, password=session.info.password) as holder:
         holder.execute("LOCK TABLE other IN ACCESS EXCLUSIVE MODE")
         findings = audit_table(session, "p", table)
+        assert audit_table(session, "p", other) == []
         holder.rollback()
     assert findings == [
         f"publication p leaves out columns of {table.table}: w",
         f"publication p filters rows of {table.table}: (v > 1)",
     ]
-    other = read_table(session, TableId("shop", "public", "other"))
-    assert audit_table(session, "p", other) == []
     session.execute("ALTER PUBLICATION p DROP TABLE other")
     assert audit_table(session, "p", other) == [f"table {other.table} is not in publication p"]
     for whole in ("ALL TABLES", "TABLES IN SCHEMA public"):
         session.execute(f"CREATE PUBLICATION whole FOR {whole}".encode())
         assert audit_table(session, "whole", other) == []
         session.execute("DROP PUBLICATION whole")
+
+
+def test_an_audit_asks_older_versions_for_less(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before version 15, publications have no column lists, row filters or schemas."""
+    monkeypatch.setattr(published_table, "DETAILED", session.info.server_version + 1)
+    session.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    table = read_table(session, TableId("shop", "public", "t"))
+    for what in ("TABLE t", "ALL TABLES"):
+        session.execute(f"CREATE PUBLICATION p FOR {what}".encode())
+        assert audit_table(session, "p", table) == []
+        session.execute("DROP PUBLICATION p")
+    session.execute("CREATE PUBLICATION p")
+    assert audit_table(session, "p", table) == [f"table {table.table} is not in publication p"]

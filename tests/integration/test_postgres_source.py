@@ -297,6 +297,13 @@ def test_a_look_waits_for_no_lock_on_a_table(database: Database, source: Postgre
         session.rollback()
 
 
+def test_a_name_that_is_cut_is_no_other_tables(database: Database, source: PostgresSource) -> None:
+    database.execute(f"CREATE TABLE {'x' * 63} (id int PRIMARY KEY)")
+    there, longer = (table_id(database, "x" * length) for length in (63, 70))
+    assert set(capture_of(source, "none").fingerprints([there, longer])) == {there}
+    assert capture_of(source, "none").fingerprints([longer]) == {}
+
+
 def test_a_temporary_child_is_its_sessions_own(database: Database, source: PostgresSource) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     table = table_id(database, "t")

@@ -164,7 +164,7 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                           FROM part JOIN pg_catalog.pg_type t ON t.oid = part.oid
                           JOIN pg_catalog.pg_attribute f ON f.attrelid = t.typrelid
                           WHERE f.attnum > 0 AND NOT f.attisdropped) AS made (part, shown, written)
-                ) AS parts ON a.atttypid >= 16384
+                ) AS parts ON true
                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
     'keys', (SELECT coalesce(jsonb_object_agg(
                  CASE WHEN i.indisprimary THEN 'primary' ELSE 'identity' END, i.indkey::text), '{}')
