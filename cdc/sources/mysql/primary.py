@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -39,6 +42,45 @@ _NAMED = (
     f" '{UNKNOWN}') AS BINARY), '@', CAST({_OWN_ID['mariadb']} AS BINARY),"
     f" CAST(coalesce({_NODE}, '') AS BINARY)) USING utf8mb4)"
 )
+
+
+_PRUNE_EVERY_S = 3600.0
+_PRUNED_ROWS = 10_000
+"""The most markers that one statement deletes, so that it ends soon."""
+
+
+class Pruning:
+    """When a process last deleted old markers from each server; safe to use from any thread.
+
+    A deletion can lock the whole table, since tables of earlier releases have no index on the time.
+    If each marker came with a deletion, copies that begin together would wait for one another.
+
+    Args:
+        clock: Returns the time in seconds, from any starting point.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._began: dict[str, float] = {}
+
+    def begins(self, server: str) -> bool:
+        """Whether the caller must delete now: no thread has begun to within the last hour."""
+        now = self._clock()
+        with self._lock:
+            began = self._began.get(server)
+            if began is not None and now - began < _PRUNE_EVERY_S:
+                return False
+            self._began[server] = now
+            return True
+
+    def failed(self, server: str) -> None:
+        """Let the next marker delete: each call reports a right that the login lacks."""
+        with self._lock:
+            self._began.pop(server, None)
+
+
+_PRUNING = Pruning()
 
 
 def position(text: str, kind: str) -> LogPosition:
@@ -242,9 +284,7 @@ def write_marker(connections: Connections) -> Marker:
     kind, marker = connections.config.kind, uuid4()
     with connections.open("marker") as session:
         server, _ = identity(session, kind)
-        session.rows(
-            "DELETE FROM tributary.marker WHERE written_at < utc_timestamp(6) - INTERVAL 30 DAY"
-        )
+        _prune_markers(session, server)
         session.rows(
             "INSERT INTO tributary.marker (id, server, written_at) VALUES (%s, %s,"
             " utc_timestamp(6))",
@@ -262,3 +302,18 @@ def write_marker(connections: Connections) -> Marker:
                 " again.",
             )
         return Marker(marker, server, None, executed_position(session, kind))
+
+
+def _prune_markers(session: Session, server: str) -> None:
+    """Delete markers older than 30 days, unless the process has done so within the last hour."""
+    if not _PRUNING.begins(server):
+        return
+    try:
+        session.rows(
+            "DELETE FROM tributary.marker WHERE written_at < utc_timestamp(6) - INTERVAL 30 DAY"
+            " LIMIT %s",
+            (_PRUNED_ROWS,),
+        )
+    except BaseException:
+        _PRUNING.failed(server)
+        raise
