@@ -21,6 +21,8 @@ from cdc.sources.mysql.connection import Session
 from schemas.table import TableId
 
 _TABLES = {"mysql": "INNODB_TABLES", "mariadb": "INNODB_SYS_TABLES"}
+# MySQL before 8.0.29 has no TOTAL_ROW_VERSIONS, so it is not asked for by name.
+_OF_TABLES = {"mysql": "*", "mariadb": "NAME, TABLE_ID"}
 _FOREIGN = {"mysql": "INNODB_FOREIGN", "mariadb": "INNODB_SYS_FOREIGN"}
 _ON_DELETE = ((1, "CASCADE"), (2, "SET NULL"))
 _ON_UPDATE = ((4, "CASCADE"), (8, "SET NULL"))
@@ -65,10 +67,8 @@ def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dic
     """
     if not tables:
         return {}
-    databases = sorted({table.schema for table in tables})
-    where = " OR ".join(["NAME LIKE %s"] * len(databases))
-    patterns = [f"{_like(name)}/%" for name in databases]
-    rows = _rows(session, f"{_TABLES[kind]} WHERE {where}", patterns)
+    where, values = _of_databases({table.schema for table in tables})
+    rows = _rows(session, f"{_TABLES[kind]} WHERE {where}", values, columns=_OF_TABLES[kind])
     # Two tables whose names differ only in letters of other alphabets are watched together: a
     # change of either table shows in both, so no change is missed.
     wanted = [
@@ -91,6 +91,23 @@ def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dic
             if row.get("TOTAL_ROW_VERSIONS") is not None:
                 versions[table][part] = int(row["TOTAL_ROW_VERSIONS"])
     return {table: Stored(found, versions.get(table)) for table, found in ids.items()}
+
+
+def _of_databases(databases: Collection[str]) -> tuple[str, list[str]]:
+    """Return the condition, and its values, for the rows of all files in these databases.
+
+    The condition can be true for other files, too. The server compares it with each of its files,
+    so it has a list, which the server searches by halves, and a LIKE for few databases only.
+    """
+    short = sorted(name for name in databases if any(map(_is_short, name)))
+    plain = sorted(set(databases).difference(short))
+    # The comparison uses the column's collation. No equal name is unequal by a collation.
+    conditions = [f"SUBSTRING_INDEX(NAME, '/', 1) IN ({', '.join(['%s'] * len(plain))})"]
+    likes = ["NAME LIKE %s"] * len(short)
+    return (
+        " OR ".join([*(conditions if plain else ()), *likes]),
+        [*(_encoded_name(name) for name in plain), *(f"{_like(name)}/%" for name in short)],
+    )
 
 
 def read_cascades(session: Session, kind: str, table: TableId) -> list[tuple[str, str, str]]:
@@ -124,19 +141,22 @@ def _rule(bits: int, rules: Sequence[tuple[int, str]]) -> str:
     return next((name for bit, name in rules if bits & bit), "NO ACTION")
 
 
-def _rows(session: Session, place: str, values: Sequence[object]) -> list[dict[str, Any]]:
+def _rows(
+    session: Session, place: str, values: Sequence[object], *, columns: str = "*"
+) -> list[dict[str, Any]]:
     """Return rows of one of InnoDB's catalog tables.
 
     Args:
         session: A session.
         place: The SQL after FROM: the catalog table's name and a WHERE clause.
         values: The values for the ``%s`` of the clause, in order.
+        columns: The names of the wanted columns.
 
     Raises:
         SourceError: The login lacks PROCESS.
     """
     try:
-        return session.named(f"SELECT * FROM information_schema.{place}", values)  # noqa: S608
+        return session.named(f"SELECT {columns} FROM information_schema.{place}", values)  # noqa: S608
     except pymysql.MySQLError as error:
         if error.args and error.args[0] == ER.SPECIFIC_ACCESS_DENIED_ERROR:
             raise _no_process(session) from error
@@ -150,7 +170,7 @@ def file_pattern(table: TableId) -> str:
 
 def _plain(table: TableId) -> str:
     """Return ``database/table`` as InnoDB encodes names without short forms (`_SHORT`)."""
-    return "/".join("".join(map(_encoded, name)) for name in (table.schema, table.name))
+    return "/".join(map(_encoded_name, (table.schema, table.name)))
 
 
 def _pattern(name: str) -> str:
@@ -164,6 +184,11 @@ def _pattern(name: str) -> str:
 def _like(name: str) -> str:
     """Return a LIKE pattern that matches a name as InnoDB encodes it, and perhaps other names."""
     return "".join("@%" if _is_short(sign) else _encoded(sign) for sign in name)
+
+
+def _encoded_name(name: str) -> str:
+    """Return a name as InnoDB writes it, if it writes no letter of it in short form (`_SHORT`)."""
+    return "".join(map(_encoded, name))
 
 
 def _encoded(sign: str) -> str:

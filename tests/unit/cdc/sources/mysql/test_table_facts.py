@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -59,8 +59,10 @@ class Files:
 
     def __init__(self, *names: str) -> None:
         self.names = names
+        self.asked: list[tuple[str, list[object]]] = []
 
-    def named(self, _statement: str, _values: object) -> list[dict[str, object]]:
+    def named(self, statement: str, values: Sequence[object]) -> list[dict[str, object]]:
+        self.asked.append((statement, [*values]))
         return [{"NAME": name, "TABLE_ID": number} for number, name in enumerate(self.names, 1)]
 
 
@@ -80,6 +82,35 @@ def test_patterns_of_files_are_only_for_names_that_need_them(
         short: "3",
     }
     assert asked == [short]
+
+
+def test_the_server_compares_each_file_with_one_list_of_databases() -> None:
+    """Else it would compare a thousand patterns with each of its files."""
+    names = [*(f"shop_{number}" for number in range(1_000)), "a-b", "\u0436"]
+    session = Files("shop_7/t", "a@002db/t", "@1Z/t")
+    found = innodb.read_stored(
+        cast("Session", session), "mysql", [TableId("shop", name, "t") for name in names]
+    )
+    assert {table.schema: one.shown for table, one in found.items()} == {
+        "shop_7": "1",
+        "a-b": "2",
+        "\u0436": "3",
+    }
+    ((statement, values),) = session.asked
+    assert (statement.count(" IN "), statement.count("LIKE")) == (1, 1)
+    assert len(values) == 1_002
+    assert {"shop_7", "a@002db", "@%/%"} <= set(values)
+
+
+@pytest.mark.parametrize(
+    ("schema", "condition"),
+    [("shop", "SUBSTRING_INDEX(NAME, '/', 1) IN (%s)"), ("\u0436", "NAME LIKE %s")],
+)
+def test_databases_of_one_kind_of_name_need_one_condition(schema: str, condition: str) -> None:
+    session = Files()
+    innodb.read_stored(cast("Session", session), "mysql", [TableId("shop", schema, "t")])
+    ((statement, _),) = session.asked
+    assert statement.endswith(f" WHERE {condition}")
 
 
 def row(name: str) -> dict[str, Any]:

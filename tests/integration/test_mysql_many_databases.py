@@ -1,0 +1,64 @@
+"""Facts of tables in many databases, as a source of shards has them, on MySQL and MariaDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cdc.sources.mysql.table_facts import describe
+from schemas.table import TableId
+from stack.ports import HOST
+from stack.roles import ADMIN
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.mysql_lab import Lab
+from tests.integration.rigs.mysql_lab import lab as lab
+
+pytestmark = pytest.mark.breadth
+
+# More than one statement reads, and pairs that are equal to a collation without case or accents.
+_ENDS = (*map(str, range(55)), "-b", "A", "a", "\u00c4", "\u00e4", "\u0436", "\u4e2d", "$%")
+
+
+@pytest.fixture
+def shards(lab: Lab) -> Iterator[list[str]]:
+    names = [f"{lab.database.name}s{end}" for end in _ENDS]
+    right = f"ALL PRIVILEGES ON `{lab.database.name}s%`.*"
+    lab.database.root(
+        *(f"CREATE DATABASE `{name}`" for name in names), f"GRANT {right} TO {ADMIN}@'{HOST}'"
+    )
+    yield names
+    lab.database.root(
+        *(f"DROP DATABASE `{name}`" for name in names), f"REVOKE {right} FROM {ADMIN}@'{HOST}'"
+    )
+
+
+def test_tables_of_many_databases_are_described_like_each_by_itself(
+    lab: Lab, shards: list[str]
+) -> None:
+    """Keys and columns keep their order, and no table gets columns of another one."""
+    made = [(shard, "t") for shard in shards]
+    made += [(shards[0], "T"), (lab.database.name, "t"), (lab.database.name, "\u00e4-u")]
+    lab.database.root(
+        *(
+            f"CREATE TABLE `{shard}`.`{name}` (z int, Y int, x{number} int, w int NOT NULL DEFAULT"
+            " 7, v int AS (z + 1), PRIMARY KEY (Y, z), UNIQUE b (w), UNIQUE A (z, w))"
+            for number, (shard, name) in enumerate(made)
+        )
+    )
+    tables = [TableId("shop", *names) for names in made]
+    gone = TableId("shop", shards[0], "gone")
+    with lab.connections.open("admin") as session:
+        found = describe(session, [*tables, gone])
+        alone = {table: describe(session, [table])[table] for table in tables}
+    assert found == alone
+    for number, one in enumerate(found[table] for table in tables):
+        assert [row["name"] for row in one.columns] == ["z", "Y", f"x{number}", "w", "v"]
+        assert one.unique == (("Y", "z"), ("z", "w"), ("w",))
+        assert one.stored is not None
+    # Files of databases whose names differ only in letters of other alphabets are watched together.
+    own = {
+        one.stored.shown for table, one in found.items() if one.stored and table.schema.isascii()
+    }
+    assert len(own) == sum(table.schema.isascii() for table in tables)
