@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
+from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.table_facts import describe
 from schemas.table import TableId
+from stack.mysql_software import MARIADB
 from stack.ports import HOST
 from stack.roles import ADMIN
 from tests.integration.rigs.mysql import database as database
@@ -62,3 +65,28 @@ def test_tables_of_many_databases_are_described_like_each_by_itself(
         one.stored.shown for table, one in found.items() if one.stored and table.schema.isascii()
     }
     assert len(own) == sum(table.schema.isascii() for table in tables)
+
+
+@pytest.mark.parametrize("database", [MARIADB], indirect=True)
+def test_no_statement_lists_the_databases_of_the_server(
+    lab: Lab, shards: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table's own file is opened; else the server would list the folders of all its tables."""
+    lab.database.root(*(f"CREATE TABLE `{shard}`.t (id int PRIMARY KEY)" for shard in shards))
+    tables = [TableId("shop", shard, "t") for shard in shards]
+    asked: list[tuple[str, Sequence[object]]] = []
+    named = Session.named
+
+    def notes(session: Session, statement: str, values: Sequence[object] = ()) -> Any:
+        asked.append((statement, values))
+        return named(session, statement, values)
+
+    monkeypatch.setattr(Session, "named", notes)
+    with lab.connections.open("admin") as session:
+        describe(session, tables)
+        of_catalog = [one for one in asked if "INNODB" not in one[0]]
+        plans = [session.rows(f"EXPLAIN {text}", values) for text, values in of_catalog]
+    found = {text for plan in plans for *_, text in plan if "Scanned" in text}
+    assert {text.rpartition("; ")[2] for text in found} == {"Scanned 0 databases"}
+    # Two readings of columns, indexes and tables, each in two statements.
+    assert len(of_catalog) == 12

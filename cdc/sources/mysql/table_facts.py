@@ -24,26 +24,30 @@ PHYSICAL = ("table_id", "altered", "unlogged")
 _ATTEMPTS = 5
 _PART = 100
 """Maximum number of tables that one statement reads."""
+_ARMS = 50
+"""Maximum number of databases in one statement. On MariaDB, each has a SELECT of its own in it."""
 
 Facts = TypeVar("Facts")
 
 _COLUMNS = """
 SELECT TABLE_SCHEMA AS db, TABLE_NAME AS tab, COLUMN_NAME AS name, COLUMN_TYPE AS shown,
        COLUMN_DEFAULT AS value, IS_NULLABLE AS nullable, CHARACTER_SET_NAME AS charset,
-       COLLATION_NAME AS collation, GENERATION_EXPRESSION AS expression, EXTRA AS extra
+       COLLATION_NAME AS collation, GENERATION_EXPRESSION AS expression, EXTRA AS extra,
+       ORDINAL_POSITION AS place
 FROM information_schema.COLUMNS WHERE {where}
-ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION
 """
+_COLUMNS_ORDER = "ORDER BY db, tab, place"
 _INDEXES = """
 SELECT TABLE_SCHEMA AS db, TABLE_NAME AS tab, INDEX_NAME AS name, COLUMN_NAME AS part,
-       SUB_PART AS prefix, INDEX_TYPE AS how
-FROM information_schema.STATISTICS WHERE NON_UNIQUE = 0 AND ({where})
-ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX
+       SUB_PART AS prefix, INDEX_TYPE AS how, INDEX_NAME <> 'PRIMARY' AS other,
+       SEQ_IN_INDEX AS place
+FROM information_schema.STATISTICS WHERE NON_UNIQUE = 0 AND {where}
 """
+_INDEXES_ORDER = "ORDER BY db, tab, other, name, place"
 _TABLES = """
 SELECT TABLE_SCHEMA AS db, TABLE_NAME AS tab, TABLE_TYPE AS kind, ENGINE AS engine,
        CREATE_TIME AS created, coalesce(CREATE_OPTIONS, '') AS options
-FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW' AND ({where})
+FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW' AND {where}
 """
 
 
@@ -240,40 +244,72 @@ def _read_descriptions(
     ordered = sorted(tables, key=str)
     found: dict[TableId, Described] = {}
     for first in range(0, len(ordered), _PART):
-        found |= _read_part(session, ordered[first : first + _PART], stored)
+        for part in of_databases(ordered[first : first + _PART]):
+            found |= _read_part(session, part, stored)
     return found
 
 
+def of_databases(tables: Sequence[TableId]) -> list[list[list[TableId]]]:
+    """Return the tables of each statement, grouped by database: at most `_ARMS` groups for each.
+
+    MariaDB reads only the folders of the databases that a condition names by AND. For conditions
+    that are joined by OR, it lists the folders of all databases.
+    """
+    groups: defaultdict[str, list[TableId]] = defaultdict(list)
+    for table in tables:
+        groups[table.schema].append(table)
+    arms = list(groups.values())
+    return [arms[first : first + _ARMS] for first in range(0, len(arms), _ARMS)]
+
+
 def _read_part(
-    session: Session, tables: Sequence[TableId], stored: Mapping[TableId, Stored]
+    session: Session, arms: Sequence[Sequence[TableId]], stored: Mapping[TableId, Stored]
 ) -> Iterator[tuple[TableId, Described]]:
-    """Yield the descriptions of at most `_PART` MySQL or MariaDB tables.
+    """Yield the descriptions of at most `_PART` MySQL or MariaDB tables, grouped by database.
 
     A statement with thousands of tables would be slow.
     """
-    by_name, kind = {(table.schema, table.name): table for table in tables}, session.kind
-    where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))
-    names = [part for name in by_name for part in name]
+    by_name = {(table.schema, table.name): table for arm in arms for table in arm}
+    kind, names = session.kind, [one for arm in arms for one in _names(arm)]
     columns: defaultdict[TableId, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in session.named(_COLUMNS.format(where=where), names):
+    for row in session.named(_of_arms(kind, _COLUMNS, arms, _COLUMNS_ORDER), names):
         if table := by_name.get((row["db"], row["tab"])):
             columns[table].append(row)
     indexes: defaultdict[TableId, dict[str, list[str | None]]] = defaultdict(dict)
     hashed: defaultdict[TableId, dict[str, None]] = defaultdict(dict)
-    for row in session.named(_INDEXES.format(where=where), names):
+    for row in session.named(_of_arms(kind, _INDEXES, arms, _INDEXES_ORDER), names):
         if table := by_name.get((row["db"], row["tab"])):
             # A unique index on a prefix or an expression allows equal values of the whole column.
             whole = row["part"] if row["prefix"] is None else None
             indexes[table].setdefault(row["name"], []).append(whole)
             if kind == "mariadb" and row["how"] == "HASH":
                 hashed[table][row["name"]] = None
-    for row in session.named(_TABLES.format(where=where), names):
+    for row in session.named(_of_arms(kind, _TABLES, arms), names):
         table = by_name.get((row["db"], row["tab"]))
         if table is not None and columns[table]:
             found = _described_table(
                 table, row, columns[table], indexes[table], stored.get(table), kind
             )
             yield table, replace(found, hashed=tuple(hashed[table]))
+
+
+def _names(arm: Sequence[TableId]) -> list[str]:
+    """Return the values of one database's SELECT: the database, then its tables."""
+    return [arm[0].schema, *(table.name for table in arm)]
+
+
+def _of_arms(kind: str, query: str, arms: Sequence[Sequence[TableId]], order: str = "") -> str:
+    """Return one statement that runs the query for the tables of each database."""
+    conditions = []
+    for arm in arms:
+        # For an equality, MariaDB opens one file; for a list, it reads the folder's names first.
+        named = "= %s" if len(arm) == 1 else f"IN ({', '.join(['%s'] * len(arm))})"
+        conditions.append(f"(TABLE_SCHEMA = %s AND TABLE_NAME {named})")
+    if kind == "mysql":
+        # Its catalog has indexes, which it uses for conditions joined by OR, too. A plan for each
+        # SELECT would take longer than the search.
+        conditions = [f"({' OR '.join(conditions)})"]
+    return "UNION ALL".join(query.format(where=one) for one in conditions) + order
 
 
 def _described_table(

@@ -11,7 +11,7 @@ import pytest
 from cdc.sources.mysql import innodb
 from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.innodb import Stored
-from cdc.sources.mysql.table_facts import Described, read_steady
+from cdc.sources.mysql.table_facts import Described, of_databases, read_steady
 from schemas.catalog import Catalog
 from schemas.table import TableId
 
@@ -111,6 +111,15 @@ def test_databases_of_one_kind_of_name_need_one_condition(schema: str, condition
     innodb.read_stored(cast("Session", session), "mysql", [TableId("shop", schema, "t")])
     ((statement, _),) = session.asked
     assert statement.endswith(f" WHERE {condition}")
+
+
+def test_tables_are_grouped_by_database_and_statements_are_bounded() -> None:
+    shards = [TableId("shop", f"shop_{number}", "t") for number in range(101)]
+    assert [len(groups) for groups in of_databases(shards)] == [50, 50, 1]
+    assert of_databases([shards[0], *TABLES, shards[1]]) == [
+        [[shards[0]], [*TABLES], [shards[1]]],
+    ]
+    assert of_databases([]) == []
 
 
 def row(name: str) -> dict[str, Any]:
