@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from cdc.sources.mysql import boundaries
 from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.table_facts import describe
 from schemas.table import TableId
-from stack.mysql_software import MARIADB
+from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
 from stack.roles import ADMIN
 from tests.integration.rigs.mysql import database as database
@@ -90,3 +91,26 @@ def test_no_statement_lists_the_databases_of_the_server(
     assert {text.rpartition("; ")[2] for text in found} == {"Scanned 0 databases"}
     # Two readings of columns, indexes and tables, each in two statements.
     assert len(of_catalog) == 12
+
+
+def test_a_session_is_set_once_for_all_readings(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lab.make("t", "CREATE TABLE t (id int PRIMARY KEY)")
+    settings = list[str]()
+    rows = Session.rows
+
+    def notes(session: Session, statement: str, values: Sequence[object] = ()) -> Any:
+        if "stats_expiry" in statement:
+            settings.append(statement)
+        return rows(session, statement, values)
+
+    monkeypatch.setattr(Session, "rows", notes)
+    for _ in range(2):
+        with lab.connections.open("admin") as session:
+            describe(session, [table.table])
+            assert boundaries.table_size(session, table).rows == 0
+            if lab.kind == MYSQL:
+                assert session.named("SHOW VARIABLES LIKE 'information_schema_stats_expiry'") == [
+                    {"Variable_name": "information_schema_stats_expiry", "Value": "0"}
+                ]
+    # Once for each session; MariaDB has no such setting.
+    assert len(settings) == (2 if lab.kind == MYSQL else 0)

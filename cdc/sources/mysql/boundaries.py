@@ -27,8 +27,7 @@ def table_size(session: Session, table: SourceTable) -> TableSize:
 
     The size is the size of the clustered index, which contains the rows.
     """
-    if session.kind == "mysql":
-        session.rows("SET SESSION information_schema_stats_expiry = 0")
+    session.read_fresh_statistics()
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))
     estimate, size = (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
     if estimate < _FEW_ROWS:

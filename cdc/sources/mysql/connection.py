@@ -62,6 +62,7 @@ class Session:
     ) -> None:
         self._connection = connection
         self.kind = kind
+        self._fresh = False
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
         """Run a statement in MySQL or MariaDB, and return its rows.
@@ -83,6 +84,15 @@ class Session:
         """Run a MySQL or MariaDB statement; return its first value, or None if it has no rows."""
         rows = self.rows(statement, values)
         return rows[0][0] if rows else None
+
+    def read_fresh_statistics(self) -> None:
+        """Let the session's queries of MySQL's catalog show times and sizes of now.
+
+        By default, these can be a day old. MariaDB's are never stored.
+        """
+        if self.kind == "mysql" and not self._fresh:
+            self.rows("SET SESSION information_schema_stats_expiry = 0")
+            self._fresh = True
 
 
 class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):

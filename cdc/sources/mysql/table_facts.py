@@ -237,8 +237,7 @@ def _read_descriptions(
 ) -> dict[TableId, Described]:
     """Read MySQL's or MariaDB's tables by several statements, between which a table can change."""
     kind = session.kind
-    if kind == "mysql":  # by default, times and sizes can be a day old
-        session.rows("SET SESSION information_schema_stats_expiry = 0")
+    session.read_fresh_statistics()
     # A replica's ids differ from the primary's, and a login needs a right to read them.
     stored = {} if on_replica else read_stored(session, kind, tables)
     ordered = sorted(tables, key=str)
