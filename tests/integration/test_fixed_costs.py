@@ -90,7 +90,7 @@ LOOK = {
         "consumers": 1,
         "reads": 1,
         "connect": 4,
-        "source": 37,
+        "source": 36,
         "logins": 6,
     },
 }

@@ -63,7 +63,7 @@ class BinlogCapture:
         with self._connections.open("admin") as session:
             if str(session.value("SELECT @@global.log_bin")) in ("0", "OFF"):
                 return NoBinlog(source)
-            purged, size = primary.purged(session, self._kind), primary.binlog_bytes(session)
+            purged, size = primary.retained(session, self._kind)
         return BinlogHealth(source, purged, self._executed, size)
 
     def _executed(self) -> LogPosition:

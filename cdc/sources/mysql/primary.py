@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -15,7 +15,7 @@ from cdc.errors import SourceError
 from cdc.log.binlog_position import BinlogPosition, read_position
 from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.log.position import LogPosition
-from cdc.sources.mysql.connection import Connections, Session, quoted
+from cdc.sources.mysql.connection import Connections, Row, Session, quoted
 from cdc.sources.source_facts import Marker
 from schemas.table import TableId
 
@@ -146,11 +146,19 @@ def applied(session: Session, kind: str) -> GtidSet:
     return _gtids_of_variable(session.value(f"SELECT @@global.{name}"), kind)
 
 
-def purged(session: Session, kind: str) -> LogPosition:
-    """Return the position up to which the server has purged its binlog."""
+def retained(session: Session, kind: str) -> tuple[LogPosition, int]:
+    """Return the position up to which the server has purged its binlog, and the rest's bytes.
+
+    Both are from one list of the binlog's files: the server opens each file to list it.
+    """
+    files = session.rows("SHOW BINARY LOGS")
+    return _purged(session, kind, files), sum(int(row[1]) for row in files)
+
+
+def _purged(session: Session, kind: str, logs: Sequence[Row]) -> LogPosition:
+    """Return the position up to which the server has purged its binlog, which has these files."""
     if kind == "mysql" and has_gtids(session, kind):
         return _gtids_of_variable(session.value("SELECT @@global.gtid_purged"), kind)
-    logs = session.rows("SHOW BINARY LOGS")
     if kind == "mysql":
         # The position before the first remaining file.
         return BinlogPosition(str(logs[0][0]), 0) if logs else _end_of_binlog(session)
@@ -233,11 +241,6 @@ def _gtids_of_variable(value: object, kind: str) -> GtidSet:
     """Parse a MySQL or MariaDB server variable that has GTIDs; NULL is the empty set."""
     text = str(value or "")
     return MysqlGtidSet.parse(text) if kind == "mysql" else MariadbGtidSet.parse(text)
-
-
-def binlog_bytes(session: Session) -> int:
-    """Return the size of the retained binlogs in bytes."""
-    return sum(int(row[1]) for row in session.rows("SHOW BINARY LOGS"))
 
 
 def identity(session: Session, kind: str) -> tuple[str, bool]:
