@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
 from cdc.config import TableSettings
-from cdc.errors import CaptureError
+from cdc.errors import CaptureError, SnapshotLostError
+from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.source_facts import KeyRange
@@ -17,7 +20,7 @@ from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.proxy import Pooler
 from tests.integration.rigs.shop import Shop
 from tests.integration.rigs.shop import cold as cold
-from tests.integration.rigs.sources import capture_of, source_config, table_id
+from tests.integration.rigs.sources import capture_of, open_source, source_config, table_id
 
 
 def test_nothing_stays_in_a_session_that_a_pooler_gives_to_another_client(
@@ -106,3 +109,28 @@ def test_the_first_onboarding_stops_no_subscriber_of_all_tables(cold: Shop) -> N
     assert "publications of others" not in {check.name for check in source.checks()}
     capture_of(source).prepare()
     source.write_marker()
+
+
+@pytest.mark.parametrize("one_moment", [False, True])
+def test_between_chunks_of_the_primary_vacuum_waits_for_no_snapshot(
+    database: Database, one_moment: bool
+) -> None:
+    """Only a view of one moment, as append tables need it, keeps its snapshot for a whole copy."""
+    source = open_source(database, replica=None)
+    capture_of(source).prepare()
+    marker = source.write_marker()
+    held = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()"
+        " AND backend_type = 'client backend'"
+    )
+    quiet = NullProgress()
+    with source.open_view(marker, one_moment=one_moment, timeout_s=60, progress=quiet) as view:
+        with database.connect() as session:
+            assert session.execute(held).fetchall() == [(int(one_moment),)]
+        source.assert_view_alive(view)
+        assert bool(view.snapshot_id) == one_moment
+        if not one_moment:
+            other = replace(view, identity=replace(view.identity, system_identifier="42"))
+            with pytest.raises(SnapshotLostError, match=r"primary .* changed while the view"):
+                source.assert_view_alive(other)

@@ -196,10 +196,10 @@ def wait_for_marker(
 
 
 def _marker_look(
-    connections: Connections, marker: Marker, *, new_login: bool = False
+    connections: Connections, marker: Marker, *, on_replica: bool = True, new_login: bool = False
 ) -> tuple[ServerIdentity, bool]:
-    """Return the PostgreSQL replica's identity, and whether a new transaction sees the marker."""
-    with connections.open("snapshot", on_replica=True, new_login=new_login) as session:
+    """Return a PostgreSQL server's identity, and whether a new transaction sees the marker."""
+    with connections.open("snapshot", on_replica=on_replica, new_login=new_login) as session:
         return identity(session), marker_visible(session, marker)
 
 
@@ -218,20 +218,23 @@ def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> Replic
     )
 
 
-def own_snapshots(connections: Connections, marker: Marker) -> View:
-    """Return a view of the PostgreSQL replica in which each session takes its own snapshot.
+def own_snapshots(connections: Connections, marker: Marker, *, on_replica: bool) -> View:
+    """Return a view of PostgreSQL in which each session takes its own snapshot.
 
-    No session imports a snapshot, since a snapshot that a standby exports can lack its list of
-    transactions in progress. A session that imports such a snapshot treats these transactions as
-    rolled back, and marks their rows as rolled back in the standby's pages. Then no session of the
-    standby ever sees these rows, even after the transactions commit, and even after a promotion.
+    Such a snapshot is open only while its session reads, so VACUUM soon removes rows that nobody
+    needs any more. And on a standby no session imports a snapshot, since a snapshot that a standby
+    exports can lack its list of transactions in progress. A session that imports such a snapshot
+    treats these transactions as rolled back, and marks their rows as rolled back in the standby's
+    pages. Then no session of the standby ever sees these rows, even after the transactions commit,
+    and even after a promotion.
 
     Raises:
-        ReplicaError: The replica does not show the marker, or is not a standby of the primary.
+        ReplicaError: The server does not show the marker, or is a replica that is not a standby of
+            the primary.
     """
-    with connections.open("snapshot", on_replica=True) as session:
+    with connections.open("snapshot", on_replica=on_replica) as session:
         taken = Exported("", marker.position)
-        return proven(connections, session, taken, marker, on_replica=True)
+        return proven(connections, session, taken, marker, on_replica=on_replica)
 
 
 @contextmanager
@@ -364,7 +367,7 @@ def assert_alive(connections: Connections, exporter: Exporter) -> None:
 
 
 def assert_same_server(connections: Connections, view: View) -> None:
-    """Check that the PostgreSQL replica is still the server on which a view was opened.
+    """Check that the PostgreSQL server is still the one on which a view was opened.
 
     The view has no shared snapshot, so no session stays open that could be checked.
 
@@ -372,7 +375,9 @@ def assert_same_server(connections: Connections, view: View) -> None:
         SnapshotLostError: The server is not the same one, or cannot be reached.
     """
     try:
-        found, visible = _marker_look(connections, view.marker, new_login=True)
+        found, visible = _marker_look(
+            connections, view.marker, on_replica=view.on_replica, new_login=True
+        )
     except SourceError as error:
         raise lost_view(connections, view, str(error)) from error
     _require_same(connections, view, found, visible=visible)
@@ -392,7 +397,9 @@ def _require_same(
         raise SnapshotLostError(
             f"the {where} changed while the view was open: it was {view.identity}, and is now"
             f" {found}",
-            remedy="Point `replica` at one standby of the primary, then copy the table again.",
+            remedy="Point `replica` at one standby of the primary, then copy the table again."
+            if view.on_replica
+            else "Point `primary` at the server that takes writes, then copy the table again.",
         )
 
 

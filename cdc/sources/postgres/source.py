@@ -225,25 +225,28 @@ class PostgresSource:
     def open_view(
         self, marker: Marker, *, one_moment: bool, timeout_s: float, progress: Progress
     ) -> Iterator[View]:
-        """Open a view, a consistent image of PostgreSQL with the marker row, until the block ends.
+        """Open a view, an image of PostgreSQL with the marker row, until the block ends.
 
-        On a primary, sessions import one snapshot. A commit is in the log of a primary before it is
-        visible, so the method first waits until each transaction that is open at the call has
-        ended. On a replica, all sessions import one snapshot if ``one_moment`` is true; else each
-        session takes a snapshot of its own.
+        If ``one_moment`` is true, all sessions import one snapshot. Otherwise each session takes a
+        snapshot of its own, so that none is open for longer than one chunk: the primary's VACUUM
+        keeps the rows that an open snapshot can see.
+
+        A commit is in the log of a primary before it is visible. So without a replica, the method
+        first waits until each transaction that is open at the call has ended.
         """
         connections = self._connections
-        if not self.has_replica:
-            self.wait_for_older_transactions(timeout_s=timeout_s, progress=progress)
-            opened = replica.primary_view(connections, marker)
-        else:
+        if self.has_replica:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
-            if not one_moment:
-                yield replica.own_snapshots(connections, marker)
-                return
-            opened = exact_view.shared_view(
-                connections, marker, timeout_s=timeout_s, progress=progress
-            )
+        else:
+            self.wait_for_older_transactions(timeout_s=timeout_s, progress=progress)
+        if not one_moment:
+            yield replica.own_snapshots(connections, marker, on_replica=self.has_replica)
+            return
+        opened = (
+            exact_view.shared_view(connections, marker, timeout_s=timeout_s, progress=progress)
+            if self.has_replica
+            else replica.primary_view(connections, marker)
+        )
         with opened as exporter, self._watched(exporter) as view:
             yield view
 
