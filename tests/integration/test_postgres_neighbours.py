@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
 from cdc.config import TableSettings
-from cdc.errors import CaptureError, SnapshotLostError
+from cdc.errors import CaptureError, SnapshotLostError, SourceError
 from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres.connection import Connections
+from cdc.sources.postgres.own_session import OwnSession
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.source_facts import KeyRange
 from operate.discover import discover
@@ -134,3 +136,26 @@ def test_between_chunks_of_the_primary_vacuum_waits_for_no_snapshot(
             other = replace(view, identity=replace(view.identity, system_identifier="42"))
             with pytest.raises(SnapshotLostError, match=r"primary .* changed while the view"):
                 source.assert_view_alive(other)
+
+
+def test_a_wait_for_transactions_seldom_reads_the_locks_of_the_server(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading of pg_locks holds up every session that takes a lock meanwhile."""
+    source = open_source(database, replica=None)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    asked: list[bool] = []
+    execute = OwnSession.execute
+
+    def notes(session: OwnSession, *query: Any, **options: Any) -> Any:
+        asked.append("pg_locks" in str(query[0]))
+        return execute(session, *query, **options)
+
+    monkeypatch.setattr(OwnSession, "execute", notes)
+    with database.begin() as open_one:
+        open_one.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(SourceError, match="still open after 3 s: session"):
+            source.wait_for_older_transactions(timeout_s=3, progress=NullProgress())
+    # Who is in the way: for the display at once, and for the error at the end.
+    assert asked.count(True) == 2
+    assert asked.count(False) > 6

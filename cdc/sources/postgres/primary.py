@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from uuid import uuid4
 
@@ -14,6 +15,8 @@ from cdc.sources.postgres.publication import TIMELINE
 from cdc.sources.source_facts import Marker, ServerIdentity
 
 _POLL_S = (0.02, 0.5)
+_DESCRIBED_EVERY_S = 10.0
+"""Pause before a wait asks again who is in its way: reading pg_locks holds up all who lock."""
 _NAMED = 10
 
 # An open transaction holds an exclusive lock on its own id, and so does a prepared transaction.
@@ -31,6 +34,10 @@ ORDER BY age(l.transactionid) DESC
 """
 _AS_OLD = _OPEN.format(which="age(l.transactionid) >= age(%s::text::xid8::xid)")
 _THESE = _OPEN.format(which="l.transactionid::text = ANY(%s)")
+_OPEN_OF_THESE = """
+SELECT FROM pg_catalog.pg_locks WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock'
+  AND granted AND transactionid::text = ANY(%s) LIMIT 1
+"""
 _IDS = """
 SELECT DISTINCT transactionid::text FROM pg_catalog.pg_locks
 WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
@@ -52,15 +59,15 @@ def wait_for_older_transactions(
         SourceError: The wait reached its bound. The error names the open transactions.
     """
 
-    def blockers() -> list[str] | None:
+    def still_open() -> bool:
         row = session.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text").fetchone()
-        if int(_only_row(row)[0]) > xid:
-            return None
+        return int(_only_row(row)[0]) <= xid
+
+    def described() -> list[str]:
         return _described_transactions(session.execute(_AS_OLD, (str(xid),)).fetchall())
 
-    _wait_for_transactions(
-        blockers, f"older transactions of source {source}", source, timeout_s, progress
-    )
+    what = f"older transactions of source {source}"
+    _wait_for_transactions(still_open, described, what, source, timeout_s, progress)
 
 
 def wait_until_visible(
@@ -93,39 +100,52 @@ def wait_until_visible(
     """
     waited_for = [str(xid) for xid in transactions]
 
-    def blockers() -> list[str] | None:
-        rows = session.execute(_THESE, (waited_for,)).fetchall()
-        return _described_transactions(rows) if rows else None
+    def still_open() -> bool:
+        return session.execute(_OPEN_OF_THESE, (waited_for,)).fetchone() is not None
 
-    _wait_for_transactions(blockers, f"commits of source {source}", source, timeout_s, progress)
+    def described() -> list[str]:
+        return _described_transactions(session.execute(_THESE, (waited_for,)).fetchall())
+
+    what = f"commits of source {source}"
+    _wait_for_transactions(still_open, described, what, source, timeout_s, progress)
     return frozenset(int(xid) for (xid,) in session.execute(_IDS).fetchall())
 
 
 def _wait_for_transactions(
-    blockers: Callable[[], list[str] | None],
+    still_open: Callable[[], bool],
+    described: Callable[[], list[str]],
     what: str,
     source: str,
     timeout_s: float,
     progress: Progress,
 ) -> None:
-    """Wait until PostgreSQL transactions have ended, so that ``blockers`` returns None.
+    """Wait until PostgreSQL transactions have ended, so that ``still_open`` returns False.
 
     Args:
-        blockers: Describes the PostgreSQL transactions that are still open; None if there are none.
+        still_open: Whether one of the transactions is still open; called at each poll.
+        described: Describes those that are open; called every `_DESCRIBED_EVERY_S`.
         what: What is waited for, in words for messages.
         source: The source's name.
         timeout_s: Bound of the wait, in seconds.
         progress: Shows the wait.
     """
+    shown, due = "", time.monotonic()
+
+    def named() -> str:
+        return "; ".join(described()) or "none that this role can see"
+
+    def left() -> str:
+        nonlocal shown, due
+        if not still_open():
+            return ""
+        if time.monotonic() >= due:
+            shown, due = named(), time.monotonic() + _DESCRIBED_EVERY_S
+        return shown
+
     with shown_as(f"wait for {what}", progress) as task:
-
-        def still_open() -> str:
-            left = blockers()
-            return "" if left is None else "; ".join(left) or "none that this role can see"
-
-        if left := wait_while(still_open, timeout_s=timeout_s, poll_s=_POLL_S, task=task):
+        if wait_while(left, timeout_s=timeout_s, poll_s=_POLL_S, task=task):
             raise SourceError(
-                f"{what} are still open after {timeout_s:.0f} s: {left}",
+                f"{what} are still open after {timeout_s:.0f} s: {named()}",
                 remedy="Wait until they end, or end them (pg_terminate_backend, ROLLBACK"
                 " PREPARED; a commit that waits for a synchronous standby needs that standby);"
                 " then run the command again.",
