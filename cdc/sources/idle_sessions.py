@@ -14,8 +14,9 @@ from cdc.sources.servers import Login
 
 S = TypeVar("S")
 
-IDLE_S = 5.0
-"""Longest time that a session waits for its next use, in seconds."""
+IDLE_S = 20.0
+"""Longest time that a session waits for its next use, in seconds. It is longer than the pause
+between two looks of a continuous run, which would log in for each look otherwise."""
 LIFE_S = 60.0
 """A session of this age, in seconds since its login, is closed instead of used again. The next
 login can reach another server, if a host name or a proxy points to a new primary by then."""

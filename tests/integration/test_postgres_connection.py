@@ -44,6 +44,8 @@ def test_a_block_can_ask_for_a_new_session(connections: Connections) -> None:
         first = pid(session)
     with connections.open("admin", new_login=True) as session:
         assert pid(session) != first
+    with connections.open("admin") as one, connections.open("admin") as another:
+        assert first in {pid(one), pid(another)}, "it is closed only if the server is another one"
 
 
 def test_the_next_block_of_a_login_uses_its_session_again(connections: Connections) -> None:

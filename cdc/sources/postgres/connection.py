@@ -132,15 +132,14 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             statement_timeout_s: Limit of each statement, in seconds; 0 for no limit.
             lock_timeout_s: Limit of the wait for each lock, in seconds.
             new_login: Whether to open a new session, because the block must find out which server a
-                login reaches now. If so, the login's idle sessions are closed.
+                login reaches now. If that is another server than before, the endpoint's idle
+                sessions are closed.
 
         Raises:
             SourceError: The server cannot be reached, or a statement in the block failed.
         """
         login: Login = (role, on_replica)
-        if new_login:
-            self._idle.close(lambda one: one == login)
-        known = self._used_again(login)
+        known = None if new_login else self._used_again(login)
         session, born = known or (self._connect(role, on_replica=on_replica), time.monotonic())
         can_go_on = False
         try:

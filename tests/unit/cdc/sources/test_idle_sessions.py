@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import queue
 import time
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from cdc.sources.idle_sessions import IDLE_S, LIFE_S, MOST, IdleSessions
 from cdc.sources.servers import Login
+from operate.cli.operations import run
 
 ADMIN: Login = ("admin", False)
 REPLICA: Login = ("snapshot", True)
@@ -51,6 +53,10 @@ def test_a_session_that_waited_too_long_is_closed(kept: Kept) -> None:
     kept.time += 0.1
     assert kept.sessions.take(ADMIN) is None
     assert kept.closed == [1]
+
+
+def test_a_continuous_run_does_not_log_in_for_each_look() -> None:
+    assert 2 * inspect.signature(run).parameters["interval"].default < IDLE_S
 
 
 def test_a_session_is_closed_some_time_after_its_login(kept: Kept) -> None:
