@@ -14,7 +14,10 @@ import pytest
 
 from cdc.errors import StateError
 from cdc.run import cycle, idle_tables
+from cdc.run.context import RunResult
 from cdc.run.published_settings import PublishedSettings
+from cdc.run.schedule import Entry
+from cdc.run.workers import Work
 from cdc.runtime.rounds import Rounds
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.table_state import State, TableRecord
@@ -37,7 +40,7 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     named: list[TableRecord] = []
     monkeypatch.setattr(idle_tables, "settings_digest", lambda *_: "one")
     captures = SimpleNamespace(look_at_all=lambda _: None)
-    finder = SimpleNamespace(captures=captures, work=list, look_at_idle=lambda: None)
+    finder = SimpleNamespace(captures=captures, work=list, look_at_idle=lambda: None, found=list)
     monkeypatch.setattr(cycle, "WorkFinder", lambda *_, **__: finder)
     monkeypatch.setattr(cycle, "remove_former", lambda *_, **__: None)
     monkeypatch.setattr(cycle, "name_idle", lambda _, idle, **__: named.extend(idle))
@@ -85,6 +88,51 @@ def test_tables_with_events_do_not_wait_for_the_check_of_idle_tables(
     context = cast("Any", SimpleNamespace(config=settings, rounds=Rounds()))
     cycle.run_continuously(context, list, stop, min_interval_s=0.01)
     assert done == ["idle tables", "all captures", "tidy for 20 s"]
+
+
+@pytest.mark.timeout(60)
+def test_a_run_that_ends_also_begins_with_events_while_it_checks_idle_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A table that the check finds runs, too, and once; one that runs already is left alone."""
+    began, checked = threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    def work_of(name: str, *, found: bool) -> Work:
+        record = table_record(table=TableId("shop", "public", name))
+        entry = Entry(record.table, "", NOW.timestamp(), 60.0, 1.0)
+        facts = cast("Any", (None, None, entry, None, 0.0))
+        return Work(record, *facts, found=found)
+
+    class Finder:
+        captures = SimpleNamespace(look_at_all=lambda _: None)
+
+        def work(self) -> list[Work]:
+            return [work_of("events", found=False), work_of("compacted", found=True)]
+
+        def look_at_idle(self) -> None:
+            assert began.wait(20.0), "a table with events runs meanwhile"
+            checked.set()
+
+        def found(self) -> list[Work]:
+            return [work_of(name, found=True) for name in ("compacted", "rewritten")]
+
+    def run(_: object, work: Work, __: int) -> RunResult:
+        began.set()
+        assert checked.wait(20.0)
+        ran.append(work.table.name)
+        return RunResult(work.table, State.INCREMENTAL)
+
+    monkeypatch.setattr(cycle, "WorkFinder", lambda *_, **__: Finder())
+    monkeypatch.setattr(cycle, "_runnable_tables", lambda *_: [])
+    monkeypatch.setattr(cycle, "_tidy_after_round", lambda *_: None)
+    monkeypatch.setattr(cycle, "_run_due", run)
+    settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=1))
+    names = ("events", "compacted", "rewritten")
+    records = [table_record(table=TableId("shop", "public", name)) for name in names]
+    results = cycle.run_tables(cast("Any", SimpleNamespace(config=settings)), records)
+    assert [result.table.name for result in results] == list(names)
+    assert sorted(ran) == sorted(names)
 
 
 @pytest.mark.timeout(60)
