@@ -132,13 +132,16 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             statement_timeout_s: Limit of each statement, in seconds; 0 for no limit.
             lock_timeout_s: Limit of the wait for each lock, in seconds.
             new_login: Whether to open a new session, because the block must find out which server a
-                login reaches now. If that is another server than before, the endpoint's idle
-                sessions are closed.
+                login reaches now. The new session takes the place of an idle one, since a role can
+                have a CONNECTION LIMIT. If the server is another one than before, all idle sessions
+                of the endpoint are closed.
 
         Raises:
             SourceError: The server cannot be reached, or a statement in the block failed.
         """
         login: Login = (role, on_replica)
+        if new_login and (replaced := self._idle.take(login)) is not None:
+            replaced[0].close()
         known = None if new_login else self._used_again(login)
         session, born = known or (self._connect(role, on_replica=on_replica), time.monotonic())
         can_go_on = False
