@@ -6,8 +6,8 @@ of them fails. The backlog is in Kafka before the second run begins, so that the
 same work both times. The critical tier's changes must not be older than 1.1 times their age of the
 first time.
 
-    python -m benchmarks.isolation [--tables 10] [--rate 200] [--seconds 480] [--warm-up 240]
-      [--target 60] [--rows 200000] [--backlog 150000]
+    python -m benchmarks.isolation [--tables 10] [--rate 200] [--seconds 300] [--warm-up 120]
+      [--target 60] [--rows 200000] [--backlog 200000]
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", type=int, default=10, help="tables of each tier")
     parser.add_argument("--rate", type=int, default=200, help="events a second, of both tiers")
-    parser.add_argument("--seconds", type=int, default=480, help="length of each counted load")
-    parser.add_argument("--warm-up", type=int, default=240, help="length of the load before it")
+    parser.add_argument("--seconds", type=int, default=300, help="length of each counted load")
+    parser.add_argument("--warm-up", type=int, default=120, help="length of the load before it")
     parser.add_argument("--target", type=int, default=60, help="the critical tier's target")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of each other table")
-    parser.add_argument("--backlog", type=int, default=150_000, help="updates of each of them")
+    parser.add_argument("--backlog", type=int, default=200_000, help="updates of each of them")
     return on_a_stack(measure, parser.parse_args())
 
 
