@@ -32,6 +32,7 @@ from cdc.sources.replay_pause import resume_left_paused
 from cdc.store.kept_schemas import KeptSchemas
 from cdc.store.lease import Leases
 from cdc.store.state_store import Store
+from operate.row_estimates import RowEstimates
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableId
 
@@ -82,6 +83,8 @@ class Services:
 
         All changes from before this fingerprint was read are captured.
         """
+        self.row_estimates = RowEstimates()
+        """The newest estimates of tables' numbers of rows, for the limits of automatic resyncs."""
         self.without_readers: dict[str, float] = {}
         """By a table's folder, the time of the last search that found no registered readers."""
         self.left_behind: dict[str, str] = {}

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cdc.errors import SchemaChangeError
 from cdc.run import plan
 from cdc.store.table_state import State
-from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.config.tables import TableSettings
     from cdc.store.table_state import TableRecord
     from operate.context import Services
-
-_log = logging.getLogger(__name__)
 
 
 def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
@@ -33,51 +29,58 @@ def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
     return record.is_copying and record.generation > 1 and record.state is not State.PAUSED
 
 
-def waits_for(
-    record: TableRecord, settings: TableSettings, rows: int | None, now: datetime
+def why_not_copied(
+    services: Services,
+    record: TableRecord,
+    settings: TableSettings,
+    *,
+    for_person: bool = False,
 ) -> str | None:
-    """Return why a candidate's automatic resync must wait; None if the resync can begin now.
-
-    A candidate is a table that `is_candidate` accepts.
-
-    Args:
-        record: The table's record.
-        settings: The table's settings.
-        rows: The table's estimated number of rows; None if the number is unknown.
-        now: The current time by the state store's clock, which all machines share.
-    """
-    limits = settings.resync
-    if record.state is State.FAILED:
-        again = plan.retry_at(record.failures, record.updated_at)
-        if now < again:
-            return f"its copy failed, and the next try is after {again:%Y-%m-%d %H:%M:%S} UTC"
-    if limits.max_rows is not None and (rows is None or rows > limits.max_rows):
-        found = "an unknown number of rows" if rows is None else f"about {rows:,} rows"
-        return f"it has {found}, and resync.max_rows is {limits.max_rows:,}"
-    if not limits.allows(now):
-        return f"resync.window is {limits.window} UTC, and the time is {now:%H:%M}"
-    return None
-
-
-def why_not_copied(services: Services, record: TableRecord, settings: TableSettings) -> str | None:
     """Return why the automatic resync of a table must wait now.
 
+    A copy that failed waits for its next try. The number of rows is shown rather than the window: a
+    person must act on the number, while the window opens by itself. But the source is asked for the
+    number only if nothing else keeps the resync back, or if a person reads the result.
+
     Args:
-        services: The services of the command. If the settings limit the number of rows, the table's
-            size is queried at the source.
+        services: The services of the command.
         record: The table's record.
         settings: The table's settings.
+        for_person: Whether a person has asked once, and not a process in each of its rounds.
 
     Returns:
         The reason; None if the resync can begin now, or if the table needs no automatic resync.
     """
     if not is_candidate(record, settings):
         return None
-    rows = None
-    if settings.resync.max_rows is not None:
-        source = services.source(record.table.source)
-        try:
-            rows = source.size(source.table(record.table)).rows
-        except TributaryError as error:
-            _log.warning("the size of table %s cannot be read: %s", record.table, error)
-    return waits_for(record, settings, rows, services.store.now())
+    table, limits, now = record.table, settings.resync, services.store.now()
+    if (failed := _waits_for_next_try(record, now)) is not None:
+        return failed
+    closed = None
+    if not limits.allows(now):
+        closed = f"resync.window is {limits.window} UTC, and the time is {now:%H:%M}"
+    if limits.max_rows is None:
+        return closed
+    if closed is None or for_person:
+        rows = services.row_estimates.ask(services.source(table.source), table)
+    elif (rows := services.row_estimates.last(table)) is None:
+        return closed
+    return _above_limit(rows, limits.max_rows) or closed
+
+
+def _waits_for_next_try(record: TableRecord, now: datetime) -> str | None:
+    """Return the reason if a failed copy must wait for its next try."""
+    if record.state is not State.FAILED:
+        return None
+    again = plan.retry_at(record.failures, record.updated_at)
+    if now >= again:
+        return None
+    return f"its copy failed, and the next try is after {again:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _above_limit(rows: int | None, most: int) -> str | None:
+    """Return the reason if a table has, or may have, more rows than its settings allow."""
+    if rows is not None and rows <= most:
+        return None
+    found = "an unknown number of rows" if rows is None else f"about {rows:,} rows"
+    return f"it has {found}, and resync.max_rows is {most:,}"

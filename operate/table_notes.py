@@ -51,7 +51,7 @@ def queried_notes(
     services: Services, record: TableRecord, settings: TableSettings
 ) -> Iterator[str]:
     """Yield the notes of ``status`` that need a query for each table."""
-    if (why := why_not_copied(services, record, settings)) is not None:
+    if (why := why_not_copied(services, record, settings, for_person=True)) is not None:
         yield f"on_incompatible is resync, but it waits: {why}"
     if settings.on_schema_change == "freeze":
         yield from _frozen_column_notes(services, record)
