@@ -6,16 +6,31 @@ cannot be added to the publication would fail in the middle of an onboarding, an
 
 from __future__ import annotations
 
-import psycopg
 from psycopg import sql
 
+from cdc.sources.postgres.catalog import missing
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.publication import members
 from cdc.sources.source_facts import SourceTable
 
 # A role that adds a table to a publication must own the table, or inherit the owner's rights.
 _OWNS = "SELECT pg_catalog.pg_has_role(%s::name, 'USAGE')"
-_POLICY = "row-level security"
+
+# A statement that only reads the table's columns would lock all partitions while it is planned:
+# thousands of them fill the server's table of locks. These functions lock nothing. Who reads a
+# partitioned table needs rights on the root only, and only the root's policies apply. As for such a
+# statement, all columns can be granted one by one. `row_security_active` is also true if the
+# session's `row_security` is off, with which the statement would fail.
+_READS = """
+SELECT pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE'),
+       pg_catalog.has_table_privilege(c.oid, 'SELECT'),
+       array(SELECT wanted.name
+             FROM unnest(%(columns)s::text[]) WITH ORDINALITY AS wanted (name, place)
+             WHERE NOT pg_catalog.has_column_privilege(c.oid, wanted.name, 'SELECT')
+             ORDER BY wanted.place),
+       pg_catalog.row_security_active(c.oid)
+FROM pg_catalog.pg_class c WHERE c.oid = %(table)s
+"""
 
 
 def missing_rights(
@@ -66,26 +81,36 @@ def _select_lacking(connections: Connections, table: SourceTable) -> tuple[str, 
     """Return why the snapshot login cannot read a PostgreSQL table, and the statements to run.
 
     The result is None if the login can read the table.
+
+    Raises:
+        SourceError: The table, or one of its columns, is gone.
     """
-    user = sql.Identifier(connections.credential("snapshot").user)
-    schema, name = sql.Identifier(table.table.schema), table.table.name
-    columns = [sql.Identifier(column.name) for column in table.columns]
-    query = sql.SQL("SELECT {} FROM {} LIMIT 0").format(
-        sql.SQL(", ").join(columns), sql.Identifier(table.table.schema, name)
-    )
+    names = [column.name for column in table.columns]
     with connections.open("snapshot") as session:
-        try:
-            session.execute(query)
-        except psycopg.errors.InsufficientPrivilege as error:
-            why = " ".join((error.diag.message_primary or str(error)).split())
-        else:
-            return None
-    grants = [
-        sql.SQL("GRANT USAGE ON SCHEMA {} TO {};").format(schema, user),
-        sql.SQL("GRANT SELECT ON {} TO {};").format(sql.Identifier(table.table.schema, name), user),
-    ]
-    if _POLICY in why:
+        found = session.execute(_READS, {"table": table.number, "columns": names}).fetchone()
+    if found is None or found[1] is None:
+        raise missing(table.table)
+    uses_schema, reads_table, lacking, is_filtered = found
+    user = connections.credential("snapshot").user
+    schema, name = table.table.schema, table.table.name
+    denied, grants = list[str](), list[sql.Composable]()
+    if not uses_schema:
+        denied.append(f"schema {schema}")
+        grants.append(sql.SQL("GRANT USAGE ON SCHEMA {}").format(sql.Identifier(schema)))
+    if not reads_table and (lacking or not names):
+        some = f"columns {', '.join(lacking)} of " if len(lacking) < len(names) else ""
+        denied.append(f"{some}table {name}")
+        grants.append(sql.SQL("GRANT SELECT ON {}").format(sql.Identifier(schema, name)))
+    login = sql.Identifier(user)
+    statements = [sql.SQL("{} TO {};").format(grant, login) for grant in grants]
+    reasons = [f"permission denied for {' and '.join(denied)}"] if denied else []
+    if is_filtered:
         # Rows that a policy hides would be taken for deleted.
-        grants = [sql.SQL("ALTER ROLE {} BYPASSRLS;").format(user)]
-    statements = " ".join(one.as_string(None) for one in grants)
-    return f"cannot be read as {connections.credential('snapshot').user}: {why}", statements
+        statements.append(sql.SQL("ALTER ROLE {} BYPASSRLS;").format(login))
+        reasons.append(f"row-level security policies of table {name} apply to this login")
+    if not reasons:
+        return None
+    return (
+        f"cannot be read as {user}: {'; '.join(reasons)}",
+        " ".join(one.as_string(None) for one in statements),
+    )
