@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
+import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
 from cdc.config import ColumnRules, TableSettings
+from cdc.sources.postgres import lookup
+from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.source import PostgresSource
 from stack.roles import ADMIN, CAPTURE, SNAPSHOT
 from tests.integration.rigs.postgres import Database
@@ -18,6 +23,7 @@ from tests.integration.rigs.sources import (
     on_replica,
     open_source,
     read,
+    source_config,
     table_id,
 )
 from tests.integration.rigs.typed import TYPES, Stream, collected, create_types, rows_of_types
@@ -159,6 +165,46 @@ def test_rows_are_found_by_keys_of_each_type(database: Database, source: Postgre
     keys = [tuple(row[name] for name in schema.key) for row in known]
     found = source.fetch_by_key(keyed, schema, keys, ["id"])
     assert sorted(row["id"] for row in found) == [0, 1]
+
+
+def test_lookups_of_any_number_of_keys_are_few_statements(
+    database: Database, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's statistics have an entry of their own for each length of a list."""
+    rows, texts = 50_000, dict[str, str]()
+    execute = psycopg.Cursor.execute
+
+    def noted(cursor: Any, query: Any, *values: Any, **named: Any) -> Any:
+        text = query if isinstance(query, str) else query.as_string(cursor)
+        texts[re.sub("'(?:[^']|'')*'", "$", text)] = text
+        return execute(cursor, query, *values, **named)
+
+    for key, numbers in (("id",), range(1, 501)), (("id", "v"), (1, 2, 3, 100, 257, 500)):
+        database.execute(
+            "DROP TABLE IF EXISTS t",
+            f"CREATE TABLE t (id int, v text, PRIMARY KEY ({', '.join(key)}))",
+            f"INSERT INTO t SELECT g, 'it''s ' || g FROM generate_series(1, {rows}) g",
+            "ANALYZE t",
+        )
+        table = source.table(table_id(database, "t"))
+        schema = source.schema(table, TableSettings())
+        opened = Connections(database.name, source_config(database))
+        with opened.open("snapshot") as session, monkeypatch.context() as patch:
+            patch.setattr(psycopg.Cursor, "execute", noted)
+            texts.clear()
+            for number in numbers:
+                wanted = [(row, f"it's {row}") for row in range(1, 90 * number, 90)]
+                found = lookup.fetch_by_key(
+                    session, table, schema, [one[: len(key)] for one in wanted], ["v"]
+                )
+                assert sorted((row["id"], row["v"]) for row in found) == wanted
+            patch.undo()
+            looked = [text for text in texts.values() if " IN (" in text]
+            assert len(looked) == len({(number - 1).bit_length() for number in numbers})
+            for text in looked:
+                plan = "\n".join(line for (line,) in session.execute(f"EXPLAIN {text}".encode()))
+                assert "t_pkey" in plan
+                assert "Seq Scan" not in plan
 
 
 REFUSED = [

@@ -21,7 +21,8 @@ from schemas.errors import SchemaError
 from schemas.table import Column, TableSchema
 from schemas.type_rule import TypeRule
 
-BATCH = 500
+_BATCH = 512
+"""The most keys of one query: a power of two, so that a full list is not padded."""
 _NUMBERS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
 """A mapping from the connector's names of NaN and the infinities to the server's names."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -56,7 +57,7 @@ def fetch_by_key(
     selected = sql.SQL(", ").join(sql.SQL(rule[name].read(identifier(name))) for name in names)
     key_columns = sql.SQL(", ").join(sql.Identifier(name) for name in schema.key)
     found: list[dict[str, Any]] = []
-    for batch in _key_batches(keys):
+    for batch in key_lists(keys):
         wanted = sql.SQL(", ").join(
             sql.SQL("({})").format(
                 sql.SQL(", ").join(
@@ -190,10 +191,18 @@ def _time_of_day(microseconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:06}"
 
 
-def _key_batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
-    """Yield keys of PostgreSQL rows in batches, one batch for each query."""
-    for start in range(0, len(keys), BATCH):
-        yield keys[start : start + BATCH]
+def key_lists(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
+    """Yield keys of PostgreSQL rows in lists, one list for each query.
+
+    The last key of a list is repeated until the length is a power of two. A row is found once,
+    however often the list has its key. The server's statistics (`pg_stat_statements`) have an entry
+    for each length. They keep 5,000 entries by default, so hundreds for each table would drive out
+    the application's.
+    """
+    for start in range(0, len(keys), _BATCH):
+        some = keys[start : start + _BATCH]
+        length = 1 << (len(some) - 1).bit_length()
+        yield [*some, *[some[-1]] * (length - len(some))]
 
 
 def count(session: Session, table: SourceTable) -> int:

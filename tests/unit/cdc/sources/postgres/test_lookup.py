@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.sources.postgres.lookup import lake_value
+from cdc.sources.postgres.lookup import key_lists, lake_value
 from schemas.type_rule import TypeRule
 
 REAL = TypeRule("float", "{0}", "float", "{0}")
@@ -37,3 +37,12 @@ def single(number: float) -> float:
 def test_a_key_with_nan_is_found_again(kind: str) -> None:
     rule = TypeRule(kind, "{0}", kind, "{0}")
     assert (lake_value(rule, float("nan")),) == (lake_value(rule, float("nan")),)
+
+
+@given(st.lists(st.tuples(st.integers()), max_size=1_200))
+def test_lists_of_keys_have_all_keys_and_few_lengths(keys: list[tuple[int]]) -> None:
+    lists = list(key_lists(keys))
+    assert {key for some in lists for key in some} == set(keys)
+    assert {len(some) for some in lists} <= {1 << power for power in range(10)}
+    assert sum(map(len, lists)) < 2 * len(keys) or not keys
+    assert len(lists) == -(-len(keys) // 512)
