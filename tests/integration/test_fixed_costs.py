@@ -79,7 +79,7 @@ LOOK = {
         "consumers": 1,
         "reads": 1,
         "connect": 4,
-        "source": 26,
+        "source": 20,
         "logins": 1,
     },
     MARIADB: {

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 
 from cdc.config import PostgresSourceConfig
 from cdc.errors import SourceError
-from cdc.sources.postgres import connection
+from cdc.sources.postgres import connection, primary
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.own_session import OwnSession
 from cdc.sources.postgres.source import PostgresSource
@@ -213,6 +213,28 @@ def test_a_question_about_the_server_logs_in(
     for _ in range(2):
         ask(source)
     assert len(logins) == 2
+
+
+@pytest.mark.parametrize("on_replica", [False, True])
+def test_the_identity_of_a_server_is_one_statement(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch, on_replica: bool
+) -> None:
+    asked, execute = list[object](), psycopg.Cursor.execute
+
+    def counted(cursor: Any, query: Any, *values: Any, **named: Any) -> Any:
+        asked.append(query)
+        return execute(cursor, query, *values, **named)
+
+    with connections.open("snapshot", on_replica=on_replica) as session:
+        monkeypatch.setattr(psycopg.Cursor, "execute", counted)
+        found = primary.identity(session)
+        assert len(asked) == 1
+        assert found.in_recovery is on_replica
+        assert found.system_identifier
+        assert found.timeline == 1
+        # As on a server that withholds one of the functions.
+        monkeypatch.setattr(primary, "_IDENTITY", "SELECT pg_catalog.withheld()")
+        assert primary.identity(session) == found
 
 
 def test_a_session_that_the_server_ended_is_replaced(

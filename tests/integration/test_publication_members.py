@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cdc.errors import SourceError
+from cdc.sources.postgres import publication_members
 from stack.roles import ADMIN
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.sources import capture_of, open_source, table_id
@@ -48,6 +49,19 @@ def test_a_table_is_found_in_the_publication_whatever_its_name_is(
     assert sent.added().keys() == {a, b}, "a partition is published as its root"
     assert sent.remove_renamed(known, keep={a, b}) == [old]
     assert sent.tables() == [a, b]
+
+
+def test_a_look_at_the_publication_reads_no_ancestors_of_whole_tables(database: Database) -> None:
+    names = ("a", "b", "c")
+    database.execute(*(f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in names))
+    capture = capture_of(open_source(database), PUBLICATION)
+    capture.prepare()
+    capture.sent_tables.add([table_id(database, name) for name in names])
+    with database.connect() as session:
+        explained = f"EXPLAIN (ANALYZE) {publication_members._ADDED}".encode()
+        plan = [str(line) for (line,) in session.execute(explained, (PUBLICATION,))]
+    (ancestors,) = [line for line in plan if "pg_partition_ancestors" in line]
+    assert "never executed" in ancestors
 
 
 @pytest.mark.breadth

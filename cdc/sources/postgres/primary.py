@@ -38,6 +38,18 @@ _OPEN_OF_THESE = """
 SELECT FROM pg_catalog.pg_locks WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock'
   AND granted AND transactionid::text = ANY(%s) LIMIT 1
 """
+_SYSTEM = "(SELECT system_identifier::text FROM pg_control_system())"
+# A standby's control file shows a new timeline only after a restart point; the other two sources
+# show it earlier.
+_REPLAYED = """(
+    SELECT greatest(c.timeline_id, r.min_recovery_end_timeline, w.received_tli)
+    FROM pg_control_checkpoint() c CROSS JOIN pg_control_recovery() r
+    LEFT JOIN pg_catalog.pg_stat_wal_receiver w ON true)"""
+# A server that withholds one of the functions refuses all of the statement.
+_IDENTITY = f"""
+SELECT pg_is_in_recovery(), {_SYSTEM},
+       CASE WHEN pg_is_in_recovery() THEN {_REPLAYED} ELSE {TIMELINE} END
+"""
 _IDS = """
 SELECT DISTINCT transactionid::text FROM pg_catalog.pg_locks
 WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
@@ -176,19 +188,13 @@ def _described_transactions(rows: Sequence[tuple[object, ...]]) -> list[str]:
 
 def identity(session: Session) -> ServerIdentity:
     """Return a PostgreSQL server's identity: cluster, timeline, and whether it is a standby."""
+    if (whole := optional_row(session, _IDENTITY)) is not None:
+        in_recovery, system_identifier, number = whole
+        return ServerIdentity(system_identifier, number, in_recovery=in_recovery)
     row = session.execute("SELECT pg_is_in_recovery()").fetchone()
     in_recovery = bool(_only_row(row)[0])
-    system = optional_row(session, "SELECT system_identifier::text FROM pg_control_system()")
-    # a standby's control file shows a new timeline only after a restart point; the other two
-    # sources show it earlier
-    timeline = optional_row(
-        session,
-        "SELECT greatest(c.timeline_id, r.min_recovery_end_timeline, w.received_tli) "
-        "FROM pg_control_checkpoint() c CROSS JOIN pg_control_recovery() r "
-        "LEFT JOIN pg_catalog.pg_stat_wal_receiver w ON true"
-        if in_recovery
-        else f"SELECT {TIMELINE}",
-    )
+    system = optional_row(session, f"SELECT {_SYSTEM}")
+    timeline = optional_row(session, f"SELECT {_REPLAYED if in_recovery else TIMELINE}")
     return ServerIdentity(
         system_identifier=system[0] if system else None,
         timeline=timeline[0] if timeline else None,

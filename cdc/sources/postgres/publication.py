@@ -72,15 +72,22 @@ JOIN pg_catalog.pg_publication_namespace s ON s.pnpubid = p.oid
 JOIN pg_catalog.pg_namespace n ON n.oid = s.pnnspid
 WHERE p.pubname = %s ORDER BY 1
 """
-_SLOT = """
+_OF_SLOT = """
+FROM pg_catalog.pg_replication_slots slots
+WHERE slot_name = %s AND plugin = 'pgoutput' AND database = pg_catalog.current_database()
+"""
+_SLOT = f"""
 SELECT active, wal_status, confirmed_flush_lsn::text, restart_lsn::text,
        pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), restart_lsn)::int8,
        safe_wal_size, pg_catalog.pg_current_wal_insert_lsn()::text,
        -- a column since version 17
        pg_catalog.to_jsonb(slots) ->> 'invalidation_reason'
-FROM pg_catalog.pg_replication_slots slots
-WHERE slot_name = %s AND plugin = 'pgoutput' AND database = pg_catalog.current_database()
+{_OF_SLOT}
 """
+_LACKS_PUBLICATION = f"""
+SELECT EXISTS (SELECT {_OF_SLOT})
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = %s)
+"""  # noqa: S608 - SQL of our own
 # The names of slots are unique on a server, not in a database, and all kinds of slots share them.
 _SLOT_OWNER = """
 SELECT plugin::text, database::text, pg_catalog.current_database()::text
@@ -432,6 +439,12 @@ def exists(session: Session, publication: str) -> bool:
     """Whether there is a publication of this name."""
     query = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
     return session.execute(query, (publication,)).fetchone() is not None
+
+
+def lacks_publication(session: Session, slot: str, publication: str) -> bool:
+    """Whether there is a slot of this name for this database, but no publication."""
+    row = session.execute(_LACKS_PUBLICATION, (slot, publication)).fetchone()
+    return row == (True,)
 
 
 def members(session: Session, publication: str) -> set[tuple[str, str]]:

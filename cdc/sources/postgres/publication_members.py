@@ -16,13 +16,16 @@ from cdc.sources.sent_table import SentTable
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 
-# A partition of another member is published as that one, whether or not it is a member itself.
+# A partition of another member is published as that one, whether or not it is a member itself. Few
+# members are partitions, so the ancestors of the others are not read: each gather asks for all.
 _ADDED = """
 SELECT c.oid::int8, n.nspname::text, c.relname::text,
-       EXISTS (SELECT FROM pg_catalog.pg_partition_ancestors(c.oid) up (oid)
-               JOIN pg_catalog.pg_publication_rel of_root
-                 ON of_root.prrelid = up.oid AND of_root.prpubid = p.oid
-               WHERE up.oid <> c.oid)
+       CASE WHEN c.relispartition
+            THEN EXISTS (SELECT FROM pg_catalog.pg_partition_ancestors(c.oid) up (oid)
+                         JOIN pg_catalog.pg_publication_rel of_root
+                           ON of_root.prrelid = up.oid AND of_root.prpubid = p.oid
+                         WHERE up.oid <> c.oid)
+            ELSE false END
 FROM pg_catalog.pg_publication p
 JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
 JOIN pg_catalog.pg_class c ON c.oid = r.prrelid

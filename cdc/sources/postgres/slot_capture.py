@@ -279,8 +279,9 @@ class PostgresCapture:
         The server decodes a change by the publication's catalog rows at the time of the change. So
         a recreated publication does not make the slot readable.
         """
-        if not self.kept_log.exists() or self.sent_tables.exists():
-            return None
+        with self._connections.open("admin") as session:
+            if not publication.lacks_publication(session, self._slot, self._publication):
+                return None
         return f"cannot be read further: {self.sent_tables.title} does not exist"
 
     def log_health(self) -> LogHealth:
