@@ -13,7 +13,8 @@ from schemas.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
-    from cdc.sources.base import Marker, TableReader
+    from cdc.sources.base import Marker
+    from cdc.sources.table_reader import TableReader
     from cdc.store.attempt import Attempt
     from cdc.store.table_state import TableRecord
 

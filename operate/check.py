@@ -23,7 +23,7 @@ from cdc.connect import INSTALLATION
 from cdc.debezium import connector_class
 from cdc.errors import LakeError, SourceError
 from cdc.sources.selection import require_named
-from cdc.sources.source_facts import Check, TableStats
+from cdc.sources.source_facts import Check
 from cdc.sources.views import wants_exact_view
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State, TableRecord
@@ -187,16 +187,16 @@ def _table_checks(
 ) -> list[Check]:
     """Return the lines that ``check`` prints about a source's tables."""
     planned = {one.table: one for one in records if one.table.source == source}
-    stats = {found.table: found for found in services.source(source).tables()}
+    there = frozenset(services.source(source).table_names())
     lines: list[Check] = []
     for table in sorted(planned):
-        look = partial(_planned_table, services, planned[table], stats.get(table), evidence)
+        look = partial(_planned_table, services, planned[table], evidence, exists=table in there)
         lines += _checks_or_error(f"table {table}", look)
     lines.append(
         Check(
             f"source {source}: tables",
             "ok",
-            f"{len(stats)} found, {len(planned)} on the plan; `tributary discover` shows which of"
+            f"{len(there)} found, {len(planned)} on the plan; `tributary discover` shows which of"
             " the others can be onboarded",
         )
     )
@@ -204,15 +204,15 @@ def _table_checks(
 
 
 def _planned_table(
-    services: Services, record: TableRecord, found: TableStats | None, evidence: Gather
+    services: Services, record: TableRecord, evidence: Gather, *, exists: bool
 ) -> list[Check]:
     """Return the line that ``check`` prints about a table on the plan.
 
-    ``found`` is None if the source does not have the table.
+    ``exists`` is whether the source has the table.
     """
     table = record.table
     name = f"table {table}"
-    if found is None:
+    if not exists:
         return _single_line(
             name,
             "error",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cdc.config.patterns import is_wildcard
 from cdc.sources.source_facts import TableStats
@@ -19,6 +19,7 @@ from operate.selection import (
     expand,
     matches_none,
     not_on_plan,
+    schemas_of,
     sources_of,
 )
 from schemas.errors import TributaryError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from cdc.config import Config
     from cdc.store.table_state import TableRecord
     from operate.context import Services
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,10 @@ def discover(
     """
     states = {record.table: record.state for record in services.store.tables()}
     on_plan = {table for table, state in states.items() if state is not State.RETIRED}
-    found = _tables_of_sources(services, sources or sorted(services.config.sources), failed)
+    named = sources or sorted(services.config.sources)
+    listed = _of_sources(named, lambda name: services.source(name).tables(), failed)
+    # A partitioned table is replicated as one table, with all of its partitions.
+    found = [stats for stats in listed if stats.partition_root is None]
     strangers = [stats for stats in found if stats.table not in on_plan]
     judged = [stats.table for stats in strangers]
     examined = examine_all(services, judged, with_rows=False, not_again=judged)
@@ -125,24 +131,23 @@ def discover(
     ]
 
 
-def _tables_of_sources(
-    services: Services, sources: Sequence[str], failed: dict[str, TributaryError] | None
-) -> list[TableStats]:
-    """Return all tables of the given sources, without partitions.
-
-    A partitioned table is replicated as one table, with all of its partitions.
+def _of_sources(
+    sources: Sequence[str],
+    listed: Callable[[str], Sequence[T]],
+    failed: dict[str, TributaryError] | None,
+) -> list[T]:
+    """Return what ``listed`` returns for all tables of the given sources.
 
     Args:
-        services: The services of the command.
         sources: Names of sources.
+        listed: Lists the tables of one source.
         failed: Gets each source whose tables cannot be listed, with the error. If None, such a
             source is an error.
     """
-    found: list[TableStats] = []
+    found: list[T] = []
     for name in sources:
-        source = services.source(name)
         try:
-            found += [stats for stats in source.tables() if stats.partition_root is None]
+            found += listed(name)
         except TributaryError as error:
             if failed is None:
                 raise
@@ -198,8 +203,13 @@ def at_source(
     known: list[TableId] = []
     failed: dict[str, TributaryError] = {}
     if any(can_match_many(argument, config) for argument in arguments):
-        looked_at = sources_of(arguments, config)
-        known = [stats.table for stats in _tables_of_sources(services, looked_at, failed)]
+        known = _of_sources(
+            sources_of(arguments, config),
+            lambda name: services.source(name).table_names(
+                schemas_of(arguments, config, name), partitions=False
+            ),
+            failed,
+        )
     unmatched: list[str] = []
     where = "of the sources"
     tables = expand(arguments, config, known, where=where, unmatched=unmatched.append)

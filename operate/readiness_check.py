@@ -25,8 +25,9 @@ from schemas.table import TableSchema
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
-    from cdc.sources.base import SnapshotReader, Source, TableReader
+    from cdc.sources.base import SnapshotReader, Source
     from cdc.sources.source_facts import SourceTable
+    from cdc.sources.table_reader import TableReader
     from operate.context import Services
     from schemas.table import TableId
 

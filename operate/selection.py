@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cdc.config.patterns import Pattern, is_wildcard
@@ -25,16 +25,27 @@ def can_match_many(argument: str, config: Config) -> bool:
 def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
     """Return the sources whose tables the wildcards in a command's arguments can match."""
     wanted: set[str] = set()
+    for pattern in _patterns(arguments, config):
+        wanted.update(name for name in config.sources if pattern.covers_source(name))
+    return sorted(wanted)
+
+
+def schemas_of(arguments: Sequence[str], config: Config, source: str) -> Callable[[str], bool]:
+    """Return whether the wildcards in a command's arguments can match tables of a schema.
+
+    The result takes the name of a schema of the source, or of a database of MySQL or MariaDB.
+    """
+    found = [one for one in _patterns(arguments, config) if one.covers_source(source)]
+    return lambda schema: any(pattern.covers_schema(schema) for pattern in found)
+
+
+def _patterns(arguments: Sequence[str], config: Config) -> Iterator[Pattern]:
+    """Yield the patterns of the arguments that can select several tables."""
     for argument in arguments:
         if argument in config.sharded:
-            patterns = [Pattern.parse(text) for text in config.tables[argument].from_]
+            yield from map(Pattern.parse, config.tables[argument].from_)
         elif is_wildcard(argument):
-            patterns = [Pattern.parse(argument)]
-        else:
-            continue
-        for pattern in patterns:
-            wanted.update(name for name in config.sources if pattern.covers_source(name))
-    return sorted(wanted)
+            yield Pattern.parse(argument)
 
 
 def expand(

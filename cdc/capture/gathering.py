@@ -338,8 +338,8 @@ class Captures:
             self._topics = self._topics or context.kafka.all_topics()
             found = stray_topics(names, began, self._topics, planned)
             if found:
-                there = context.sources[names.source].tables()
-                known = planned | {names.topic(one.table) for one in there}
+                there = context.sources[names.source].table_names()
+                known = planned | {names.topic(one) for one in there}
                 found = stray_topics(names, began, self._topics, known)
             sent = context.kafka.newest_times(sorted({*chain.from_iterable(found.values())}))
         except TributaryError as error:

@@ -52,6 +52,10 @@ class Pattern:
         """Return whether the pattern can match tables of a source."""
         return matches(source, self.parts.source)
 
+    def covers_schema(self, schema: str) -> bool:
+        """Return whether the pattern can match tables of a schema (MySQL: of a database)."""
+        return matches(schema, self.parts.schema)
+
     @property
     def open_parts(self) -> set[str]:
         """The parts that have wildcards: any of the words ``source``, ``schema`` and ``table``."""

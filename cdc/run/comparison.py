@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from cdc.config import LakeConfig, TableSettings
     from cdc.lake.handoff import Handoff
     from cdc.run.truncates import Truncates
-    from cdc.sources.base import PartitionFiles, TableReader
+    from cdc.sources.partition_files import PartitionFiles
     from cdc.sources.source_facts import Look, SourceTable
+    from cdc.sources.table_reader import TableReader
     from schemas.changes import Change
     from schemas.fingerprint import Fingerprint
     from schemas.table import TableId

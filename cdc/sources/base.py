@@ -12,35 +12,30 @@ from cdc.sources.capture_parts import KeptLog, SentTables
 from cdc.sources.key_ranges import KeyRanges
 from cdc.sources.log_health import LogHealth
 from cdc.sources.missed_changes import MissedChanges
-from cdc.sources.named_types import TypeReader
-from cdc.sources.partition_files import PartitionFiles
 from cdc.sources.source_facts import (
     Check,
     KeyRange,
     Marker,
     OlderEnded,
-    Planned,
     ReplicaPosition,
     ServerIdentity,
     SnapshotQuery,
     SourceTable,
     StoredValue,
-    TableStats,
 )
+from cdc.sources.table_reader import TableReader
 from cdc.sources.views import View
 from schemas.errors import TributaryError
 from schemas.fingerprint import Fingerprint
 from schemas.table import Column, TableId, TableSchema
 
 if TYPE_CHECKING:
-    from cdc.config import TableSettings
     from cdc.debezium import CaptureNames
     from cdc.runtime.progress import Progress
 
 __all__ = [
     "KeptLog",
     "Marker",
-    "PartitionFiles",
     "Replay",
     "RowLookup",
     "SentTables",
@@ -49,71 +44,8 @@ __all__ = [
     "SourceCapture",
     "SourceLog",
     "SourceTable",
-    "TableReader",
     "View",
 ]
-
-
-class TableReader(TypeReader, Protocol):
-    """Reads tables from a source's catalog, and derives their columns in the lake."""
-
-    @property
-    def name(self) -> str:
-        """Key of the source in ``tributary.yaml``."""
-
-    def tables(self) -> list[TableStats]:
-        """Return all user tables of the source except Tributary's own tables, sorted by name."""
-
-    def table(self, table: TableId) -> SourceTable:
-        """Return the table in the catalog of the source's primary.
-
-        Raises:
-            SourceError: There is no such table.
-        """
-
-    def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """Return a source table's columns in the lake, even if the table has no usable key.
-
-        Raises:
-            UnsupportedTypeError: A replicated column has an unsupported type.
-            SchemaError: The lake does not allow a column's name.
-        """
-
-    def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
-        """Return the source table's lake schema: the replicated columns and the record key.
-
-        Raises:
-            UnsupportedTypeError: A replicated column has an unsupported type.
-            SchemaError: There is no usable key in ``mode: upsert``, or the lake does not allow a
-                column's name.
-        """
-
-    def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """Return the source table as it would be after the SQL in ``ddl``, which is not executed.
-
-        Raises:
-            DdlError: A statement cannot be parsed, or does not fit the table.
-        """
-
-    def largest_row(self, table: SourceTable) -> int | None:
-        """Return the size in bytes of the largest sampled row; None if the sample is empty.
-
-        Raises:
-            SourceError: The sample takes too long, or the table cannot be read.
-        """
-
-    def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why the lake cannot represent some values of a key, and the remedy.
-
-        The result is None if the lake can represent every value of the key.
-
-        Raises:
-            SourceError: The check takes too long, or the table cannot be read.
-        """
-
-    @property
-    def partition_files(self) -> PartitionFiles | None:
-        """Detects DDL on partitions by the partitions' files; None if the source's log has DDL."""
 
 
 class SourceLog(Protocol):

@@ -6,20 +6,26 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cdc.capture.evidence import CaptureEvidence
 from cdc.config import MysqlSourceConfig, TableSettings, parse
-from cdc.errors import CaptureError
+from cdc.debezium import CaptureNames
+from cdc.errors import CaptureError, ConfigError
 from cdc.runtime.progress import NullProgress
+from cdc.sources.mysql import rights
 from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
+from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.server_settings import WANTED
 from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.source_facts import Check
+from operate import check
 from operate.context import Services
-from operate.discover import discover
+from operate.discover import at_source, discover
 from operate.readiness import judge
 from schemas.table import TableId
 from stack.mysql import MysqlServer
@@ -327,6 +333,42 @@ def test_discover_lists_the_tables_of_the_databases_that_are_named(
         TableId(source, database.name, name) for name in entries
     }
     assert {name for name, entry in entries.items() if entry.refusal is None} == {"plain", "parts"}
+
+
+def test_names_of_tables_are_read_without_opening_a_table_or_listing_other_databases(
+    services: Services, database: MysqlDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sizes of 180,000 tables take MariaDB minutes, and wildcards and `check` need none."""
+    database.query("CREATE TABLE plain (id int PRIMARY KEY)")
+    database.query("CREATE VIEW seen AS SELECT * FROM plain")
+    name, config = the_source(services)
+    connections, asked = Connections(name, config), list[tuple[str, Sequence[object]]]()
+    named = Session.named
+
+    def notes(session: Session, statement: str, values: Sequence[object] = ()) -> Any:
+        if "information_schema.TABLES" in statement or "STATISTICS" in statement:
+            asked.append((statement, values))
+        return named(session, statement, values)
+
+    def gathers(names: CaptureNames) -> CaptureEvidence:
+        raise AssertionError(names)
+
+    monkeypatch.setattr(Session, "named", notes)
+    wanted = at_source(services, [f"{name}:{database.name}.*"])
+    assert wanted.tables == (TableId(name, database.name, "plain"),)
+    (line,) = check._table_checks(services, name, [], gathers)
+    assert line.detail.startswith("1 found")
+    assert [*rights.of_tables(connections)] == []
+    before = len(asked)
+    with pytest.raises(ConfigError, match="matches no table"):
+        at_source(services, [f"{name}:other.*"])
+    assert len(asked) == before, "no database matches"
+    assert {tuple(values) for _, values in asked} == {(database.name,)}
+    if database.kind == MARIADB:
+        with connections.open("admin") as session:
+            plans = [session.rows(f"EXPLAIN {text}", values) for text, values in asked]
+        for ((*_, extra),) in plans:
+            assert "Open_frm_only; Scanned 1 database" in extra
 
 
 def test_a_server_that_writes_no_binlog_is_told(

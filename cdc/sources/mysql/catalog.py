@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 from cdc.errors import MissingTableError
 from cdc.sources.mysql.connection import Session
-from cdc.sources.mysql.table_facts import PHYSICAL, Described, describe, describe_steady
+from cdc.sources.mysql.table_facts import (
+    ARMS,
+    PHYSICAL,
+    Described,
+    describe,
+    describe_steady,
+    for_each_condition,
+)
 from cdc.sources.source_facts import SourceColumn, SourceTable, TableKind, TableStats
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
@@ -21,26 +29,28 @@ SYSTEM = ("information_schema", "innodb_memcache", "mysql", "performance_schema"
 
 _SYSTEM = (*SYSTEM, OWN)
 
+_DATABASES = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA ORDER BY SCHEMA_NAME"
+
+_LISTED = "TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
+
 _TABLES = f"""
 SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name, TABLE_TYPE AS kind, ENGINE AS engine,
        TABLE_ROWS AS estimate, coalesce(DATA_LENGTH, 0) + coalesce(INDEX_LENGTH, 0) AS bytes,
        coalesce(CREATE_OPTIONS, '') AS options
-FROM information_schema.TABLES
-WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA NOT IN {_SYSTEM}
-ORDER BY TABLE_SCHEMA, TABLE_NAME
+FROM information_schema.TABLES WHERE {_LISTED} AND {{where}}
 """  # noqa: S608 - names of our own
 
+# Any other column would make MariaDB open each table. It reads a type from the definition's file.
 _NAMES = f"""
-SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.TABLES
-WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA NOT IN {_SYSTEM}
+SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name
+FROM information_schema.TABLES WHERE {_LISTED} AND {{where}}
 """  # noqa: S608
 
-_KEYS = f"""
-SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name, COLUMN_NAME AS part
-FROM information_schema.STATISTICS
-WHERE INDEX_NAME = 'PRIMARY' AND TABLE_SCHEMA NOT IN {_SYSTEM}
-ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX
-"""  # noqa: S608
+_KEYS = """
+SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name, COLUMN_NAME AS part, SEQ_IN_INDEX AS place
+FROM information_schema.STATISTICS WHERE INDEX_NAME = 'PRIMARY' AND {where}
+"""
+_KEYS_ORDER = "ORDER BY db, name, place"
 
 # MariaDB's types that stop Debezium's connector or reach it garbled, whether or not the lake has
 # the column.
@@ -48,11 +58,15 @@ _UNREADABLE = frozenset({"inet4", "inet6", "uuid"})
 
 
 def read_tables(session: Session, source: str, databases: Sequence[str]) -> list[TableStats]:
-    """Return all MySQL or MariaDB user tables whose database matches one of the patterns."""
+    """Return all MySQL or MariaDB user tables whose database matches one of the patterns.
+
+    The tables are sorted by name.
+    """
+    chosen = _chosen_databases(session, databases)
     keys: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in session.named(_KEYS):
+    for row in _rows_of(session, _KEYS, chosen, _KEYS_ORDER):
         keys[row["db"], row["name"]].append(row["part"])
-    return [
+    found = [
         TableStats(
             table=TableId(source, row["db"], row["name"]),
             kind=_table_kind(
@@ -62,21 +76,53 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
             total_bytes=int(row["bytes"]),
             primary_key=tuple(keys[row["db"], row["name"]]),
         )
-        for row in session.named(_TABLES)
-        if any(fnmatchcase(row["db"], pattern) for pattern in databases)
+        for row in _rows_of(session, _TABLES, chosen)
+    ]
+    return sorted(found, key=lambda one: one.table)
+
+
+def read_names(
+    session: Session, databases: Sequence[str], wanted: Callable[[str], bool] | None = None
+) -> set[tuple[str, str]]:
+    """Return the database and the name of each MySQL or MariaDB table that the login may see.
+
+    The server opens none of the tables.
+
+    Args:
+        session: The login's session.
+        databases: Patterns. Tables are left out if their database matches none of them.
+        wanted: Whether tables of the database with the given name are wanted, too; None for all.
+    """
+    chosen = _chosen_databases(session, databases, wanted)
+    return {(row["db"], row["name"]) for row in _rows_of(session, _NAMES, chosen)}
+
+
+def _chosen_databases(
+    session: Session, patterns: Sequence[str], wanted: Callable[[str], bool] | None = None
+) -> list[str]:
+    """Return the databases of a MySQL or MariaDB server whose tables are wanted.
+
+    The catalog is asked for tables by the names of their databases, since the server would list the
+    tables of all its databases for a pattern, and for none.
+    """
+    names = (str(row[0]) for row in session.rows(_DATABASES))
+    return [
+        name
+        for name in names
+        if name not in _SYSTEM
+        and any(fnmatchcase(name, pattern) for pattern in patterns)
+        and (wanted is None or wanted(name))
     ]
 
 
-def read_names(session: Session, databases: Sequence[str]) -> set[tuple[str, str]]:
-    """Return the database and the name of each MySQL or MariaDB table that the login may see.
-
-    Tables are left out if their database matches none of the patterns in ``databases``.
-    """
-    return {
-        (row["db"], row["name"])
-        for row in session.named(_NAMES)
-        if any(fnmatchcase(row["db"], pattern) for pattern in databases)
-    }
+def _rows_of(
+    session: Session, query: str, databases: Sequence[str], order: str = ""
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a query of the MySQL or MariaDB catalog for the given databases."""
+    for first in range(0, len(databases), ARMS):
+        part = databases[first : first + ARMS]
+        conditions = ["TABLE_SCHEMA = %s"] * len(part)
+        yield from session.named(for_each_condition(session.kind, query, conditions, order), part)
 
 
 def read_table(session: Session, table: TableId) -> SourceTable:

@@ -91,6 +91,17 @@ class MysqlSource:
         with self._connections.open("admin") as session:
             return catalog.read_tables(session, self._name, self._config.databases)
 
+    def table_names(
+        self, of_schema: Callable[[str], bool] | None = None, *, partitions: bool = True
+    ) -> list[TableId]:
+        """Return the names of the tables that `tables` returns; none of them is opened.
+
+        No partition is a table of its own in MySQL and MariaDB, so ``partitions`` has no effect.
+        """
+        with self._connections.open("admin") as session:
+            found = catalog.read_names(session, self._config.databases, of_schema)
+        return sorted(TableId(self._name, *names) for names in found)
+
     def checks(self) -> list[Check]:
         """Check a MySQL or MariaDB source: connections, versions, settings, rights, replica."""
         return checks.run(self._connections)

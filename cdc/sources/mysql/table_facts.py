@@ -24,7 +24,7 @@ PHYSICAL = ("table_id", "altered", "unlogged")
 _ATTEMPTS = 5
 _PART = 100
 """Maximum number of tables that one statement reads."""
-_ARMS = 50
+ARMS = 50
 """Maximum number of databases in one statement. On MariaDB, each has a SELECT of its own in it."""
 
 Facts = TypeVar("Facts")
@@ -249,7 +249,7 @@ def _read_descriptions(
 
 
 def of_databases(tables: Sequence[TableId]) -> list[list[list[TableId]]]:
-    """Return the tables of each statement, grouped by database: at most `_ARMS` groups for each.
+    """Return the tables of each statement, grouped by database: at most `ARMS` groups for each.
 
     MariaDB reads only the folders of the databases that a condition names by AND. For conditions
     that are joined by OR, it lists the folders of all databases.
@@ -258,7 +258,7 @@ def of_databases(tables: Sequence[TableId]) -> list[list[list[TableId]]]:
     for table in tables:
         groups[table.schema].append(table)
     arms = list(groups.values())
-    return [arms[first : first + _ARMS] for first in range(0, len(arms), _ARMS)]
+    return [arms[first : first + ARMS] for first in range(0, len(arms), ARMS)]
 
 
 def _read_part(
@@ -304,6 +304,18 @@ def _of_arms(kind: str, query: str, arms: Sequence[Sequence[TableId]], order: st
         # For an equality, MariaDB opens one file; for a list, it reads the folder's names first.
         named = "= %s" if len(arm) == 1 else f"IN ({', '.join(['%s'] * len(arm))})"
         conditions.append(f"(TABLE_SCHEMA = %s AND TABLE_NAME {named})")
+    return for_each_condition(kind, query, conditions, order)
+
+
+def for_each_condition(kind: str, query: str, conditions: Sequence[str], order: str = "") -> str:
+    """Return one statement with the rows of MySQL's or MariaDB's catalog that meet a condition.
+
+    Args:
+        kind: The server's kind.
+        query: A SELECT from ``information_schema``, with ``{where}`` in place of a condition.
+        conditions: Conditions of which no row meets two, each on one database.
+        order: The statement's ORDER BY; empty if the order does not matter.
+    """
     if kind == "mysql":
         # Its catalog has indexes, which it uses for conditions joined by OR, too. A plan for each
         # SELECT would take longer than the search.

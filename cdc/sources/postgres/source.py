@@ -27,6 +27,7 @@ from cdc.sources.postgres import (
     primary,
     reader,
     replica,
+    table_names,
     version,
 )
 from cdc.sources.postgres.connection import Connections, is_recovery_conflict
@@ -105,6 +106,14 @@ class PostgresSource:
             _log.warning("the tables of source %s are not measured: %s", self._name, error)
         with self._connections.open("admin") as session:
             return catalog.read_tables(session, self._name, measured=False)
+
+    def table_names(
+        self, of_schema: Callable[[str], bool] | None = None, *, partitions: bool = True
+    ) -> list[TableId]:
+        """Return the names of the tables that `tables` returns, without waiting for any lock."""
+        with self._connections.open("admin") as session:
+            found = table_names.read_names(session, self._name, partitions=partitions)
+        return [one for one in found if of_schema is None or of_schema(one.schema)]
 
     def checks(self) -> list[Check]:
         """Check connections, versions, settings, privileges and the PostgreSQL replica."""

@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap.steps import LakeFacts, next_step
 from cdc.errors import StateError
-from cdc.sources.source_facts import SourceTable, TableStats
+from cdc.sources.source_facts import SourceTable
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate.context import Services
@@ -128,8 +128,7 @@ def test_the_name_of_a_shared_lake_table_brings_no_offboarded_shard_back(
     capture_without_servers(monkeypatch, lambda *_: {}, lambda _: None, ())
     copied = copying(monkeypatch)
     gone, failed, new, refused = shards = some(4)
-    stats = [TableStats(one, "table", 1, 1, ("id",), "default", None) for one in shards]
-    monkeypatch.setattr(services.source("shop"), "tables", lambda: stats)
+    monkeypatch.setattr(services.source("shop"), "table_names", lambda *_, **__: shards)
     keyless = replace(found(refused), primary_key=(), unique_indexes=())
 
     def described(one: TableId) -> SourceTable:
@@ -180,8 +179,7 @@ def test_the_name_of_a_lake_table_whose_shards_were_all_offboarded_brings_none_b
     """A repeated `onboard sales.orders` would else undo `offboard sales.orders`."""
     services = Counted(tmp_path, monkeypatch, **{"sales.orders": {"from": ["public.t_*"]}}).services
     shards = some(2)
-    stats = [TableStats(one, "table", 1, 1, ("id",), "default", None) for one in shards]
-    monkeypatch.setattr(services.source("shop"), "tables", lambda: stats)
+    monkeypatch.setattr(services.source("shop"), "table_names", lambda *_, **__: shards)
     for one in shards:
         put(services, one)
         offboard(services, one)

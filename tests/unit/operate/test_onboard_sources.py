@@ -112,15 +112,25 @@ def test_a_source_that_cannot_say_whether_it_can_be_captured_fails_its_own_table
 
 
 def lists(monkeypatch: pytest.MonkeyPatch, **of_source: Sequence[TableId] | TributaryError) -> None:
-    """Let sources list tables, or fail."""
+    """Let sources list tables, with their sizes and without, or fail."""
 
-    def tables(self: postgres.PostgresSource) -> list[TableStats]:
-        found = of_source[self.name]
+    def listed(source: postgres.PostgresSource) -> Sequence[TableId]:
+        found = of_source[source.name]
         if isinstance(found, TributaryError):
             raise found
-        return [TableStats(one, "table", 1, 1, ("id",), "default", None) for one in found]
+        return found
+
+    def tables(self: postgres.PostgresSource) -> list[TableStats]:
+        return [TableStats(one, "table", 1, 1, ("id",), "default", None) for one in listed(self)]
+
+    def table_names(
+        self: postgres.PostgresSource, of_schema: Callable[[str], bool], *, partitions: bool
+    ) -> list[TableId]:
+        assert not partitions
+        return [one for one in listed(self) if of_schema(one.schema)]
 
     monkeypatch.setattr(postgres.PostgresSource, "tables", tables)
+    monkeypatch.setattr(postgres.PostgresSource, "table_names", table_names)
 
 
 def test_wildcards_go_on_with_the_sources_that_answer(

@@ -9,7 +9,7 @@ from cdc.config.patterns import Pattern
 from cdc.errors import CaptureError, ConfigError, LostHistoryError
 from cdc.store.table_state import State
 from operate.exit_codes import ExitCode
-from operate.selection import expand, sources_of
+from operate.selection import expand, schemas_of, sources_of
 from operate.table_outcome import Outcome, exit_code_of, for_each
 from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
@@ -49,6 +49,14 @@ def test_a_wildcard_covers_all_sources_unless_it_names_one() -> None:
     assert expand(["crm:*.*"], both, KNOWN, where="here") == [AUDIT]
     assert sources_of(["crm:*.*", "shop:public.orders"], both) == ["crm"]
     assert sources_of(["*"], both) == ["crm", "shop"]
+
+
+def test_tables_of_schemas_that_no_wildcard_matches_are_not_asked_for() -> None:
+    both = config("shop", "crm")
+    asked = schemas_of(["crm:audit.*", "shop_[0-9].orders", "public.orders"], both, "shop")
+    assert [asked(one) for one in ("shop_1", "audit", "public", "shop_x")] == [True, *[False] * 3]
+    assert schemas_of(["crm:audit.*"], both, "crm")("audit")
+    assert schemas_of(["*"], both, "crm")("anything")
 
 
 def test_a_wildcard_that_matches_nothing_is_refused() -> None:
