@@ -38,15 +38,16 @@ def by_size(tables: Sequence[TableId], sizes: Mapping[TableId, int]) -> list[Tab
 
 
 def _sizes_at_sources(services: Services, tables: Sequence[TableId]) -> dict[TableId, int]:
-    """Return a mapping from each table to its size in bytes, with one query for each source.
+    """Return a mapping from each table to its size in bytes.
 
     If the sizes of a source's tables cannot be read, these tables are left out. For example, a
     session that rewrites a table locks the table, and the query of the table's size times out.
     """
     found: dict[TableId, int] = {}
     for name in sorted({table.source for table in tables}):
+        own = [table for table in tables if table.source == name]
         try:
-            found |= {one.table: one.total_bytes for one in services.source(name).tables()}
+            found |= services.source(name).total_bytes(own)
         except SourceError as error:
             _log.warning("the tables of source %s are not copied by size: %s", name, error)
     return found

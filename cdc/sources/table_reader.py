@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cdc.sources.named_types import TypeReader
@@ -38,6 +38,12 @@ class TableReader(TypeReader, Protocol):
             of_schema: Whether tables of the schema with the given name are wanted (on MySQL and
                 MariaDB, of the database); None for all schemas.
             partitions: Whether to return partitions that are tables themselves, as on PostgreSQL.
+        """
+
+    def total_bytes(self, tables: Collection[TableId]) -> dict[TableId, int]:
+        """Return the bytes on disk of each of the given tables that exists, as in `tables`.
+
+        The server opens or measures no other table.
         """
 
     def table(self, table: TableId) -> SourceTable:

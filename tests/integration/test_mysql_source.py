@@ -25,6 +25,7 @@ from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.source_facts import Check
 from operate import check
 from operate.context import Services
+from operate.copy_order import largest_first
 from operate.discover import at_source, discover
 from operate.readiness import judge
 from schemas.table import TableId
@@ -369,6 +370,36 @@ def test_names_of_tables_are_read_without_opening_a_table_or_listing_other_datab
             plans = [session.rows(f"EXPLAIN {text}", values) for text, values in asked]
         for ((*_, extra),) in plans:
             assert "Open_frm_only; Scanned 1 database" in extra
+
+
+def test_sizes_of_the_tables_that_are_copied_open_no_other_table(
+    services: Services, database: MysqlDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for table in ("few", "many", "other"):
+        database.query(f"CREATE TABLE {table} (id int PRIMARY KEY, v longtext)")
+    database.query(
+        f"INSERT INTO many VALUES {', '.join(f'({n}, repeat(1, 9999))' for n in range(99))}"
+    )
+    database.query("ANALYZE TABLE few, many, other")
+    name, config = the_source(services)
+    few, many, gone = (TableId(name, database.name, one) for one in ("few", "many", "gone"))
+    everything = {one.table: one.total_bytes for one in services.source(name).tables()}
+    asked = list[tuple[str, Sequence[object]]]()
+    named = Session.named
+
+    def notes(session: Session, statement: str, values: Sequence[object] = ()) -> Any:
+        asked.append((statement, values))
+        return named(session, statement, values)
+
+    monkeypatch.setattr(Session, "named", notes)
+    assert largest_first(services, [few, gone, many], 1) == [many, few, gone]
+    ((statement, values),) = asked
+    assert values == [database.name, "few", "gone", "many"]
+    assert services.source(name).total_bytes([many]) == {many: everything[many]}
+    if database.kind == MARIADB:
+        with Connections(name, config).open("admin") as session:
+            ((*_, extra),) = session.rows(f"EXPLAIN {statement}", values)
+        assert "Scanned 1 database" in extra
 
 
 def test_a_server_that_writes_no_binlog_is_told(

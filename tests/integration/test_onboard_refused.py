@@ -12,6 +12,7 @@ from cdc.capture.evidence import CaptureEvidence
 from cdc.debezium import CaptureNames
 from cdc.store.table_state import State
 from operate import check
+from operate.copy_order import largest_first
 from operate.discover import at_source, discover
 from operate.dryrun import onboarding_steps
 from operate.onboard import onboard
@@ -93,7 +94,8 @@ def test_tables_are_listed_while_one_of_them_is_rewritten(
 ) -> None:
     """VACUUM FULL keeps a table from being measured, for hours if it is large.
 
-    Only `discover` shows sizes, after a wait of ten seconds. Wildcards and `check` measure nothing.
+    Only `discover` shows sizes, after a wait of ten seconds. Wildcards and `check` measure nothing,
+    and the order of copies asks for the sizes of tables that are copied.
     """
     for name in ("well", "locked"):
         cold.create(name, 10)
@@ -101,18 +103,27 @@ def test_tables_are_listed_while_one_of_them_is_rewritten(
         "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id)",
         "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (1) TO (9)",
     )
-    source = cold.services.source(cold.database.name)
+    source, well, parts = (
+        cold.services.source(cold.database.name),
+        cold.table("well"),
+        cold.table("parts"),
+    )
     with psycopg.connect(cast("Database", cold.database).dsn()) as rewriting:
         rewriting.execute("LOCK TABLE locked IN ACCESS EXCLUSIVE MODE")
         wanted = at_source(cold.services, ["public.*"])
         (line,) = check._table_checks(cold.services, cold.database.name, [], no_look)
+        assert largest_first(cold.services, [parts, well], 0) == [well, parts]
         assert "not measured" not in caplog.text
-        everything = [one.table for one in source.tables()]
+        everything = source.tables()
         assert "not measured" in caplog.text
         rewriting.rollback()
     assert {table.name for table in wanted.tables} == {"well", "locked", "parts"}
     assert line.detail.startswith("4 found, 0 on the plan")
-    assert source.table_names() == everything
+    assert source.table_names() == [one.table for one in everything]
+    sizes = {one.table: one.total_bytes for one in source.tables()}
+    some = [well, parts, cold.table("gone")]
+    assert source.total_bytes(some) == {one: sizes[one] for one in (well, parts)}
+    assert sizes[well] > sizes[parts] > 0
 
 
 def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:

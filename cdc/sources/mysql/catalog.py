@@ -16,6 +16,8 @@ from cdc.sources.mysql.table_facts import (
     describe,
     describe_steady,
     for_each_condition,
+    in_parts,
+    rows_of_arms,
 )
 from cdc.sources.source_facts import SourceColumn, SourceTable, TableKind, TableStats
 from schemas.fingerprint import Fingerprint
@@ -31,18 +33,24 @@ _SYSTEM = (*SYSTEM, OWN)
 
 _DATABASES = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA ORDER BY SCHEMA_NAME"
 
+_BYTES = "coalesce(DATA_LENGTH, 0) + coalesce(INDEX_LENGTH, 0) AS bytes"
+
 _LISTED = "TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
 
 _TABLES = f"""
 SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name, TABLE_TYPE AS kind, ENGINE AS engine,
-       TABLE_ROWS AS estimate, coalesce(DATA_LENGTH, 0) + coalesce(INDEX_LENGTH, 0) AS bytes,
-       coalesce(CREATE_OPTIONS, '') AS options
+       TABLE_ROWS AS estimate, {_BYTES}, coalesce(CREATE_OPTIONS, '') AS options
 FROM information_schema.TABLES WHERE {_LISTED} AND {{where}}
 """  # noqa: S608 - names of our own
 
 # Any other column would make MariaDB open each table. It reads a type from the definition's file.
 _NAMES = f"""
 SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name
+FROM information_schema.TABLES WHERE {_LISTED} AND {{where}}
+"""  # noqa: S608
+
+_SIZES = f"""
+SELECT TABLE_SCHEMA AS db, TABLE_NAME AS tab, {_BYTES}
 FROM information_schema.TABLES WHERE {_LISTED} AND {{where}}
 """  # noqa: S608
 
@@ -79,6 +87,15 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
         for row in _rows_of(session, _TABLES, chosen)
     ]
     return sorted(found, key=lambda one: one.table)
+
+
+def read_sizes(session: Session, tables: Collection[TableId]) -> dict[TableId, int]:
+    """Return the bytes on disk of each of the given MySQL or MariaDB tables that exists."""
+    return {
+        table: int(row["bytes"])
+        for arms in in_parts(tables)
+        for table, row in rows_of_arms(session, _SIZES, arms)
+    }
 
 
 def read_names(

@@ -102,6 +102,11 @@ class MysqlSource:
             found = catalog.read_names(session, self._config.databases, of_schema)
         return sorted(TableId(self._name, *names) for names in found)
 
+    def total_bytes(self, tables: Collection[TableId]) -> dict[TableId, int]:
+        """Return the bytes on disk of each of the given MySQL or MariaDB tables that exists."""
+        with self._connections.open("admin") as session:
+            return catalog.read_sizes(session, tables)
+
     def checks(self) -> list[Check]:
         """Check a MySQL or MariaDB source: connections, versions, settings, rights, replica."""
         return checks.run(self._connections)

@@ -240,12 +240,20 @@ def _read_descriptions(
     session.read_fresh_statistics()
     # A replica's ids differ from the primary's, and a login needs a right to read them.
     stored = {} if on_replica else read_stored(session, kind, tables)
-    ordered = sorted(tables, key=str)
     found: dict[TableId, Described] = {}
-    for first in range(0, len(ordered), _PART):
-        for part in of_databases(ordered[first : first + _PART]):
-            found |= _read_part(session, part, stored)
+    for arms in in_parts(tables):
+        found |= _read_part(session, arms, stored)
     return found
+
+
+def in_parts(tables: Collection[TableId]) -> Iterator[list[list[TableId]]]:
+    """Yield the tables of each statement, grouped by database: at most `_PART` tables for each.
+
+    A statement with thousands of tables would be slow.
+    """
+    ordered = sorted(tables, key=str)
+    for first in range(0, len(ordered), _PART):
+        yield from of_databases(ordered[first : first + _PART])
 
 
 def of_databases(tables: Sequence[TableId]) -> list[list[list[TableId]]]:
@@ -264,47 +272,49 @@ def of_databases(tables: Sequence[TableId]) -> list[list[list[TableId]]]:
 def _read_part(
     session: Session, arms: Sequence[Sequence[TableId]], stored: Mapping[TableId, Stored]
 ) -> Iterator[tuple[TableId, Described]]:
-    """Yield the descriptions of at most `_PART` MySQL or MariaDB tables, grouped by database.
-
-    A statement with thousands of tables would be slow.
-    """
-    by_name = {(table.schema, table.name): table for arm in arms for table in arm}
-    kind, names = session.kind, [one for arm in arms for one in _names(arm)]
+    """Yield the descriptions of at most `_PART` MySQL or MariaDB tables, grouped by database."""
+    kind = session.kind
     columns: defaultdict[TableId, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in session.named(_of_arms(kind, _COLUMNS, arms, _COLUMNS_ORDER), names):
-        if table := by_name.get((row["db"], row["tab"])):
-            columns[table].append(row)
+    for table, row in rows_of_arms(session, _COLUMNS, arms, _COLUMNS_ORDER):
+        columns[table].append(row)
     indexes: defaultdict[TableId, dict[str, list[str | None]]] = defaultdict(dict)
     hashed: defaultdict[TableId, dict[str, None]] = defaultdict(dict)
-    for row in session.named(_of_arms(kind, _INDEXES, arms, _INDEXES_ORDER), names):
-        if table := by_name.get((row["db"], row["tab"])):
-            # A unique index on a prefix or an expression allows equal values of the whole column.
-            whole = row["part"] if row["prefix"] is None else None
-            indexes[table].setdefault(row["name"], []).append(whole)
-            if kind == "mariadb" and row["how"] == "HASH":
-                hashed[table][row["name"]] = None
-    for row in session.named(_of_arms(kind, _TABLES, arms), names):
-        table = by_name.get((row["db"], row["tab"]))
-        if table is not None and columns[table]:
+    for table, row in rows_of_arms(session, _INDEXES, arms, _INDEXES_ORDER):
+        # A unique index on a prefix or an expression allows equal values of the whole column.
+        whole = row["part"] if row["prefix"] is None else None
+        indexes[table].setdefault(row["name"], []).append(whole)
+        if kind == "mariadb" and row["how"] == "HASH":
+            hashed[table][row["name"]] = None
+    for table, row in rows_of_arms(session, _TABLES, arms):
+        if columns[table]:
             found = _described_table(
                 table, row, columns[table], indexes[table], stored.get(table), kind
             )
             yield table, replace(found, hashed=tuple(hashed[table]))
 
 
-def _names(arm: Sequence[TableId]) -> list[str]:
-    """Return the values of one database's SELECT: the database, then its tables."""
-    return [arm[0].schema, *(table.name for table in arm)]
+def rows_of_arms(
+    session: Session, query: str, arms: Sequence[Sequence[TableId]], order: str = ""
+) -> Iterator[tuple[TableId, Mapping[str, Any]]]:
+    """Yield each row of a query of MySQL's or MariaDB's catalog, with the row's table.
 
-
-def _of_arms(kind: str, query: str, arms: Sequence[Sequence[TableId]], order: str = "") -> str:
-    """Return one statement that runs the query for the tables of each database."""
+    Args:
+        session: A session on the server.
+        query: A SELECT whose columns ``db`` and ``tab`` name the table; see `for_each_condition`.
+        arms: The tables of one statement, grouped by database.
+        order: The statement's ORDER BY; empty if the order does not matter.
+    """
+    by_name = {(table.schema, table.name): table for arm in arms for table in arm}
+    values = [name for arm in arms for name in (arm[0].schema, *(table.name for table in arm))]
     conditions = []
     for arm in arms:
         # For an equality, MariaDB opens one file; for a list, it reads the folder's names first.
         named = "= %s" if len(arm) == 1 else f"IN ({', '.join(['%s'] * len(arm))})"
         conditions.append(f"(TABLE_SCHEMA = %s AND TABLE_NAME {named})")
-    return for_each_condition(kind, query, conditions, order)
+    statement = for_each_condition(session.kind, query, conditions, order)
+    for row in session.named(statement, values):
+        if table := by_name.get((row["db"], row["tab"])):
+            yield table, row
 
 
 def for_each_condition(kind: str, query: str, conditions: Sequence[str], order: str = "") -> str:

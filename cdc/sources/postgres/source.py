@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from cdc.config import PostgresSourceConfig, TableSettings
 from cdc.debezium import CaptureNames
@@ -28,6 +29,7 @@ from cdc.sources.postgres import (
     reader,
     replica,
     table_names,
+    table_sizes,
     version,
 )
 from cdc.sources.postgres.connection import Connections, is_recovery_conflict
@@ -57,6 +59,7 @@ from schemas.planned_ddl.postgres_statements import read_ddl
 from schemas.table import Column, TableId, TableSchema
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _LOCKED = "55P03"
 """PostgreSQL's SQLSTATE for a lock that another session has kept for too long."""
@@ -97,15 +100,31 @@ class PostgresSource:
         If another session keeps a table locked, for example while it rewrites the table, all sizes
         are those of the last VACUUM or ANALYZE.
         """
+        return self._measured(partial(catalog.read_tables, source=self._name))
+
+    def total_bytes(self, tables: Collection[TableId]) -> dict[TableId, int]:
+        """Return the bytes on disk of each of the given PostgreSQL tables that exists.
+
+        If another session keeps one of them locked, all sizes are those of the last VACUUM or
+        ANALYZE.
+        """
+        return self._measured(partial(table_sizes.read_sizes, tables=tables))
+
+    def _measured(self, read: Callable[..., T]) -> T:
+        """Return what ``read`` returns of measured tables or, if one is locked, without sizes.
+
+        Args:
+            read: Takes a session, and ``measured``: whether the server measures the tables.
+        """
         try:
             with self._connections.open("admin") as session:
-                return catalog.read_tables(session, self._name)
+                return read(session, measured=True)
         except SourceError as error:
             if error.context.get("sqlstate") != _LOCKED:
                 raise
             _log.warning("the tables of source %s are not measured: %s", self._name, error)
         with self._connections.open("admin") as session:
-            return catalog.read_tables(session, self._name, measured=False)
+            return read(session, measured=False)
 
     def table_names(
         self, of_schema: Callable[[str], bool] | None = None, *, partitions: bool = True
