@@ -87,9 +87,10 @@ def check(services: Services) -> Iterator[Check]:
             f"capture {one.names.source}/{one.names.tier}",
             partial(_capture, services, evidence(one.names), one, records),
         )
-    for record in records:
-        look = partial(check_kafka.topic, services, record)
-        yield from _checks_or_error(f"topic {record.topic}", look)
+    with services.reused_sessions(record.table.source for record in records):
+        for record in records:
+            look = partial(check_kafka.topic, services, record)
+            yield from _checks_or_error(f"topic {record.topic}", look)
     yield from of_spark_and_lake(services)
 
 
@@ -189,9 +190,11 @@ def _table_checks(
     planned = {one.table: one for one in records if one.table.source == source}
     there = frozenset(services.source(source).table_names())
     lines: list[Check] = []
-    for table in sorted(planned):
-        look = partial(_planned_table, services, planned[table], evidence, exists=table in there)
-        lines += _checks_or_error(f"table {table}", look)
+    with services.reused_sessions([source]):
+        for table in sorted(planned):
+            exists = table in there
+            look = partial(_planned_table, services, planned[table], evidence, exists=exists)
+            lines += _checks_or_error(f"table {table}", look)
     lines.append(
         Check(
             f"source {source}: tables",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -103,6 +103,18 @@ class Services:
             if name not in self._sources:
                 self._sources[name] = open_source(name, self.config.source(name))
             return self._sources[name]
+
+    @contextmanager
+    def reused_sessions(self, sources: Iterable[str]) -> Iterator[None]:
+        """Let looks at many tables use each other's sessions until the end of the block.
+
+        Args:
+            sources: The tables' sources. Those that are not configured are left out.
+        """
+        with ExitStack() as series:
+            for name in sorted({*sources} & self.config.sources.keys()):
+                series.enter_context(self.source(name).reused_sessions())
+            yield
 
     @cached_property
     def interruptible(self) -> Interruptible:

@@ -1,18 +1,50 @@
-"""Orders the copies of a command: the largest table first, so that no large table comes last."""
+"""Copies the tables of a command: the largest table first, so that no large table comes last."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cdc.errors import SourceError
+from cdc.runtime.progress import NullProgress
+from operate.table_outcome import Outcome, for_each
 
 if TYPE_CHECKING:
     from operate.context import Services
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
+
+
+def copies(
+    services: Services,
+    tables: Sequence[TableId],
+    work: Callable[[TableId], Outcome],
+    *,
+    action: str,
+) -> list[Outcome]:
+    """Copy a command's tables by calls of ``work``, several at a time and the largest first.
+
+    Returns:
+        One outcome per table, in the order in which the copies began.
+    """
+    parallel = min(services.config.spark.parallel_tables, len(tables))
+    ordered = largest_first(services, tables, parallel)
+    shown = services.progress if len(tables) > parallel else NullProgress()
+    task = shown.start("copy tables", len(tables), "tables")
+
+    def one(table: TableId) -> Outcome:
+        try:
+            return work(table)
+        finally:
+            task.advance()
+
+    try:
+        interrupt = services.interruptible.interrupt
+        return for_each(ordered, one, action=action, parallel=parallel, interrupt=interrupt)
+    finally:
+        task.done()
 
 
 def largest_first(services: Services, tables: Sequence[TableId], parallel: int) -> list[TableId]:

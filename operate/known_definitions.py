@@ -56,7 +56,8 @@ def require_known_definitions(
 
     def longer() -> list[TableId]:
         known = newest(reported())
-        columns = {table: source.table(table).columns for table in tables}
+        with source.reused_sessions():
+            columns = {table: source.table(table).columns for table in tables}
         return [table for table in tables if len(known.get(table, ())) > len(columns[table])]
 
     limit = services.config.connect.timeout_s

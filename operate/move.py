@@ -245,7 +245,8 @@ class _Move:
             return Outcome(table, "checked", details={"notes": list(notes)} if notes else {})
 
         found = Examined()
-        fit = self._kept(tables, for_each(tables, one, action="move"))
+        with self._services.reused_sessions(table.source for table in tables):
+            fit = self._kept(tables, for_each(tables, one, action="move"))
         for group in tier_capture.groups(self._services, fit):
             examine_group(self._services, group, found)
         return self._kept(

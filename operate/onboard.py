@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from cdc.capture.onboarded_names import capture_record
 from cdc.errors import LakeError, LeaseHeldError, MissingTableError, SourceError, StateError
 from cdc.runtime.failpoints import crash
-from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State, TableRecord, transition
 from operate import tier_capture
 from operate.capture_undo import (
@@ -25,7 +24,7 @@ from operate.capture_undo import (
     withdrawn,
 )
 from operate.captured_tables import prepare_each
-from operate.copy_order import largest_first
+from operate.copy_order import copies
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
 from operate.lost_capture import users_of
@@ -364,9 +363,11 @@ def recaptured(
     services.require_cluster()
     outcomes: dict[TableId, Outcome] = {}
     fit, known = [], on_record(services)
-    for outcome in for_each(
-        tables, lambda table: _check_before_copy(services, table, known), action="check"
-    ):
+    with services.reused_sessions(table.source for table in tables):
+        checked = for_each(
+            tables, lambda table: _check_before_copy(services, table, known), action="check"
+        )
+    for outcome in checked:
         if outcome.failed:
             outcomes[outcome.table] = outcome
         else:
@@ -416,36 +417,6 @@ def _bootstrap_tables(services: Services, tables: Sequence[TableId]) -> list[Out
         return copied(done, "handed over to the stream")
 
     return copies(services, tables, one, action="bootstrap")
-
-
-def copies(
-    services: Services,
-    tables: Sequence[TableId],
-    work: Callable[[TableId], Outcome],
-    *,
-    action: str,
-) -> list[Outcome]:
-    """Copy a command's tables by calls of ``work``, several at a time and the largest first.
-
-    Returns:
-        One outcome per table, in the order in which the copies began.
-    """
-    parallel = min(services.config.spark.parallel_tables, len(tables))
-    ordered = largest_first(services, tables, parallel)
-    shown = services.progress if len(tables) > parallel else NullProgress()
-    task = shown.start("copy tables", len(tables), "tables")
-
-    def one(table: TableId) -> Outcome:
-        try:
-            return work(table)
-        finally:
-            task.advance()
-
-    try:
-        interrupt = services.interruptible.interrupt
-        return for_each(ordered, one, action=action, parallel=parallel, interrupt=interrupt)
-    finally:
-        task.done()
 
 
 def _up_to_date_outcome(table: TableId) -> Outcome:

@@ -100,7 +100,8 @@ def examine_all(
             task.advance()
 
     try:
-        outcomes = for_each(tables, one, action="check", parallel=_PARALLEL)
+        with services.reused_sessions(table.source for table in tables):
+            outcomes = for_each(tables, one, action="check", parallel=_PARALLEL)
     finally:
         task.done()
     for outcome in outcomes:

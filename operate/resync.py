@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from cdc.errors import StateError
 from cdc.store.table_state import State
+from operate.copy_order import copies
 from operate.generations import clean
 from operate.lifecycle import require
-from operate.onboard import copied, copies, recaptured
+from operate.onboard import copied, recaptured
 from operate.table_outcome import Outcome
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from cdc.sources.named_types import TypeReader
@@ -51,6 +52,13 @@ class TableReader(TypeReader, Protocol):
 
         Raises:
             SourceError: There is no such table.
+        """
+
+    def reused_sessions(self) -> AbstractContextManager[None]:
+        """Return a block in which looks at many tables use each other's sessions.
+
+        Such looks are `table`, `largest_row` and `key_obstacle`, the checks of an exact view, of a
+        table's rights and of its capture. Without the block, each of them can log in anew.
         """
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:

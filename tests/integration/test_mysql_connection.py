@@ -6,7 +6,9 @@ import pytest
 
 from cdc.config import MysqlSourceConfig, parse
 from cdc.errors import SourceError
-from cdc.sources.mysql.connection import Connections, quoted
+from cdc.sources.mysql.connection import Connections, Session, quoted
+from stack.mysql_software import MARIADB
+from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.mysql import MysqlDatabase
 from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
@@ -38,6 +40,52 @@ def test_every_role_logs_in_where_it_works(
         assert session.named("SELECT @@server_id AS id, 'größe 😀' AS text") == [
             {"id": 2, "text": "größe 😀"}
         ]
+
+
+def number(session: Session) -> int:
+    return int(session.value("SELECT connection_id()"))
+
+
+def one_look(connections: Connections, statement: str = "SELECT 1") -> int:
+    with connections.look("admin") as session:
+        session.rows(statement)
+        return number(session)
+
+
+def test_looks_of_a_series_use_one_session_and_others_log_in(
+    connections: Connections, database: MysqlDatabase
+) -> None:
+    assert one_look(connections) != one_look(connections), "there is no series"
+    with connections.series():
+        first = one_look(connections)
+        with connections.series(), connections.look("admin", statement_timeout_s=7) as session:
+            assert number(session) == first
+            limit = "max_statement_time" if session.kind == MARIADB else "max_execution_time"
+            assert float(session.value(f"SELECT @@{limit}")) in (7, 7000)
+            with connections.look("admin") as another, connections.look("snapshot") as other:
+                assert len({first, number(another), number(other)}) == 3
+        with connections.open("admin") as session:
+            assert number(session) != first
+    its_own = f"SELECT id FROM information_schema.processlist WHERE id = {first}"
+    wait_until(lambda: not database.root(its_own), "the end of the session")
+
+
+def test_a_session_that_failed_or_ended_is_not_used_again(
+    connections: Connections, database: MysqlDatabase
+) -> None:
+    database.query("CREATE TABLE t (id int PRIMARY KEY)")
+    with connections.series():
+        first = one_look(connections)
+        with pytest.raises(SourceError):
+            one_look(connections, "SELECT nothing")
+        second = one_look(connections, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        database.query("INSERT INTO t VALUES (1)")
+        with connections.look("admin") as session:
+            assert number(session) == second != first
+            found = session.value(f"SELECT count(*) FROM {database.name}.t")
+            assert found == 1, "it is in no transaction any more"
+        database.root(f"KILL {second}")
+        assert one_look(connections) not in (first, second)
 
 
 def test_names_and_values_survive_whatever_they_hold(

@@ -84,7 +84,7 @@ class BinlogCapture:
 
         For example, the binlog lacks the table's changes, or the connectors misread its values.
         """
-        with self._connections.open("admin") as session:
+        with self._connections.look("admin") as session:
             return preparation.audit_table(session, table, append=self._names.append)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -12,12 +14,14 @@ from pymysql.constants import CLIENT, CR, ER
 
 from cdc.config import MysqlEndpoint, MysqlSourceConfig
 from cdc.errors import SourceError
+from cdc.sources.idle_sessions import IdleSessions
 from cdc.sources.servers import (
     APPLICATION,
     CONNECT_TIMEOUT_S,
     LOCKED,
     OTHERWISE,
     READ_ONLY,
+    Login,
     Role,
     Servers,
     connected,
@@ -28,6 +32,8 @@ Row = tuple[Any, ...]
 # The driver's limit for a statement is this much longer than the server's own limit. So the driver
 # gives up only if the server is gone.
 _GRACE_S = 30.0
+_STATEMENT_S, _LOCK_S = 60.0, 10.0
+"""Default limits of a session's statements and of its waits for locks, in seconds."""
 
 # The server starts, stops or has no session free. A new attempt can soon succeed.
 _PASSING = frozenset({CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_LOST, ER.CON_COUNT_ERROR, 1053})
@@ -94,9 +100,32 @@ class Session:
             self.rows("SET SESSION information_schema_stats_expiry = 0")
             self._fresh = True
 
+    def can_go_on(self) -> bool:
+        """Whether the MySQL or MariaDB server still has the session; end an open transaction."""
+        try:
+            self._connection.rollback()
+        except (pymysql.MySQLError, OSError):
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the MySQL or MariaDB session."""
+        self._connection.close()
+
 
 class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
-    """Opens sessions on one source's MySQL or MariaDB servers; safe to use from any thread."""
+    """Opens sessions on one source's MySQL or MariaDB servers; safe to use from any thread.
+
+    Args:
+        source: Key of the source, for messages.
+        config: The source's endpoints and logins.
+    """
+
+    def __init__(self, source: str, config: MysqlSourceConfig) -> None:
+        super().__init__(source, config)
+        self._idle = IdleSessions[Session](Session.close)
+        self._series = 0
+        self._lock = threading.Lock()
 
     @contextmanager
     def open(
@@ -104,8 +133,8 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
         role: Role,
         *,
         on_replica: bool = False,
-        statement_timeout_s: float = 60.0,
-        lock_timeout_s: float = 10.0,
+        statement_timeout_s: float = _STATEMENT_S,
+        lock_timeout_s: float = _LOCK_S,
         several: bool = False,
     ) -> Iterator[Session]:
         """Open a MySQL or MariaDB session in autocommit mode; close it at the block's end.
@@ -121,23 +150,85 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
             SourceError: The server cannot be reached or is of another kind than configured; or a
                 statement in the block failed.
         """
-        connection = self._connect(role, on_replica, statement_timeout_s, several)
+        session = self._connect(role, on_replica, statement_timeout_s, several)
         try:
-            session = Session(connection, self.config.kind)
-            self._apply_settings(session, on_replica, statement_timeout_s, lock_timeout_s)
+            self._require_kind(session, on_replica)
+            _apply_settings(session, statement_timeout_s, lock_timeout_s)
             yield session
         except pymysql.MySQLError as error:
             raise self.explain(error, role, on_replica=on_replica) from error
         finally:
-            connection.close()
+            session.close()
+
+    @contextmanager
+    def series(self) -> Iterator[None]:
+        """Let each `look` of a block use the MySQL or MariaDB session of an earlier one again.
+
+        A command looks at thousands of tables by several logins, and a login costs more than the
+        look. Other sessions are not used again, since a new login shows which server the source has
+        now, and which global rights the login has. A session of a series is at most a minute old.
+        """
+        with self._lock:
+            self._series += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._series -= 1
+            if not self._series:
+                self._idle.close(lambda _: True)
+
+    @contextmanager
+    def look(
+        self, role: Role, *, on_replica: bool = False, statement_timeout_s: float = _STATEMENT_S
+    ) -> Iterator[Session]:
+        """Open a MySQL or MariaDB session, as `open` does, for statements that leave nothing in it.
+
+        Args:
+            role: The role whose login is used.
+            on_replica: Whether to connect to the replica instead of the primary.
+            statement_timeout_s: Limit of each statement, in seconds: at most that of `open`.
+
+        Raises:
+            SourceError: See `open`.
+        """
+        login: Login = (role, on_replica)
+        known = self._used_again(login)
+        # The driver's limit stays that of the session's first use.
+        session, born = known or (
+            self._connect(role, on_replica, _STATEMENT_S, several=False),
+            time.monotonic(),
+        )
+        succeeded = False
+        try:
+            if known is None:
+                self._require_kind(session, on_replica)
+            _apply_settings(session, statement_timeout_s, _LOCK_S)
+            yield session
+            succeeded = True
+        except pymysql.MySQLError as error:
+            raise self.explain(error, role, on_replica=on_replica) from error
+        finally:
+            if succeeded and self._series:
+                self._idle.keep(login, session, born)
+            else:
+                session.close()
+
+    def _used_again(self, login: Login) -> tuple[Session, float] | None:
+        """Return an idle session of a login, and the time of its login; None if there is none."""
+        while found := self._idle.take(login):
+            if found[0].can_go_on():
+                return found
+            found[0].close()
+        return None
 
     def _connect(
         self, role: Role, on_replica: bool, statement_timeout_s: float, several: bool
-    ) -> pymysql.connections.Connection[Any]:
+    ) -> Session:
         endpoint, credential = self.endpoint(on_replica=on_replica), self.credential(role)
         password = credential.password.resolve() if credential.password else ""
         try:
-            return connected(
+            connection = connected(
                 lambda: pymysql.connect(
                     host=endpoint.host,
                     port=endpoint.port,
@@ -164,11 +255,10 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
                 is_away=away,
                 to_check="host, port, TLS and the login of this source",
             ) from None
+        return Session(connection, self.config.kind)
 
-    def _apply_settings(
-        self, session: Session, on_replica: bool, statement_timeout_s: float, lock_timeout_s: float
-    ) -> None:
-        """Refuse a server of another kind than configured; set limits, time zone and SQL mode."""
+    def _require_kind(self, session: Session, on_replica: bool) -> None:
+        """Refuse a server of another kind than configured: MySQL instead of MariaDB, or so."""
         version = str(session.value("SELECT version()"))
         found = "mariadb" if "mariadb" in version.lower() else "mysql"
         if found != session.kind:
@@ -179,20 +269,6 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
                 " GTIDs, types and connector.",
                 source=self.source,
             )
-        lock_s = max(1, round(lock_timeout_s))
-        limit = (
-            f"max_statement_time = {statement_timeout_s}"
-            if session.kind == "mariadb"
-            else f"max_execution_time = {round(statement_timeout_s * 1000)}"
-        )
-        session.rows(
-            f"SET SESSION {limit}, lock_wait_timeout = {lock_s},"
-            f" innodb_lock_wait_timeout = {lock_s}, time_zone = '+00:00',"
-            # A value that does not fit must fail. Double quotes enclose texts here, not names.
-            # Never NO_BACKSLASH_ESCAPES: MySQL parses a table's expressions in the mode of the
-            # session that opens it, and other sessions then use what it has parsed.
-            " sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
-        )
 
     def explain(
         self, error: pymysql.MySQLError, role: Role, *, on_replica: bool = False
@@ -216,6 +292,24 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
             role=role,
             code=code,
         )
+
+
+def _apply_settings(session: Session, statement_timeout_s: float, lock_timeout_s: float) -> None:
+    """Set the limits, the time zone and the SQL mode of a MySQL or MariaDB session."""
+    lock_s = max(1, round(lock_timeout_s))
+    limit = (
+        f"max_statement_time = {statement_timeout_s}"
+        if session.kind == "mariadb"
+        else f"max_execution_time = {round(statement_timeout_s * 1000)}"
+    )
+    session.rows(
+        f"SET SESSION {limit}, lock_wait_timeout = {lock_s},"
+        f" innodb_lock_wait_timeout = {lock_s}, time_zone = '+00:00',"
+        # A value that does not fit must fail. Double quotes enclose texts here, not names.
+        # Never NO_BACKSLASH_ESCAPES: MySQL parses a table's expressions in the mode of the
+        # session that opens it, and other sessions then use what it has parsed.
+        " sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+    )
 
 
 def quoted(name: str) -> str:

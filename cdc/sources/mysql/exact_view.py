@@ -76,7 +76,7 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
             " read from a replica",
             "Set `replica`, and remove snapshot_from from the table's settings.",
         )
-    with connections.open("marker") as session:
+    with connections.look("marker") as session:
         position = executed_position(session, kind) if has_gtids(session, kind) else None
     if position is None:
         return (
@@ -91,7 +91,7 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
             "Give the table a primary key: only tables with a key can be replicated from such a"
             " server.",
         )
-    with connections.open("snapshot", on_replica=True) as session:
+    with connections.look("snapshot", on_replica=True) as session:
         if _has_right(session, _RIGHT[kind]):
             return None
         account = current_account(session)

@@ -52,7 +52,7 @@ def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
     """
     lacking: dict[str, str] = {}
     for role, on_replica in _logins(connections):
-        with connections.open(role, on_replica=on_replica) as session:
+        with connections.look(role, on_replica=on_replica) as session:
             if not _allowed(session, f"SHOW CREATE TABLE {relation_of(table)}"):
                 who = f"{role} ({connections.where(on_replica=on_replica)})"
                 lacking[who] = grant("SELECT", relation_of(table), current_account(session))

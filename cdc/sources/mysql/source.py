@@ -113,8 +113,12 @@ class MysqlSource:
 
     def table(self, table: TableId) -> SourceTable:
         """Return the table as the catalog of the MySQL or MariaDB primary describes it."""
-        with self._connections.open("admin") as session:
+        with self._connections.look("admin") as session:
             return catalog.read_table(session, table)
+
+    def reused_sessions(self) -> AbstractContextManager[None]:
+        """Let looks at MySQL or MariaDB tables share sessions until the end of the block."""
+        return self._connections.series()
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
         """Return the replicated columns of a MySQL or MariaDB table, even without a usable key."""
@@ -349,7 +353,7 @@ class MysqlSource:
 
     def largest_row(self, table: SourceTable) -> int | None:
         """Return the size in bytes of the largest row in a sample; None if the table is empty."""
-        opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
+        opened = self._connections.look("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
 
@@ -358,7 +362,7 @@ class MysqlSource:
 
         No calendar has such a date. The result is None if no key column has such a date.
         """
-        opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
+        opened = self._connections.look("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.zero_dates(session, table, key)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -159,6 +159,10 @@ class PostgresSource:
         """Return the table in the PostgreSQL primary's catalog."""
         with self._connections.open("admin") as session:
             return catalog.read_table(session, table)
+
+    def reused_sessions(self) -> AbstractContextManager[None]:
+        """Return a block that does nothing: PostgreSQL's sessions are used again in any case."""
+        return nullcontext()
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
         """Return the replicated columns of a PostgreSQL table, even without a usable key."""

@@ -11,8 +11,7 @@ from cdc.config import parse
 from cdc.errors import SourceError
 from cdc.runtime.progress import NullProgress
 from operate.context import Services
-from operate.copy_order import by_size, largest_first
-from operate.onboard import copies
+from operate.copy_order import by_size, copies, largest_first
 from operate.table_outcome import Outcome
 from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal
