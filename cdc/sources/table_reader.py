@@ -58,7 +58,7 @@ class TableReader(TypeReader, Protocol):
         """Return a block in which looks at many tables use each other's sessions.
 
         Such looks are `table`, `largest_row` and `key_obstacle`, the checks of an exact view, of a
-        table's rights and of its capture. Without the block, each of them can log in anew.
+        table's rights and of its capture. Without the block, each of them can log in by itself.
         """
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:

@@ -105,7 +105,7 @@ and once for each check after the run that must see what other commands have cha
 Records that have not changed are not parsed again."""
 MORE_TABLES = 4
 """How many tables a test adds. They may add fewer logins to `check` and `discover`: on a slow
-machine, a session that has waited for five seconds is closed. Each look of MariaDB's had a login
+machine, a session that has waited for twenty seconds is closed. Each look of MariaDB's had a login
 of its own: eight for a table of `check`, and five for one of `discover`."""
 TRIES = 3
 """How often a round is counted. The least counts are compared, since heartbeats come meanwhile, and

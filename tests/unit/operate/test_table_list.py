@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,8 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The arguments of each call of `onboard`."""
     calls: list[dict[str, Any]] = []
-    stats = [SimpleNamespace(table=one, partition_root=None) for one in (LINES, ORDERS)]
-    monkeypatch.setattr("operate.discover._tables_of_sources", lambda *_: stats)
+    monkeypatch.setattr("operate.discover._of_sources", lambda *_: [LINES, ORDERS])
 
     def bring(services: Services, tables: Sequence[TableId], **more: Any) -> list[Any]:
         calls.append({"tables": list(tables), "budget": services.copy_budget, **more})
