@@ -5,9 +5,9 @@ from __future__ import annotations
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pymysql
 from pymysql.constants import CLIENT, CR, ER
@@ -28,6 +28,7 @@ from cdc.sources.servers import (
 )
 
 Row = tuple[Any, ...]
+Kept = TypeVar("Kept")
 
 # The driver's limit for a statement is this much longer than the server's own limit. So the driver
 # gives up only if the server is gone.
@@ -69,6 +70,7 @@ class Session:
         self._connection = connection
         self.kind = kind
         self._fresh = False
+        self._kept: dict[str, Any] = {}
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
         """Run a statement in MySQL or MariaDB, and return its rows.
@@ -90,6 +92,16 @@ class Session:
         """Run a MySQL or MariaDB statement; return its first value, or None if it has no rows."""
         rows = self.rows(statement, values)
         return rows[0][0] if rows else None
+
+    def once(self, what: str, read: Callable[[], Kept]) -> Kept:
+        """Return the result of the session's first call for this name.
+
+        It is for facts of MySQL or MariaDB that only a restart can change, which ends the session.
+        """
+        if what not in self._kept:
+            self._kept[what] = read()
+        found: Kept = self._kept[what]
+        return found
 
     def read_fresh_statistics(self) -> None:
         """Let the session's queries of MySQL's catalog show times and sizes of now.

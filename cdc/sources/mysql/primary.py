@@ -216,7 +216,16 @@ class BinlogFilter:
 
 
 def binlog_filter(session: Session, kind: str) -> BinlogFilter:
-    """Return the filter by which the server leaves databases out of its binlog."""
+    """Return the filter by which the server leaves databases out of its binlog.
+
+    It is an option of the server's start, so a session asks once. The server's answer waits for the
+    transactions that are just written to the binlog.
+    """
+    return session.once("binlog filter", lambda: _read_binlog_filter(session, kind))
+
+
+def _read_binlog_filter(session: Session, kind: str) -> BinlogFilter:
+    """Ask the MySQL or MariaDB server for the databases that it leaves out of its binlog."""
     # File, position, then the two lists.
     rows = binlog_status(session, kind)
     lists = [str(value or "") for row in rows for value in row[2:4]] or ["", ""]
