@@ -52,7 +52,7 @@ COMMIT = {
 """The most that a commit may ask, for each kind of source. What has no bound must not be asked."""
 OF_KIND = {
     POSTGRES: {"source": 12, "py4j": 340},
-    MARIADB: {"source": 16, "logins": 1, "py4j": 430},
+    MARIADB: {"source": 15, "logins": 1, "py4j": 430},
 }
 """The same of a kind of source: statements and logins to read the table's catalog and fingerprint.
 
@@ -92,7 +92,7 @@ LOOK = {
         "consumers": 1,
         "reads": 1,
         "connect": 4,
-        "source": 36,
+        "source": 35,
         "logins": 6,
     },
 }

@@ -145,11 +145,14 @@ def _rows_of(
 def read_table(session: Session, table: TableId) -> SourceTable:
     """Return one table, with the table's columns, from the MySQL or MariaDB primary.
 
+    The facts about files and log are not read: they are no part of the result.
+
     Raises:
         MissingTableError: There is no such table, or the login may not see it.
-        SourceError: The login lacks PROCESS.
+        SourceError: The table changed during each attempt to read it.
     """
-    return _source_table(_require_described(describe(session, [table]), table))
+    found = describe(session, [table], physical=False)
+    return _source_table(_require_described(found, table))
 
 
 def read_described(session: Session, table: TableId) -> tuple[SourceTable, Fingerprint]:
@@ -181,7 +184,7 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
         MissingTableError: There is no such table.
         SourceError: The table changed during each attempt to read it.
     """
-    found = describe(session, [table], on_replica=on_replica)
+    found = describe(session, [table], physical=not on_replica)
     return _require_described(found, table).fingerprint(on_replica=on_replica)
 
 

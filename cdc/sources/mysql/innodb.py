@@ -45,28 +45,25 @@ class Stored:
         ids: InnoDB's id of each partition, by the partition's name. A table without partitions
             counts as one partition with an empty name. A rebuild or TRUNCATE creates new
             files and changes the ids. The ids on a replica differ from the ids on the primary.
-        versions: For each partition's name, how often columns were added or dropped in place since
-            the partition got its id. None if the server does not count these changes.
+        altered: A text that differs if a column was added in place since the table got its files,
+            even if the column was dropped again. None if the server does not show it.
     """
 
     ids: dict[str, int]
-    versions: dict[str, int] | None
+    altered: str | None
 
     @property
     def shown(self) -> str:
         """InnoDB's id of each partition, as one string such as ``p0:7,p1:8``."""
         return _numbers_of_partitions(self.ids)
 
-    @property
-    def shown_versions(self) -> str | None:
-        """The counts of `versions` as one string, ``p0:1,p1:0``; None if `versions` is None."""
-        return None if self.versions is None else _numbers_of_partitions(self.versions)
-
 
 def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dict[TableId, Stored]:
-    """Return, for each table, the ids of InnoDB's files and the counts of column changes.
+    """Return, for each table, the ids by which InnoDB lists it, and the counts of column changes.
 
-    The files contain the table's rows. One statement reads the facts of all tables.
+    One statement reads the facts of all tables. MySQL opens each table of the server for it,
+    whichever are asked for, so it is only for tables that `cdc.sources.mysql.own_files` cannot
+    read. MariaDB reads a table of its own from end to end.
 
     Raises:
         SourceError: The login lacks PROCESS.
@@ -74,7 +71,7 @@ def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dic
     if not tables:
         return {}
     where, values = _of_databases({table.schema for table in tables})
-    rows = _rows(session, f"{_TABLES[kind]} WHERE {where}", values, columns=_OF_TABLES[kind])
+    rows = catalog_rows(session, f"{_TABLES[kind]} WHERE {where}", values, columns=_OF_TABLES[kind])
     # Two tables whose names differ only in letters of other alphabets are watched together: a
     # change of either table shows in both, so no change is missed.
     wanted = [
@@ -96,7 +93,10 @@ def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dic
             ids[table][part] = int(row["TABLE_ID"])
             if row.get("TOTAL_ROW_VERSIONS") is not None:
                 versions[table][part] = int(row["TOTAL_ROW_VERSIONS"])
-    return {table: Stored(found, versions.get(table)) for table, found in ids.items()}
+    return {
+        table: Stored(found, _numbers_of_partitions(versions[table]) if table in versions else None)
+        for table, found in ids.items()
+    }
 
 
 def _of_databases(databases: Collection[str]) -> tuple[str, list[str]]:
@@ -152,7 +152,9 @@ def _cascades_of_mariadb(session: Session, table: TableId) -> Iterator[tuple[str
     plain, encoded = f"{table.schema}/{table.name}", re.compile(file_pattern(table))
     where = "TYPE & %s <> 0 AND (FOR_NAME = %s OR FOR_NAME LIKE %s)"
     patterns = plain, f"{_like(table.schema)}/{_like(table.name)}"
-    for row in _rows(session, f"INNODB_SYS_FOREIGN WHERE {where}", [_CHANGES_ROWS, *patterns]):
+    for row in catalog_rows(
+        session, f"INNODB_SYS_FOREIGN WHERE {where}", [_CHANGES_ROWS, *patterns]
+    ):
         if row["FOR_NAME"] == plain or encoded.fullmatch(str(row["FOR_NAME"])):
             bits = int(row["TYPE"])
             name = str(row["ID"]).partition("/")[2]
@@ -164,10 +166,10 @@ def _rule(bits: int, rules: Sequence[tuple[int, str]]) -> str:
     return next((name for bit, name in rules if bits & bit), _NO_ACTION)
 
 
-def _rows(
+def catalog_rows(
     session: Session, place: str, values: Sequence[object], *, columns: str = "*"
 ) -> list[dict[str, Any]]:
-    """Return rows of one of InnoDB's catalog tables.
+    """Return rows of one of InnoDB's catalog tables of MySQL or MariaDB.
 
     Args:
         session: A session.

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from cdc.errors import SourceError
 from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.innodb import Stored, read_stored
+from cdc.sources.mysql.own_files import read_own_files
 from cdc.sources.mysql.primary import binlog_filter
 from cdc.sources.mysql.replicated_changes import applied
 from cdc.sources.mysql.virtual_columns import session_bound
@@ -120,12 +121,12 @@ class Described:
             },
         }
         if not on_replica:
-            versions = self.stored.shown_versions if self.stored else None
+            altered = self.stored.altered if self.stored else None
             facts |= {
                 "table_id": self.stored.shown if self.stored else "",
-                # MySQL counts the columns that are added and dropped in place. MariaDB has no such
-                # count, only the time of the last ALTER of any kind.
-                "altered": self.created if versions is None else versions,
+                # MySQL shows columns that were added and dropped in place. MariaDB has only the
+                # time of the last ALTER of any kind.
+                "altered": self.created if altered is None else altered,
                 "unlogged": self.unlogged,
             }
         return Fingerprint(facts)
@@ -152,16 +153,22 @@ class Described:
 
 
 def describe(
-    session: Session, tables: Collection[TableId], *, on_replica: bool = False
+    session: Session, tables: Collection[TableId], *, physical: bool = True
 ) -> dict[TableId, Described]:
     """Return the description of each of the given MySQL or MariaDB tables that exists.
 
     A description shows its table at one moment.
 
+    Args:
+        session: A session.
+        tables: The tables.
+        physical: Whether to read the facts about the server's files and log (`PHYSICAL`), too. A
+            replica's differ from the primary's, and a login needs a right to read them.
+
     Raises:
         SourceError: A table changed during each attempt to read it, or the login lacks PROCESS.
     """
-    found, unsteady = describe_steady(session, tables, on_replica=on_replica)
+    found, unsteady = describe_steady(session, tables, physical=physical)
     if unsteady:
         names = ", ".join(sorted(map(str, unsteady))[:_ATTEMPTS])
         raise SourceError(
@@ -173,13 +180,18 @@ def describe(
 
 
 def describe_steady(
-    session: Session, tables: Collection[TableId], *, on_replica: bool = False
+    session: Session, tables: Collection[TableId], *, physical: bool = True
 ) -> tuple[dict[TableId, Described], set[TableId]]:
     """Return the descriptions of MySQL or MariaDB tables, and the tables that could not be read.
 
     A description shows its table at one moment. The catalog is read by several statements, between
     which a table can change. So a table is read until two successive results are equal. A table
     could not be read if it changed at each attempt.
+
+    The facts about files are read once, between two readings that are equal. These facts never
+    become what they were before, except that MariaDB's time of the last ALTER stays the same for a
+    second. So a change after they were read shows at the next call, and a change before that is
+    part of the description, or shows at the next call.
 
     Raises:
         SourceError: The login lacks PROCESS.
@@ -188,9 +200,11 @@ def describe_steady(
         return {}, set()
     # This is read before the catalog. The next call then shows transactions that are replicated
     # after this read.
-    unlogged = {} if on_replica else _unlogged(session, tables)
+    unlogged = _unlogged(session, tables) if physical else {}
     found, unsteady = read_steady(
-        lambda some: _read_descriptions(session, some, on_replica=on_replica), tables
+        lambda some: _read_descriptions(session, some),
+        tables,
+        between=lambda some: _with_files(session, some) if physical else some,
     )
     return {
         table: replace(one, unlogged=unlogged.get(table, "")) for table, one in found.items()
@@ -198,13 +212,17 @@ def describe_steady(
 
 
 def read_steady(
-    read: Callable[[Collection[TableId]], Mapping[TableId, Facts]], tables: Collection[TableId]
+    read: Callable[[Collection[TableId]], Mapping[TableId, Facts]],
+    tables: Collection[TableId],
+    between: Callable[[Mapping[TableId, Facts]], Mapping[TableId, Facts]] = dict,
 ) -> tuple[dict[TableId, Facts], set[TableId]]:
     """Read MySQL or MariaDB tables until two successive results for each table are equal.
 
     Args:
         read: Takes tables, reads them once, and returns one result for each table that exists.
         tables: The tables.
+        between: Takes the results of the first of two readings, and completes them by what is read
+            before the second one.
 
     Returns:
         The results for the tables that exist, and the tables whose results differed each time.
@@ -213,10 +231,12 @@ def read_steady(
     left = set(tables)
     before = read(left)
     for _ in range(_ATTEMPTS):
+        whole = between(before)
         now = read(left)
         steady = {table for table in left if now.get(table) == before.get(table)}
-        found |= {table: one for table, one in now.items() if table in steady}
-        left, before = left - steady, now
+        found |= {table: one for table, one in whole.items() if table in steady}
+        left -= steady
+        before = {table: one for table, one in now.items() if table in left}
         if not left:
             break
     return found, left
@@ -232,18 +252,23 @@ def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, st
     }
 
 
-def _read_descriptions(
-    session: Session, tables: Collection[TableId], *, on_replica: bool
-) -> dict[TableId, Described]:
+def _read_descriptions(session: Session, tables: Collection[TableId]) -> dict[TableId, Described]:
     """Read MySQL's or MariaDB's tables by several statements, between which a table can change."""
-    kind = session.kind
     session.read_fresh_statistics()
-    # A replica's ids differ from the primary's, and a login needs a right to read them.
-    stored = {} if on_replica else read_stored(session, kind, tables)
     found: dict[TableId, Described] = {}
     for arms in in_parts(tables):
-        found |= _read_part(session, arms, stored)
+        found |= _read_part(session, arms)
     return found
+
+
+def _with_files(session: Session, tables: Mapping[TableId, Described]) -> dict[TableId, Described]:
+    """Return the descriptions with the facts about the files of MySQL's or MariaDB's tables."""
+    innodb = {table: one.partitioned for table, one in tables.items() if one.engine == "InnoDB"}
+    if session.kind == "mysql":
+        stored = read_own_files(session, innodb)
+    else:
+        stored = read_stored(session, session.kind, innodb)
+    return {table: replace(one, stored=stored.get(table)) for table, one in tables.items()}
 
 
 def in_parts(tables: Collection[TableId]) -> Iterator[list[list[TableId]]]:
@@ -270,7 +295,7 @@ def of_databases(tables: Sequence[TableId]) -> list[list[list[TableId]]]:
 
 
 def _read_part(
-    session: Session, arms: Sequence[Sequence[TableId]], stored: Mapping[TableId, Stored]
+    session: Session, arms: Sequence[Sequence[TableId]]
 ) -> Iterator[tuple[TableId, Described]]:
     """Yield the descriptions of at most `_PART` MySQL or MariaDB tables, grouped by database."""
     kind = session.kind
@@ -287,9 +312,7 @@ def _read_part(
             hashed[table][row["name"]] = None
     for table, row in rows_of_arms(session, _TABLES, arms):
         if columns[table]:
-            found = _described_table(
-                table, row, columns[table], indexes[table], stored.get(table), kind
-            )
+            found = _described_table(table, row, columns[table], indexes[table], kind)
             yield table, replace(found, hashed=tuple(hashed[table]))
 
 
@@ -338,7 +361,6 @@ def _described_table(
     row: Mapping[str, Any],
     columns: Sequence[Mapping[str, Any]],
     indexes: Mapping[str, Sequence[str | None]],
-    stored: Stored | None,
     kind: str,
 ) -> Described:
     """Return a MySQL or MariaDB table's description from the rows of the server's catalog."""
@@ -352,6 +374,6 @@ def _described_table(
         columns=tuple(columns),
         primary_key=tuple(str(part) for part in unique.get("PRIMARY", ())),
         unique=tuple(tuple(str(part) for part in parts) for parts in unique.values()),
-        stored=stored,
+        stored=None,
         of_mariadb=kind == "mariadb",
     )

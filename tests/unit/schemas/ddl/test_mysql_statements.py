@@ -68,6 +68,7 @@ def test_rows_get_numbers_when_their_column_becomes_auto_increment(
         "ALTER TABLE t DROP PARTITION p1",
         "ALTER TABLE t TRUNCATE PARTITION p1",
         "ALTER TABLE t EXCHANGE PARTITION p1 WITH TABLE u",
+        "ALTER TABLE t IMPORT TABLESPACE",
         "ALTER TABLE t ADD COLUMN (x int, y int)",
         "ALTER TABLE t DROP PRIMARY KEY",
         "ALTER TABLE t DROP INDEX `PRIMARY`, ADD PRIMARY KEY (a, b)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -50,6 +50,21 @@ def test_a_table_that_always_changes_is_named() -> None:
 def test_a_table_that_is_gone_twice_is_gone() -> None:
     found, unsteady = read_steady(Altered(gone=TABLES[:2]), TABLES)
     assert (found.keys(), unsteady) == (set(TABLES[2:]), set())
+
+
+def test_what_is_read_between_belongs_to_the_reading_before() -> None:
+    """A change of the catalog meanwhile shows in the second reading, so both are read again."""
+    catalog = Altered()
+    read_between = list[dict[TableId, int]]()
+
+    def between(before: Mapping[TableId, int]) -> dict[TableId, int]:
+        read_between.append(dict(before))
+        return {table: number + 10 for table, number in before.items()}
+
+    found, unsteady = read_steady(catalog, TABLES, between)
+    assert (found, unsteady) == (dict.fromkeys(TABLES[1:], 10) | {TABLES[0]: 11}, set())
+    # Once for all tables, and once more for the one that changed.
+    assert read_between == [dict.fromkeys(TABLES, 0), {TABLES[0]: 1}]
 
 
 class Files:
@@ -136,7 +151,7 @@ FOUND = Described(
     columns=(row("a note"), row("id")),
     primary_key=("id", "a note"),
     unique=(("id", "a note"),),
-    stored=Stored({"": 7}, {"": 1}),
+    stored=Stored({"": 7}, "5 columns"),
     of_mariadb=False,
 )
 
@@ -157,8 +172,8 @@ def test_a_fingerprint_has_columns_by_name_and_what_the_server_knows() -> None:
         ({"columns": FOUND.columns[::-1]}, True),
         ({"columns": (row("note"), row("id"))}, False),
         ({"primary_key": ("a note", "id")}, False),
-        ({"stored": Stored({"": 8}, {"": 1})}, False),
-        ({"stored": Stored({"": 7}, {"": 2})}, False),
+        ({"stored": Stored({"": 8}, "5 columns")}, False),
+        ({"stored": Stored({"": 7}, "6 columns")}, False),
         ({"engine": "MyISAM"}, False),
         ({"unlogged": "binlog_ignore_db leaves out database shop"}, False),
     ],
