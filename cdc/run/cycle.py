@@ -89,13 +89,15 @@ def run_tables(
     config = context.config
     rules = Rules(parallel or config.spark.parallel_tables, config.pool_shares, ends, TURN_S)
     with Workers(rules, lambda work, number: _run_due(context, work, number)) as workers:
-        workers.begin_round(looks=look_at_idle)
+        workers.begin_round()
         finder = _find_work(context, records, look_at_idle=look_at_idle, spaced=spaced)
-        # Tables with events do not wait until the sources have answered about all others.
+        if look_at_idle:
+            # Short runs do not wait until the sources have answered about all other tables. A long
+            # run does, since it could keep a worker from the tables that this look finds.
+            workers.offer(one for one in finder.work() if not one.entry.long)
+            finder.look_at_idle()
         workers.offer(finder.work())
         if look_at_idle:
-            finder.look_at_idle()
-            workers.offer_found(finder.found())
             finder.captures.look_at_all(records)
         results: dict[TableId, RunResult] = {}
         for result in workers.finish():

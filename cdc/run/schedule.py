@@ -145,7 +145,8 @@ class Rules:
         workers: Number of tables that run at a time.
         shares: For each tier with a share of the workers, this share, between 0 and 1. A tier
             without a share of its own is not a key; it waits in the lane `REST`.
-        ends: Whether the command ends once all offered tables have run.
+        ends: Whether the command ends once all offered tables have run. Its last offer has all long
+            runs.
         turn_s: Seconds after which a run leaves its remaining work to the table's next run.
     """
 

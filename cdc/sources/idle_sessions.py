@@ -83,6 +83,15 @@ class IdleSessions(Generic[S]):
         _close_all(late, self._close)
         return (own[-1].session, own[-1].born) if own else None
 
+    def close_oldest(self, login: Login) -> None:
+        """Close the login's oldest idle session, if it has one."""
+        with self._lock:
+            own = [one for one in self._idle if one.login == login]
+            ended = [min(own, key=lambda one: one.born)] if own else []
+            for one in ended:
+                self._idle.remove(one)
+        _close_all(ended, self._close)
+
     def keep(self, login: Login, session: S, born: float) -> None:
         """Keep a session for the login's next use, or close it.
 

@@ -309,6 +309,9 @@ def test_rights_on_the_server_that_a_login_lacks_are_told_with_the_statement(lab
                 assert line.status == "error"
                 statement = line.remedy.removeprefix("Run ").rstrip(";")
                 assert statement == f"GRANT {right} ON *.* TO '{role}'@'127.0.0.1'"
+                source = MysqlSource(lab.database.name, lab.connections.config)
+                refused = (line.detail, line.remedy) if role == ADMIN else None
+                assert source.capture_obstacle() == refused, "before anything is created"
                 if right == "XA_RECOVER_ADMIN":
                     with (
                         lab.connections.open("admin") as session,

@@ -113,6 +113,32 @@ def test_the_first_onboarding_stops_no_subscriber_of_all_tables(cold: Shop) -> N
     source.write_marker()
 
 
+def test_what_a_copy_of_the_primary_has_read_survives_a_crash(database: Database) -> None:
+    """With synchronous_commit = off, queries see commits that are not on the server's disk yet."""
+    source = open_source(database, replica=None)
+    capture_of(source).prepare()
+    database.execute(
+        f"ALTER DATABASE {database.name} SET synchronous_commit = off",
+        "ALTER TABLE tributary.marker ADD by text DEFAULT current_setting('synchronous_commit')",
+    )
+    marker, quiet = source.write_marker(), NullProgress()
+    with source.open_view(marker, one_moment=False, timeout_s=60, progress=quiet) as view:
+        source.assert_rows_of_primary(view)
+        with database.connect() as session:
+            modes = session.execute("SELECT by FROM tributary.marker").fetchall()
+            assert modes == [("local",), ("local",)]
+            # A crash ends all sessions.
+            ended = session.execute(
+                "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                " AND backend_type = 'client backend'"
+            )
+            assert ended.fetchall() > [(0,)]
+        for check in (source.assert_rows_of_primary, source.assert_view_alive):
+            with pytest.raises(SnapshotLostError, match="the view on the primary"):
+                check(view)
+
+
 @pytest.mark.parametrize("one_moment", [False, True])
 def test_between_chunks_of_the_primary_vacuum_waits_for_no_snapshot(
     database: Database, one_moment: bool

@@ -205,7 +205,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
             SourceError: See `open`.
         """
         login: Login = (role, on_replica)
-        known = self._used_again(login)
+        known = self._used_again(login) if self._series else None
         # The driver's limit stays that of the session's first use.
         session, born = known or (
             self._connect(role, on_replica, _STATEMENT_S, several=False),

@@ -65,8 +65,13 @@ def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
     )
 
 
-def of_server(connections: Connections) -> Iterator[Check]:
-    """Yield a check for each MySQL or MariaDB right that the admin or snapshot login lacks."""
+def of_server(connections: Connections, only: Role | None = None) -> Iterator[Check]:
+    """Yield a check for each MySQL or MariaDB right that the admin or snapshot login lacks.
+
+    Args:
+        connections: Opens sessions.
+        only: The login whose rights are checked; None for both.
+    """
     binlog, *replica = watch(connections.config.kind)
     probes: list[tuple[Role, bool, str, str]] = [
         ("admin", False, "SELECT 1 FROM information_schema.INNODB_METRICS LIMIT 1", "PROCESS"),
@@ -76,6 +81,8 @@ def of_server(connections: Connections) -> Iterator[Check]:
     if connections.config.replica is not None:
         probes.append(("snapshot", True, "SHOW REPLICA STATUS", replica[0] if replica else binlog))
     for role, on_replica, statement, right in probes:
+        if only not in (None, role):
+            continue
         name, account = f"privileges {role}", None
         try:
             with connections.open(role, on_replica=on_replica) as session:

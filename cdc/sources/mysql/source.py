@@ -25,6 +25,7 @@ from cdc.sources.mysql import (
     primary,
     reader,
     replica,
+    rights,
 )
 from cdc.sources.mysql.binlog_capture import BinlogCapture
 from cdc.sources.mysql.connection import Connections
@@ -163,8 +164,11 @@ class MysqlSource:
     def capture_obstacle(self) -> tuple[str, str] | None:
         """Return why a MySQL or MariaDB connector would stop, and the remedy.
 
-        The result is None if the connector would not stop.
+        The result is None if the connector would not stop. A right that the admin login lacks on
+        the server counts, too: copies and runs need it, and would fail after all was created.
         """
+        for lacking in rights.of_server(self._connections, "admin"):
+            return lacking.detail, lacking.remedy
         with self._connections.open("admin") as session:
             return compressed_columns.obstacle(session)
 

@@ -101,6 +101,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
 
         If this object has not opened a session on the server yet, the method opens one.
         """
+        on_replica = self._has(on_replica)
         if on_replica not in self._pooled:
             with self.open("snapshot", on_replica=on_replica):
                 pass
@@ -139,9 +140,10 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         Raises:
             SourceError: The server cannot be reached, or a statement in the block failed.
         """
+        on_replica = self._has(on_replica)
         login: Login = (role, on_replica)
-        if new_login and (replaced := self._idle.take(login)) is not None:
-            replaced[0].close()
+        if new_login:
+            self._idle.close_oldest(login)
         known = None if new_login else self._used_again(login)
         session, born = known or (self._connect(role, on_replica=on_replica), time.monotonic())
         can_go_on = False
@@ -161,6 +163,10 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             else:
                 session.close()
 
+    def _has(self, replica: bool) -> bool:
+        """Return whether a session goes to the replica. Without a replica, it reads the primary."""
+        return replica and self.config.replica is not None
+
     def _note_server(self, session: OwnSession, *, on_replica: bool) -> None:
         """Close the idle sessions of an endpoint if a new login has reached another server."""
         if self._server_since.get(on_replica) != session.server_since:
@@ -171,6 +177,9 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         """Return an idle session of a login, and the time of its login; None if there is none."""
         while found := self._idle.take(login):
             session, _ = found
+            if session.server_since != self._server_since.get(login[1]):
+                session.close()  # a login has reached another server since this session was kept
+                continue
             try:
                 session.forget(limit_s=CONNECT_TIMEOUT_S)
             except psycopg.Error:  # the server has ended the session in the meantime
@@ -339,6 +348,7 @@ def _settings(
         "statement_timeout": str(round(statement_timeout_s * 1000)),
         "lock_timeout": str(round(lock_timeout_s * 1000)),
         "idle_in_transaction_session_timeout": "0",
+        "idle_session_timeout": "0",
         # PostgreSQL overestimates our long queries of the catalog so far that it compiles them,
         # which takes two seconds of a primary's CPU time; the queries themselves take milliseconds.
         "jit": "off",

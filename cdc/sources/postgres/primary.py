@@ -14,9 +14,11 @@ from cdc.sources.postgres.connection import Session, optional_row
 from cdc.sources.postgres.publication import TIMELINE
 from cdc.sources.source_facts import Marker, ServerIdentity
 
-_POLL_S = (0.02, 0.5)
+_POLL_S = (0.02, 5.0)
+"""The pause of a wait doubles, so a wait lasts at most twice as long as what it waits for."""
 _DESCRIBED_EVERY_S = 10.0
 """Pause before a wait asks again who is in its way: reading pg_locks holds up all who lock."""
+_FIRST_DESCRIBED_S = 1.0
 _NAMED = 10
 
 # An open transaction holds an exclusive lock on its own id, and so does a prepared transaction.
@@ -37,6 +39,10 @@ _THESE = _OPEN.format(which="l.transactionid::text = ANY(%s)")
 _OPEN_OF_THESE = """
 SELECT FROM pg_catalog.pg_locks WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock'
   AND granted AND transactionid::text = ANY(%s) LIMIT 1
+"""
+_ON_DISK = """
+SELECT pg_catalog.set_config('synchronous_commit', 'local', true)
+WHERE pg_catalog.current_setting('synchronous_commit') = 'off'
 """
 _SYSTEM = "(SELECT system_identifier::text FROM pg_control_system())"
 # A standby's control file shows a new timeline only after a restart point; the other two sources
@@ -141,7 +147,8 @@ def _wait_for_transactions(
         timeout_s: Bound of the wait, in seconds.
         progress: Shows the wait.
     """
-    shown, due = "", time.monotonic()
+    # Most waits end before it is worth asking.
+    shown, due = what, time.monotonic() + _FIRST_DESCRIBED_S
 
     def named() -> str:
         return "; ".join(described()) or "none that this role can see"
@@ -203,14 +210,19 @@ def identity(session: Session) -> ServerIdentity:
 
 
 def write_marker(session: Session) -> Marker:
-    """Write a new marker row, and read the end of PostgreSQL's log after the row's commit."""
+    """Write a new marker row, and read the end of PostgreSQL's log after the row's commit.
+
+    The row, and all that was committed before it, is on the server's disk then.
+    """
     server = identity(session)
     marker_id = uuid4()
     session.execute("DELETE FROM tributary.marker WHERE written_at < now() - interval '30 days'")
-    session.execute(
-        "INSERT INTO tributary.marker (id, system_identifier, timeline) VALUES (%s, %s, %s)",
-        (marker_id, server.system_identifier, server.timeline),
-    )
+    with session.transaction():
+        session.execute(_ON_DISK)
+        session.execute(
+            "INSERT INTO tributary.marker (id, system_identifier, timeline) VALUES (%s, %s, %s)",
+            (marker_id, server.system_identifier, server.timeline),
+        )
     return Marker(
         id=marker_id,
         system_identifier=server.system_identifier,

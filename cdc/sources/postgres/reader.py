@@ -16,6 +16,7 @@ from cdc.config import Endpoint
 from cdc.errors import PermanentError, ReplicaError, SourceError
 from cdc.rows.columns import ROW
 from cdc.sources.postgres.connection import Connections, unfit_value
+from cdc.sources.postgres.replica import one_server
 from cdc.sources.selection import rules
 from cdc.sources.servers import APPLICATION, CONNECT_TIMEOUT_S
 from cdc.sources.source_facts import KeyRange, SnapshotQuery, SourceTable
@@ -211,20 +212,20 @@ def _view_checks(view: View) -> sql.Composed:
     return sql.SQL("DO $tributary$ BEGIN {} END $tributary$").format(body)
 
 
-def explain_failure(table: TableId, text: str) -> SourceError:
+def explain_failure(table: TableId, text: str, *, on_replica: bool) -> SourceError:
     """Return the typed error of a Spark task that failed to read the PostgreSQL table.
 
     Args:
         table: The table.
         text: The message of Spark's exception.
+        on_replica: Whether the task read the replica.
     """
     refused = re.search(r"ERROR: tributary: ([^\n]+)", text)
     if refused:
         return ReplicaError(
             f"a snapshot session of table {table} is not on the expected server:"
             f" {refused[1].strip()}",
-            remedy="Point `replica` at one server: a load balancer over several, or a failover"
-            " during the copy, sends sessions to another server.",
+            remedy=one_server(on_replica=on_replica),
             table=table,
         )
     if unfit := unfit_value(text, table=table):

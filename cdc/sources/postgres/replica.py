@@ -218,8 +218,11 @@ def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> Replic
     )
 
 
-def own_snapshots(connections: Connections, marker: Marker, *, on_replica: bool) -> View:
-    """Return a view of PostgreSQL in which each session takes its own snapshot.
+@contextmanager
+def own_snapshots(
+    connections: Connections, marker: Marker, *, on_replica: bool
+) -> Iterator[Exporter]:
+    """Open a view of PostgreSQL in which each session takes its own snapshot.
 
     Such a snapshot is open only while its session reads, so VACUUM soon removes rows that nobody
     needs any more. And on a standby no session imports a snapshot, since a snapshot that a standby
@@ -228,13 +231,15 @@ def own_snapshots(connections: Connections, marker: Marker, *, on_replica: bool)
     pages. Then no session of the standby ever sees these rows, even after the transactions commit,
     and even after a promotion.
 
+    The view's own session has no transaction. It ends if the server crashes.
+
     Raises:
         ReplicaError: The server does not show the marker, or is a replica that is not a standby of
             the primary.
     """
     with connections.open("snapshot", on_replica=on_replica) as session:
         taken = Exported("", marker.position)
-        return proven(connections, session, taken, marker, on_replica=on_replica)
+        yield Exporter(session, proven(connections, session, taken, marker, on_replica=on_replica))
 
 
 @contextmanager
@@ -312,8 +317,7 @@ def proven(
     if not marker_visible(session, marker):
         raise ReplicaError(
             f"a view on the {where} does not show the marker that the copy wrote",
-            remedy="Point `replica` at one server: a load balancer over several may send each"
-            " session to another server.",
+            remedy=one_server(on_replica=on_replica),
         )
     found = identity(session)
     return View(
@@ -325,6 +329,15 @@ def proven(
         identity=found,
         warnings=_standby_warnings(session, found, marker, where) if on_replica else (),
         split=KnownSplit(exported.upper_bound) if exported.exact else None,
+    )
+
+
+def one_server(*, on_replica: bool) -> str:
+    """Return the remedy for sessions that reach another server than the one of their view."""
+    return (
+        f"Point `{'replica' if on_replica else 'primary'}` at one server: a load balancer over"
+        " several, or a failover during the copy, sends sessions to another server. Then copy the"
+        " table again."
     )
 
 

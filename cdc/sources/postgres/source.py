@@ -82,7 +82,7 @@ class PostgresSource:
         self._name = name
         self._config = config
         self._connections = Connections(name, config)
-        self._exporters: dict[str, replica.Exporter] = {}
+        self._exporters: dict[tuple[str, str], replica.Exporter] = {}
 
     @property
     def name(self) -> str:
@@ -272,13 +272,13 @@ class PostgresSource:
         else:
             self.wait_for_older_transactions(timeout_s=timeout_s, progress=progress)
         if not one_moment:
-            yield replica.own_snapshots(connections, marker, on_replica=self.has_replica)
-            return
-        opened = (
-            exact_view.shared_view(connections, marker, timeout_s=timeout_s, progress=progress)
-            if self.has_replica
-            else replica.primary_view(connections, marker)
-        )
+            opened = replica.own_snapshots(connections, marker, on_replica=self.has_replica)
+        elif self.has_replica:
+            opened = exact_view.shared_view(
+                connections, marker, timeout_s=timeout_s, progress=progress
+            )
+        else:
+            opened = replica.primary_view(connections, marker)
         with opened as exporter, self._watched(exporter) as view:
             yield view
 
@@ -328,24 +328,38 @@ class PostgresSource:
     @contextmanager
     def _watched(self, exporter: replica.Exporter) -> Iterator[View]:
         """Let `assert_view_alive` find the PostgreSQL view's exporter while the block runs."""
-        self._exporters[exporter.view.snapshot_id] = exporter
+        known = _known_as(exporter.view)
+        self._exporters[known] = exporter
         try:
             yield exporter.view
         finally:
-            del self._exporters[exporter.view.snapshot_id]
+            del self._exporters[known]
 
     def assert_view_alive(self, view: View) -> None:
         """Check that a copy's view of PostgreSQL is open, and that its server has not changed."""
+        if view.snapshot_id or not view.on_replica:
+            self._assert_session_alive(view)
         if not view.snapshot_id:
             replica.assert_same_server(self._connections, view)
-            return
-        exporter = self._exporters.get(view.snapshot_id)
+
+    def _assert_session_alive(self, view: View) -> None:
+        """Check that the PostgreSQL session is alive that was opened with the view."""
+        exporter = self._exporters.get(_known_as(view))
         if exporter is None:
             raise replica.closed_view(self._name, view)
         replica.assert_alive(self._connections, exporter)
 
     def assert_rows_of_primary(self, view: View) -> None:
-        """Do nothing, since a PostgreSQL standby has no changes except those of its primary."""
+        """Check that no crash of the PostgreSQL primary can undo what the view has shown.
+
+        With ``synchronous_commit = off``, a primary shows commits before they are on its disk, and
+        a crash loses them without an event. A new marker is on the disk, so all that was shown
+        before it is, too, if the server has not crashed meanwhile: that would have ended the view's
+        session. A standby only shows what is on the primary's disk, and has no other changes.
+        """
+        if not view.on_replica:
+            self.write_marker()
+            self._assert_session_alive(view)
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
         """Return the typed error for a read of PostgreSQL that failed in Spark.
@@ -361,7 +375,8 @@ class PostgresSource:
             return None
         if view is not None and is_recovery_conflict(text):
             return replica.lost_view(self._connections, view, "cancelled: conflict with recovery")
-        return reader.explain_failure(table, text)
+        on_replica = self.has_replica if view is None else view.on_replica
+        return reader.explain_failure(table, text, on_replica=on_replica)
 
     def current_position(self) -> Lsn:
         """Return the end of the PostgreSQL primary's log; all commits so far are before it."""
@@ -456,3 +471,8 @@ class PostgresSource:
         opened = self._connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0)
         with opened as session:
             return lookup.count(session, table)
+
+
+def _known_as(view: View) -> tuple[str, str]:
+    """Return what distinguishes an open view of a PostgreSQL source from others."""
+    return view.snapshot_id, str(view.marker.id)

@@ -40,7 +40,7 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     named: list[TableRecord] = []
     monkeypatch.setattr(idle_tables, "settings_digest", lambda *_: "one")
     captures = SimpleNamespace(look_at_all=lambda _: None)
-    finder = SimpleNamespace(captures=captures, work=list, look_at_idle=lambda: None, found=list)
+    finder = SimpleNamespace(captures=captures, work=list, look_at_idle=lambda: None)
     monkeypatch.setattr(cycle, "WorkFinder", lambda *_, **__: finder)
     monkeypatch.setattr(cycle, "remove_former", lambda *_, **__: None)
     monkeypatch.setattr(cycle, "name_idle", lambda _, idle, **__: named.extend(idle))
@@ -94,31 +94,31 @@ def test_tables_with_events_do_not_wait_for_the_check_of_idle_tables(
 def test_a_run_that_ends_also_begins_with_events_while_it_checks_idle_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A table that the check finds runs, too, and once; one that runs already is left alone."""
+    """Each table runs once. A long run waits, so that it keeps no worker from what is found."""
     began, checked = threading.Event(), threading.Event()
     ran: list[str] = []
+    names = ("events", "compacted", "rewritten", "backlog")
 
-    def work_of(name: str, *, found: bool) -> Work:
+    def work_of(name: str) -> Work:
         record = table_record(table=TableId("shop", "public", name))
-        entry = Entry(record.table, "", NOW.timestamp(), 60.0, 1.0)
+        seconds = 3_600.0 if name == "backlog" else 1.0
+        entry = Entry(record.table, "", NOW.timestamp(), 60.0, seconds)
         facts = cast("Any", (None, None, entry, None, 0.0))
-        return Work(record, *facts, found=found)
+        return Work(record, *facts, found=name in ("compacted", "rewritten"))
 
     class Finder:
         captures = SimpleNamespace(look_at_all=lambda _: None)
 
         def work(self) -> list[Work]:
-            return [work_of("events", found=False), work_of("compacted", found=True)]
+            return [work_of(name) for name in names if checked.is_set() or name != "rewritten"]
 
         def look_at_idle(self) -> None:
             assert began.wait(20.0), "a table with events runs meanwhile"
             checked.set()
 
-        def found(self) -> list[Work]:
-            return [work_of(name, found=True) for name in ("compacted", "rewritten")]
-
     def run(_: object, work: Work, __: int) -> RunResult:
         began.set()
+        assert checked.is_set() or not work.entry.long
         assert checked.wait(20.0)
         ran.append(work.table.name)
         return RunResult(work.table, State.INCREMENTAL)
@@ -127,8 +127,7 @@ def test_a_run_that_ends_also_begins_with_events_while_it_checks_idle_tables(
     monkeypatch.setattr(cycle, "_runnable_tables", lambda *_: [])
     monkeypatch.setattr(cycle, "_tidy_after_round", lambda *_: None)
     monkeypatch.setattr(cycle, "_run_due", run)
-    settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=1))
-    names = ("events", "compacted", "rewritten")
+    settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=4))
     records = [table_record(table=TableId("shop", "public", name)) for name in names]
     results = cycle.run_tables(cast("Any", SimpleNamespace(config=settings)), records)
     assert [result.table.name for result in results] == list(names)

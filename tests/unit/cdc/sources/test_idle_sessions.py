@@ -71,6 +71,16 @@ def test_a_session_is_closed_some_time_after_its_login(kept: Kept) -> None:
     assert kept.sessions.take(ADMIN) is None
 
 
+def test_the_oldest_session_of_a_login_makes_room(kept: Kept) -> None:
+    for number, born in enumerate((103.0, 101.0, 102.0)):
+        kept.sessions.keep(ADMIN, number, born)
+    kept.sessions.keep(REPLICA, 9, 100.0)
+    kept.sessions.close_oldest(ADMIN)
+    kept.sessions.close_oldest(("marker", False))
+    assert kept.closed == [1]
+    assert kept.sessions.take(ADMIN) == (2, 102.0)
+
+
 def test_few_sessions_of_a_login_are_kept(kept: Kept) -> None:
     kept.keep(*range(MOST + 1))
     kept.keep(100, login=REPLICA)

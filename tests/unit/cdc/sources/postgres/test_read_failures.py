@@ -18,7 +18,7 @@ def test_a_value_that_stops_a_copy_names_its_column_and_all_ways_on(column: str)
         "org.postgresql.util.PSQLException: ERROR: invalid input syntax for type numeric:"
         f' "column {column} of shop:public.t holds NaN, which decimal(10,2) cannot hold"\n\tat x'
     )
-    error = explain_failure(TableId("shop", "public", "t"), printed)
+    error = explain_failure(TableId("shop", "public", "t"), printed, on_replica=True)
     assert isinstance(error, PermanentError)
     assert error.message == (
         f"column {column} of shop:public.t holds NaN, which decimal(10,2) cannot hold"
