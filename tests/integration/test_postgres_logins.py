@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from cdc.config import Credential
+from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.source import PostgresSource
 from stack.roles import ADMIN
 from tests.integration.rigs.postgres import Database
@@ -121,3 +122,18 @@ def test_rights_are_looked_up_without_a_lock_on_any_partition(database: Database
             session.execute(f"LOCK TABLE {locked} IN ACCESS EXCLUSIVE MODE")
             assert capture_of(source, "none").missing_rights(table) is None
         session.rollback()
+
+
+def test_idle_sessions_make_room_for_another_login_of_the_same_role(
+    database: Database, login: str
+) -> None:
+    """One role can serve for several logins, and can have a limit of its sessions."""
+    database.stack.psql(f"ALTER ROLE {login} CONNECTION LIMIT 2")
+    config = source_with(database, login)._config
+    user = config.credentials.snapshot
+    credentials = config.credentials.model_copy(update={"admin": user})
+    connections = Connections(database.name, config.model_copy(update={"credentials": credentials}))
+    with connections.open("snapshot"), connections.open("snapshot"):
+        pass
+    with connections.open("admin") as one, connections.open("admin") as another:
+        assert one.info.user == another.info.user == login

@@ -214,7 +214,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             # A pooler would leave prepared statements in a session that another client gets next.
             session = connected(
                 lambda: OwnSession.connect(**parameters, autocommit=True, prepare_threshold=None),
-                _is_passing,
+                self._makes_room,
             )
         except psycopg.Error as error:
             away = error.sqlstate is None and any(sign in str(error) for sign in _AWAY)
@@ -237,6 +237,15 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
                 source=self.source,
             )
         return session
+
+    def _makes_room(self, error: Exception) -> bool:
+        """Whether another attempt to log in makes sense. Idle sessions are closed before it.
+
+        They can be those for which the server, or the role's CONNECTION LIMIT, has no more room.
+        """
+        if passing := _is_passing(error):
+            self._idle.close(lambda _: True)
+        return passing
 
     def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
         """Convert a statement's error in PostgreSQL to a `SourceError` with a remedy."""
