@@ -284,7 +284,15 @@ def test_a_view_that_the_replica_ends_is_replaced(shop: Bootstrapping) -> None:
     fill_wide(shop.database, "orders", WIDE_ROWS)
     shop.add("orders")
     ended: list[int] = []
-    watch = Watch(on_advance={"copy": lambda: ended.append(shop.database.end_snapshots())})
+
+    def end_next() -> None:
+        """End the sessions of the next wave: those of the first end before its rows are counted."""
+        deadline = time.monotonic() + 60
+        while not (count := shop.database.end_snapshots()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        ended.append(count)
+
+    watch = Watch(on_advance={"copy": lambda: threading.Thread(target=end_next).start()})
     with writers(shop.database, "orders", WIDE_ROWS, count=1):
         result = shop.bootstrap("orders", watch)
     assert ended

@@ -214,7 +214,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             # A pooler would leave prepared statements in a session that another client gets next.
             session = connected(
                 lambda: OwnSession.connect(**parameters, autocommit=True, prepare_threshold=None),
-                self._makes_room,
+                self._can_try_again,
             )
         except psycopg.Error as error:
             away = error.sqlstate is None and any(sign in str(error) for sign in _AWAY)
@@ -238,14 +238,15 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             )
         return session
 
-    def _makes_room(self, error: Exception) -> bool:
-        """Whether another attempt to log in makes sense. Idle sessions are closed before it.
+    def _can_try_again(self, error: Exception) -> bool:
+        """Whether another attempt to log in to PostgreSQL makes sense.
 
-        They can be those for which the server, or the role's CONNECTION LIMIT, has no more room.
+        If a server, or a role with a CONNECTION LIMIT, has too many sessions, the idle ones are
+        closed before that attempt.
         """
-        if passing := _is_passing(error):
+        if "too many" in str(error):
             self._idle.close(lambda _: True)
-        return passing
+        return _is_passing(error)
 
     def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
         """Convert a statement's error in PostgreSQL to a `SourceError` with a remedy."""

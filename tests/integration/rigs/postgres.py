@@ -108,7 +108,8 @@ class Database(OwnDatabase):
         ended = self.stack.psql(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
             f" WHERE application_name = 'tributary' AND datname = '{self.name}'"
-            " AND state <> 'idle'",
+            " AND (state = 'idle in transaction'"
+            " OR state = 'active' AND query LIKE '%source_rows%')",
             replica=True,
         )
         return int(ended)
