@@ -196,6 +196,15 @@ def test_no_session_of_another_server_is_used_again(database: Database) -> None:
             assert session.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
 
 
+def test_a_session_that_was_kept_too_late_is_not_used_again(connections: Connections) -> None:
+    """A block can end just after a login has reached another server and closed idle sessions."""
+    with connections.open("admin") as session:
+        first = pid(session)
+    connections._server_since[False] = 1.0
+    with connections.open("admin") as session:
+        assert pid(session) != first
+
+
 @pytest.mark.parametrize("ask", [PostgresSource.identity, PostgresSource.write_marker])
 def test_a_question_about_the_server_logs_in(
     database: Database, ask: Callable[[PostgresSource], object]
