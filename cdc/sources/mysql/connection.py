@@ -69,7 +69,6 @@ class Session:
     ) -> None:
         self._connection = connection
         self.kind = kind
-        self._fresh = False
         self._kept: dict[str, Any] = {}
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
@@ -94,9 +93,10 @@ class Session:
         return rows[0][0] if rows else None
 
     def once(self, what: str, read: Callable[[], Kept]) -> Kept:
-        """Return the result of the session's first call for this name.
+        """Return the result of the session's first call for this name; later calls read nothing.
 
-        It is for facts of MySQL or MariaDB that only a restart can change, which ends the session.
+        It is for settings of the session, and for facts of MySQL or MariaDB that only a restart can
+        change, which ends the session.
         """
         if what not in self._kept:
             self._kept[what] = read()
@@ -108,9 +108,9 @@ class Session:
 
         By default, these can be a day old. MariaDB's are never stored.
         """
-        if self.kind == "mysql" and not self._fresh:
-            self.rows("SET SESSION information_schema_stats_expiry = 0")
-            self._fresh = True
+        if self.kind == "mysql":
+            expiry = "SET SESSION information_schema_stats_expiry = 0"
+            self.once("fresh statistics", lambda: self.rows(expiry))
 
     def can_go_on(self) -> bool:
         """Whether the MySQL or MariaDB server still has the session; end an open transaction."""
