@@ -195,7 +195,7 @@ def test_a_view_that_is_lost_takes_the_attempt_with_it(log: Log) -> None:
     with inserters(log.shop.database, "events"):
         (outcome,) = log.onboard(watch)
     assert outcome.error is None, outcome.error
-    assert ended
+    assert ended[0]
     log.run()
     log.assert_equal()
 

@@ -457,6 +457,7 @@ def test_identity_that_may_not_be_read_is_a_warning_not_a_failure(
     assert found["server identity"].status == "warning"
     told = found["server identity"].remedy.removesuffix(".")
     psql(told.replace("the roles of this source", "PUBLIC"), database=database.name)
+    database.catch_up()
     assert {check.name: check for check in source.checks()}["server identity"].status == "ok"
 
 

@@ -63,8 +63,18 @@ class Database(OwnDatabase):
         return f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {definition}"
 
     def let_pause(self) -> None:
-        """Grant the snapshot role the right to pause replay."""
+        """Grant the snapshot role the right to pause replay, also on the replica."""
         self.stack.psql(grant_sql(SNAPSHOT), database=self.name)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Wait until the replica has replayed what the primary has written."""
+        written = self.stack.psql("SELECT pg_current_wal_lsn()").strip()
+        behind = f"SELECT pg_last_wal_replay_lsn() < '{written}'"
+        deadline = time.monotonic() + 60
+        while self.stack.psql(behind, replica=True).strip() != "f":
+            assert time.monotonic() < deadline, f"the replica does not reach {written}"
+            time.sleep(0.1)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
