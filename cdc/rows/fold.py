@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 _LIFE, _RANK, _FOUND = scratch("life"), scratch("rank"), scratch("found")
 _CLEAR, _MOMENT = scratch("clear"), scratch("moment")
+_FINE = f"{PROBLEM} IS NULL"
+FEW = 1_000
+"""Maximum number of records whose facts a summary collects one by one."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,11 @@ class Summary:
 
 
 def summarize(
-    changes: DataFrame, reading: Reading | None = None, moment: SparkColumn | None = None
+    changes: DataFrame,
+    reading: Reading | None = None,
+    moment: SparkColumn | None = None,
+    *,
+    most: int | None = None,
 ) -> Summary:
     """Return the summary of a whole batch of decoded changes, computed in one job.
 
@@ -117,38 +124,70 @@ def summarize(
             transactions of the batch were visible then, as in a replay.
         moment: The time of a change in microseconds since 1970, as a Spark column. This time
             decides to which hour or day the row belongs. None leaves the times out.
+        most: Upper bound of the number of records, if it is known. A batch of at most ``FEW``
+            records is summarized here, since Spark takes longer to plan its aggregation than to
+            compute it.
     """
-    early = not_visible_sql(reading or Reading())
-    unknown, fine = f"{PROBLEM} = '{UNKNOWN_SCHEMA}'", f"{PROBLEM} IS NULL"
     at = "CAST(NULL AS BIGINT)" if moment is None else _MOMENT
     if moment is not None:
         # Other records can have values for which the expression fails.
-        timed = F.expr(f"{fine} AND {OP} IN ('c', 'r', 'u')")
+        timed = F.expr(f"{_FINE} AND {OP} IN ('c', 'r', 'u')")
         changes = changes.withColumn(_MOMENT, F.when(timed, moment))
+    facts = _facts(not_visible_sql(reading or Reading()), at)
+    one_by_one = most is not None and most <= FEW
     # One struct takes one call to Java. A column for each figure would take hundreds.
-    found = f"""struct(
-        count(1) AS events,
-        collect_set({SCHEMA_ID}) FILTER (WHERE {fine}) AS schema_ids,
-        collect_set({SCHEMA_ID}) FILTER (WHERE {unknown}) AS unknown,
-        count({PROBLEM}) AS problems,
-        flatten(collect_set({UNAVAILABLE})) AS unavailable,
-        count_if({UNAVAILABLE} IS NOT NULL AND {OP} IN ('c', 'r')) AS moved,
-        max(unix_micros({SOURCE_TS})) FILTER (WHERE {fine}) AS source_ts,
-        max(struct({OFFSET}, {POSITION})) FILTER (WHERE {fine}) AS last,
-        max(struct({OFFSET}, {SENT})) AS newest,
-        min({OFFSET}) FILTER (WHERE {OP} = 't') AS first_truncate,
-        max({OFFSET}) FILTER (WHERE {OP} = 't') AS last_truncate,
-        min({OFFSET}) FILTER (WHERE {early}) AS first_unseen,
-        collect_set({TRANSACTION}) FILTER (WHERE {early}) AS unseen,
-        min({at}) AS earliest,
-        max({at}) AS latest)"""
-    groups = changes.groupBy(OP, PARTITION).agg(F.expr(found).alias(_FOUND)).collect()
-    rows = [{OP: row[OP], PARTITION: row[PARTITION], **row[_FOUND].asDict()} for row in groups]
+    fields = ", ".join(
+        f"{value if one_by_one else f'{function}({value})'} AS {name}"
+        for name, value, function in facts
+    )
+    found = f"struct({fields}) AS {_FOUND}"
+    if one_by_one:
+        groups = select_sql(changes, OP, PARTITION, found)
+    else:
+        groups = changes.groupBy(OP, PARTITION).agg(F.expr(found))
+    rows = [
+        {OP: op, PARTITION: partition, **one.asDict()} for op, partition, one in groups.collect()
+    ]
+    if one_by_one:
+        sets = [name for name, _, function in facts if function == "collect_set"]
+        for row in rows:
+            row |= {name: [] if row[name] is None else [row[name]] for name in sets}
     return _summary_of_groups(rows)
 
 
+def _facts(early: str, at: str) -> tuple[tuple[str, str, str], ...]:
+    """Return the facts that a summary needs of the decoded changes.
+
+    Each has a name, its SQL for one change, and the function that joins it for a group of changes.
+    The changes for which the SQL is NULL do not count.
+
+    Args:
+        early: SQL that is true for a change of a transaction that was not visible.
+        at: SQL of the change's time in microseconds since 1970.
+    """
+    truncate, unseen = f"IF({OP} = 't', {OFFSET}, NULL)", f"IF({early}, {OFFSET}, NULL)"
+    lost = f"{UNAVAILABLE} IS NOT NULL AND {OP} IN ('c', 'r')"
+    return (
+        ("events", "1L", "sum"),
+        ("schema_ids", f"IF({_FINE}, {SCHEMA_ID}, NULL)", "collect_set"),
+        ("unknown", f"IF({PROBLEM} = '{UNKNOWN_SCHEMA}', {SCHEMA_ID}, NULL)", "collect_set"),
+        ("problems", f"IF({_FINE}, 0L, 1L)", "sum"),
+        ("unavailable", UNAVAILABLE, "collect_set"),
+        ("moved", f"IF({lost}, 1L, 0L)", "sum"),
+        ("source_ts", f"IF({_FINE}, unix_micros({SOURCE_TS}), NULL)", "max"),
+        ("last", f"IF({_FINE}, struct({OFFSET}, {POSITION}), NULL)", "max"),
+        ("newest", f"struct({OFFSET}, {SENT})", "max"),
+        ("first_truncate", truncate, "min"),
+        ("last_truncate", truncate, "max"),
+        ("first_unseen", unseen, "min"),
+        ("unseen", f"IF({early}, {TRANSACTION}, NULL)", "collect_set"),
+        ("earliest", at, "min"),
+        ("latest", at, "max"),
+    )
+
+
 def _summary_of_groups(rows: Sequence[Mapping[str, Any]]) -> Summary:
-    """Return the summary of decoded changes from their groups by operation and partition."""
+    """Return the summary of decoded changes from groups, each of one operation and partition."""
     counts: dict[str, int] = {}
     times: dict[int, int] = {}
     newest: dict[int, tuple[int, int]] = {}
@@ -170,7 +209,9 @@ def _summary_of_groups(rows: Sequence[Mapping[str, Any]]) -> Summary:
         schema_ids=tuple(sorted({n for row in rows for n in row["schema_ids"]})),
         unknown_schemas=tuple(sorted({n for row in rows for n in row["unknown"]})),
         problems=sum(row["problems"] for row in rows),
-        unavailable=tuple(sorted({name for row in rows for name in row["unavailable"]})),
+        unavailable=tuple(
+            sorted({name for row in rows for names in row["unavailable"] for name in names})
+        ),
         moved=sum(row["moved"] for row in rows),
         source_ts={
             partition: datetime.fromtimestamp(micros // 1_000_000, timezone.utc).replace(

@@ -197,13 +197,13 @@ class BatchReader:
                 # The batch could have changed a column's type after the catalog was read.
                 bare = replace(self._schema, columns=(), key=())
                 read = self._decoded(records, bare, EventRules(self._rules.placeholder))
-                self._require_seen(summarize(read, self._reading))
+                self._require_seen(summarize(read, self._reading, most=piece.offsets))
                 raise
             changes = self._held.hold(hidden(decoded, self._schema, self._context.config.lake))
             if tasks == 1:
                 # Make the single partition explicit, so that Spark sorts and folds it in place.
                 changes = changes.coalesce(1)
-            summary = summarize(changes, self._reading, self.moment)
+            summary = summarize(changes, self._reading, self.moment, most=piece.offsets)
             if not self._learn(changes, summary.unknown_schemas, tolerated):
                 break
             self._held.drop()

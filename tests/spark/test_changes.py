@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from cdc.rows.columns import MISSING, MOVED, OFFSET, STALE, TRANSACTION
+from cdc.rows.columns import MISSING, MOVED, OFFSET, SOURCE_TS, STALE, TRANSACTION
 from cdc.rows.decode import UNKNOWN_SCHEMA, decode
 from cdc.rows.event_plan import EventRules
-from cdc.rows.fold import fill, fold, problems, summarize
+from cdc.rows.fold import FEW, fill, fold, problems, summarize
 from cdc.rows.replayed import at_places, replayed
 from cdc.rows.visibility import Reading, not_visible_sql
 from schemas.table import Column, TableId, TableSchema
@@ -306,6 +307,25 @@ def test_the_summary_of_a_batch(spark: SparkSession, topic: Topic) -> None:
     assert summary.unavailable == ("note",)
     assert summary.source_ts[0] == datetime(2023, 11, 14, 22, 13, 20, 123_456, timezone.utc)
     assert summary.position == "0000000000001038:0000000000001040"
+
+
+def test_a_small_batch_is_summarized_here_as_spark_summarizes_a_large_one(
+    spark: SparkSession, topic: Topic
+) -> None:
+    topic.insert(**row(1, PLACEHOLDER, PLACEHOLDER))
+    topic.event("t")
+    topic.update(**row(1, PLACEHOLDER, "x"))
+    topic.delete(id=1)
+    topic.event("u", row(1, "a", "x"), ts_us=1_700_000_000_123_456)
+    topic.event("t")
+    topic.raw(b"\x00\x00\x00\x00\x09")
+    topic.raw(b"\x07")
+    for batch in (changes(spark, topic, slices=3), changes(spark, topic).filter("false")):
+        for reading in (Reading(), Reading("98:104:98,100"), Reading("1:2:", still_open=[7])):
+            for moment in (None, F.unix_micros(SOURCE_TS)):
+                by_spark = summarize(batch, reading, moment)
+                assert summarize(batch, reading, moment, most=8) == by_spark
+                assert summarize(batch, reading, moment, most=FEW + 1) == by_spark
 
 
 @pytest.mark.parametrize(
