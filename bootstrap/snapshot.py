@@ -221,7 +221,9 @@ class RowCounter:
         """Count the rows that the Spark jobs of a ``with`` block read; show the count meanwhile."""
         context = self._spark.sparkContext
         context.setJobGroup(self.group, description)
-        context.setLocalProperty("spark.scheduler.pool", description)
+        # A pool for each thread: Spark keeps each pool until it ends, and asks all pools for each
+        # free core, so a pool for each of thousands of tables would slow all jobs down.
+        context.setLocalProperty("spark.scheduler.pool", f"copy {threading.current_thread().name}")
         watch = threading.Thread(target=self._watch_tasks, name=self.group, daemon=True)
         watch.start()
         try:

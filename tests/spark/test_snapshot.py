@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -43,3 +44,17 @@ def test_rows_of_the_own_jobs_are_counted(spark: SparkSession, tmp_path: Path) -
     spark.read.parquet(path).write.format("noop").mode("overwrite").save()
     counter.look()
     assert (counter.rows, task.count) == (ROWS, ROWS)
+
+
+def test_fair_pools_are_as_many_as_the_threads_that_copy(spark: SparkSession) -> None:
+    """Spark keeps each scheduler pool until Spark ends, and asks all pools for each free core."""
+
+    def pool_of_copy(number: int) -> str | None:
+        with RowCounter(spark, f"pools-{number}", CountingTask()).counting(f"copy t{number}"):
+            return spark.sparkContext.getLocalProperty("spark.scheduler.pool")
+
+    with ThreadPoolExecutor(3) as threads:
+        pools = list(threads.map(pool_of_copy, range(12)))
+    assert None not in pools
+    assert len(set(pools)) <= 3
+    assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None
