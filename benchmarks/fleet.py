@@ -5,7 +5,7 @@ One process, one Spark session, one stack. Three sides write the same changes:
 - ours: a run over all tables;
 - the stock job: one stream over all topics, with Hudi's default table settings;
 - the bare upsert: Hudi's writer alone, for rows that are in memory already, into tables with the
-  settings of ours.
+  settings of ours, as many at a time as in a run.
 
 Three kinds of rounds take turns: no table changes, one table changes, or ``--active`` tables
 change. The order of the sides alternates. The first two rounds of each kind warm the JVM up and do
@@ -34,6 +34,7 @@ from benchmarks.incremental import (
     DDL,
     FILL,
     SOURCE,
+    TABLES_AT_ONCE,
     latest_schema,
     opened,
     peers,
@@ -61,8 +62,7 @@ All but the last are ratios of elapsed seconds. `idle_table_cpu_ms` is the CPU t
 changes, in milliseconds for each table. `commit_to_stock_batch_one` compares a table's commit with
 the stock job's batch, without the start of its stream. `ours_to_stock_one` compares whole runs,
 with their looks at all tables. Two ratios have no gate: `ours_to_bare_one`, and
-`stock_to_bare_many`, the most that a writer can reach if it calls Hudi's upsert for one table after
-the other.
+`stock_to_bare_many`, the most that a writer can reach if it calls Hudi's upsert.
 """
 CHANGE = (
     "update {table} set quantity = quantity + 1, status = 'r{number}' "
@@ -99,7 +99,8 @@ class Sides:
         self.note(active, "stock batch", (self.batch_s, 0.0), counted)
         bare = self.bare[:active]
         with new_rows(self.services, bare) as rows:
-            self.note(active, "bare", timed(lambda: upsert(bare, rows)), counted)
+            taken = timed(lambda: upsert(bare, rows, TABLES_AT_ONCE))
+            self.note(active, "bare", taken, counted)
 
     def note(self, active: int, side: str, taken: tuple[float, float], counted: bool) -> None:
         if counted:
