@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from cdc.lake.index import IndexLayout
 from cdc.lake.options import check_overrides, table_options
+from cdc.lake.timeline import Timeline
 from cdc.lake.write import layout_of
 from operate.context import Services
 from schemas.table import TableId
@@ -46,8 +47,12 @@ def bare_tables(services: Services, ids: Sequence[TableId], folder: Path) -> lis
         lake = read(services, path_of(services, table))
         newest = lake.agg(F.max("_hoodie_commit_time")).collect()[0][0]
         path = (folder / "bare" / table.name).as_uri()
-        _write(_without_hudi(lake), path, _options(services, table, "bulk_insert"))
-        created.append(BareTable(table, path, newest, _options(services, table, "upsert")))
+        committed = Timeline(services.spark, path_of(services, table)).latest()
+        assert committed is not None
+        assert committed.index is not None
+        index = committed.index
+        _write(_without_hudi(lake), path, _options(services, table, index, "bulk_insert"))
+        created.append(BareTable(table, path, newest, _options(services, table, index, "upsert")))
     return created
 
 
@@ -80,13 +85,15 @@ def _write(rows: DataFrame, path: str, options: dict[str, str]) -> None:
     rows.write.format("hudi").options(**options).mode("append").save(path)
 
 
-def _options(services: Services, table: TableId, operation: str) -> dict[str, str]:
+def _options(
+    services: Services, table: TableId, index: IndexLayout, operation: str
+) -> dict[str, str]:
     """Return Hudi's settings for writes to the copy of a table: those of the product's table."""
     settings = services.config.table_settings(table)
     source = services.source(table.source)
     layout = layout_of(source.schema(source.table(table), settings), settings)
     overrides = check_overrides(table, settings.hudi)
-    return table_options(layout, IndexLayout("bloom"), overrides, operation=operation)
+    return table_options(layout, index, overrides, operation=operation)
 
 
 def path_of(services: Services, table: TableId) -> str:
