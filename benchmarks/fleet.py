@@ -8,7 +8,7 @@ One process, one Spark session, one stack. Three sides write the same changes:
   settings of ours, as many at a time as in a run.
 
 Three kinds of rounds take turns: no table changes, one table changes, or ``--active`` tables
-change. The order of the sides alternates. The first two rounds of each kind warm the JVM up and do
+change. The order of the sides alternates. The first five rounds of each kind warm the JVM up and do
 not count. Before a figure is printed, the changed tables of all sides are compared with the source.
 
     python -m benchmarks.fleet [--tables 500] [--active 10] [--changes 20] [--rounds 5]
@@ -48,7 +48,7 @@ from schemas.table import TableId
 from stack.local import LocalStack
 
 ROWS = 1_000
-WARM_UP = 2
+WARM_UP = 5
 GATES = {
     "stock_to_ours_many": 10.0,
     "commit_to_bare_one": 1.3,
