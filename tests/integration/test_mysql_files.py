@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from cdc.errors import SourceError
 from cdc.sources.mysql import catalog, grants, innodb, lookup, preparation
 from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.source import MysqlSource
@@ -18,7 +16,6 @@ from schemas.table import TableId
 from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
 from stack.roles import ADMIN
-from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.mysql_lab import Lab, as_schema
@@ -263,35 +260,6 @@ def test_a_table_in_a_file_with_others_is_looked_up_in_the_list(
             before = now
     finally:
         lab.database.root(f"DROP TABLE {lab.database.name}.shared", f"DROP TABLESPACE {space}")
-
-
-@of_mysql
-def test_a_table_that_a_statement_keeps_locked_hides_no_other(lab: Lab) -> None:
-    """RENAME TABLE has locked its first table while it waits for readers of its second one."""
-    for name in ("locked", "others", "reads"):
-        lab.make(name, f"CREATE TABLE `{name}` (id int PRIMARY KEY)")
-    database = lab.database
-    with ThreadPoolExecutor(1) as pool, database.begin() as reader, reader.cursor() as cursor:
-        cursor.execute("SELECT * FROM `reads`")
-        rename = "RENAME TABLE locked TO locked_before, `reads` TO reads_before"
-        renamed = pool.submit(database.execute, rename)
-        waiting = (
-            "SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO LIKE 'RENAME TABLE locked%'"
-            " AND STATE LIKE 'Waiting for table metadata lock%'"
-        )
-        wait_until(lambda: bool(database.root(waiting)), "the statement waits")
-        try:
-            table = TableId("shop", database.name, "locked")
-            assert looked(lab, "locked", "others").keys() == {"others"}
-            with (
-                lab.connections.open("admin", lock_timeout_s=1) as session,
-                pytest.raises(SourceError, match=r"or were locked: shop:.*locked"),
-            ):
-                catalog.read_fingerprint(session, table)
-        finally:
-            reader.rollback()
-        renamed.result(60)
-    assert looked(lab, "locked_before", "reads_before").keys() == {"locked_before", "reads_before"}
 
 
 def test_a_table_is_locked_for_no_list_of_all_tables(

@@ -140,7 +140,7 @@ class BinlogCapture:
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
         """Return the fingerprints of tables on the MySQL or MariaDB primary.
 
-        A table is left out if it does not exist, was locked, or changed at each attempt to read it.
+        A table is left out if it does not exist, or if it changed at each attempt to read it.
         """
         with self._connections.open("admin") as session:
             return catalog.read_fingerprints(session, tables)

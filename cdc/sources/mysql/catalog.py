@@ -191,7 +191,7 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
 def read_fingerprints(session: Session, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
     """Return the fingerprint of each table on the MySQL or MariaDB primary.
 
-    A table is left out if it does not exist, was locked, or changed during each attempt to read it.
+    A table is left out if it does not exist, or if it changed during each attempt to read it.
     """
     found, _ = describe_steady(session, tables)
     return {table: one.fingerprint(on_replica=False) for table, one in found.items()}

@@ -31,7 +31,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import pymysql
-from pymysql.constants import ER
 
 from cdc.sources.mysql.connection import Session, quoted
 from cdc.sources.mysql.innodb import Stored, catalog_rows, read_stored
@@ -50,12 +49,8 @@ WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND PARTITION_NAME IS NOT NULL
 """
 
 
-def read_own_files(
-    session: Session, tables: Mapping[TableId, bool]
-) -> tuple[dict[TableId, Stored], set[TableId]]:
+def read_own_files(session: Session, tables: Mapping[TableId, bool]) -> dict[TableId, Stored]:
     """Return, for each of the given InnoDB tables of MySQL, its files and changes of its columns.
-
-    The second result has the tables that another session kept locked, of which nothing is known.
 
     INNODB_TABLES is read only for a table without a file of its own, for one whose name can be that
     of another table's partition, and for one whose hidden columns the login may not see.
@@ -73,20 +68,13 @@ def read_own_files(
         for table, found in _ids(session, tables).items()
         if not tables[table] or len(found) == _count_partitions(session, table)
     }
-    known: dict[TableId, Stored] = {}
-    locked: set[TableId] = set()
-    for table in sorted(ids, key=str):
-        try:
-            count = _count_columns(session, table)
-        except pymysql.MySQLError as error:
-            if error.args[:1] != (ER.LOCK_WAIT_TIMEOUT,):
-                raise
-            locked.add(table)
-            continue
-        if count is not None:
-            known[table] = Stored(ids[table], f"{count} columns")
-    listed = read_stored(session, "mysql", tables.keys() - known.keys() - locked)
-    return known | listed, locked
+    columns = {table: _count_columns(session, table) for table in sorted(ids, key=str)}
+    known = {
+        table: Stored(ids[table], f"{count} columns")
+        for table, count in columns.items()
+        if count is not None
+    }
+    return known | read_stored(session, "mysql", tables.keys() - known.keys())
 
 
 def _ids(session: Session, tables: Mapping[TableId, bool]) -> dict[TableId, dict[str, int]]:

@@ -166,16 +166,15 @@ def describe(
             replica's differ from the primary's, and a login needs a right to read them.
 
     Raises:
-        SourceError: A table changed during each attempt to read it, or was locked, or the login
-            lacks PROCESS.
+        SourceError: A table changed during each attempt to read it, or the login lacks PROCESS.
     """
     found, unsteady = describe_steady(session, tables, physical=physical)
     if unsteady:
         names = ", ".join(sorted(map(str, unsteady))[:_ATTEMPTS])
         raise SourceError(
-            f"the definitions of these tables changed at each reading, or were locked: {names}",
-            remedy="Wait until the running ALTER TABLE and RENAME TABLE statements have ended; then"
-            " run the command again.",
+            f"the definitions of these tables changed at each reading: {names}",
+            remedy="Wait until the running ALTER TABLE statements have ended; then run the command"
+            " again.",
         )
     return found
 
@@ -187,8 +186,7 @@ def describe_steady(
 
     A description shows its table at one moment. The catalog is read by several statements, between
     which a table can change. So a table is read until two successive results are equal. A table
-    could not be read if it changed at each attempt, or if a statement such as RENAME TABLE kept it
-    locked.
+    could not be read if it changed at each attempt.
 
     The facts about files are read once, between two readings that are equal. These facts never
     become what they were before, except that MariaDB's time of the last ALTER stays the same for a
@@ -224,19 +222,16 @@ def read_steady(
         read: Takes tables, reads them once, and returns one result for each table that exists.
         tables: The tables.
         between: Takes the results of the first of two readings, and completes them by what is read
-            before the second one. A table that cannot be read is left out, and is not tried again.
+            before the second one.
 
     Returns:
-        The results for the tables that exist, and the tables that could not be read or whose
-        results differed each time.
+        The results for the tables that exist, and the tables whose results differed each time.
     """
     found: dict[TableId, Facts] = {}
-    left, unreadable = set(tables), set[TableId]()
+    left = set(tables)
     before = read(left)
     for _ in range(_ATTEMPTS):
         whole = between(before)
-        unreadable |= before.keys() - whole.keys()
-        left -= unreadable
         now = read(left)
         steady = {table for table in left if now.get(table) == before.get(table)}
         found |= {table: one for table, one in whole.items() if table in steady}
@@ -244,7 +239,7 @@ def read_steady(
         before = {table: one for table, one in now.items() if table in left}
         if not left:
             break
-    return found, left | unreadable
+    return found, left
 
 
 def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, str]:
@@ -267,21 +262,13 @@ def _read_descriptions(session: Session, tables: Collection[TableId]) -> dict[Ta
 
 
 def _with_files(session: Session, tables: Mapping[TableId, Described]) -> dict[TableId, Described]:
-    """Return the descriptions with the facts about the files of MySQL's or MariaDB's tables.
-
-    A table is left out if another session kept it locked for the whole wait.
-    """
+    """Return the descriptions with the facts about the files of MySQL's or MariaDB's tables."""
     innodb = {table: one.partitioned for table, one in tables.items() if one.engine == "InnoDB"}
-    locked: set[TableId] = set()
     if session.kind == "mysql":
-        stored, locked = read_own_files(session, innodb)
+        stored = read_own_files(session, innodb)
     else:
         stored = read_stored(session, session.kind, innodb)
-    return {
-        table: replace(one, stored=stored.get(table))
-        for table, one in tables.items()
-        if table not in locked
-    }
+    return {table: replace(one, stored=stored.get(table)) for table, one in tables.items()}
 
 
 def in_parts(tables: Collection[TableId]) -> Iterator[list[list[TableId]]]:

@@ -67,19 +67,6 @@ def test_what_is_read_between_belongs_to_the_reading_before() -> None:
     assert read_between == [dict.fromkeys(TABLES, 0), {TABLES[0]: 1}]
 
 
-def test_a_table_that_cannot_be_read_between_is_not_tried_again() -> None:
-    """Each try would wait for the lock again."""
-    catalog = Altered()
-
-    def between(before: Mapping[TableId, int]) -> dict[TableId, int]:
-        return {table: number for table, number in before.items() if table != TABLES[3]}
-
-    found, unsteady = read_steady(catalog, TABLES, between)
-    assert unsteady == {TABLES[3]}
-    assert found.keys() == set(TABLES) - unsteady
-    assert [TABLES[3] in tables for tables in catalog.read] == [True, False, False]
-
-
 class Files:
     """A session that answers with InnoDB's rows of these names."""
 
