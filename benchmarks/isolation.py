@@ -116,7 +116,9 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
                 left = arguments.backlog
                 while left > 0:  # one statement updates a row once
                     update = UPDATE.format(table=name, count=left, rows=arguments.rows)
-                    left -= source.execute(update).rowcount
+                    updated = source.execute(update).rowcount
+                    assert updated > 0, f"{name} has no rows"
+                    left -= updated
             wait_for_events(services, ids(fleet.others), source)
             document["tables"] |= {
                 f"public.{fleet.others[-1]}": {"tier": "other", "mode": "append"}

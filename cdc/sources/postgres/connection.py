@@ -241,10 +241,10 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
     def _can_try_again(self, error: Exception) -> bool:
         """Whether another attempt to log in to PostgreSQL makes sense.
 
-        If a server, or a role with a CONNECTION LIMIT, has too many sessions, the idle ones are
-        closed before that attempt.
+        If the server, a pooler or a role with a CONNECTION LIMIT has no room for one more session,
+        the idle ones are closed before that attempt.
         """
-        if "too many" in str(error):
+        if any(sign in str(error) for sign in _NO_ROOM):
             self._idle.close(lambda _: True)
         return _is_passing(error)
 
@@ -368,6 +368,8 @@ def _settings(
     return limits | _READ_BY
 
 
+_NO_ROOM = ("too many", "remaining connection slots", "no more connections")
+"""Parts of the messages of PostgreSQL and of poolers that have no room for another session."""
 _AWAY = (
     "refused",
     "timeout expired",
@@ -388,7 +390,7 @@ def _is_passing(error: Exception) -> bool:
     text = str(error)
     return isinstance(error, psycopg.OperationalError) and any(
         sign in text
-        for sign in ("refused", "starting up", "shutting down", "too many", "timeout expired")
+        for sign in ("refused", "starting up", "shutting down", "timeout expired", *_NO_ROOM)
     )
 
 
