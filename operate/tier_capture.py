@@ -58,6 +58,7 @@ from operate.lost_capture import (
     skipping_definition,
     users_of,
 )
+from operate.started_connector import StartedConnector
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def prepare(services: Services, group: Group) -> None:
             the capture's connector; the capture has lost changes, and published tables depend on
             it; or no heartbeat arrives.
         KafkaError: A topic cannot be created, or has a policy that loses changes.
-        ConnectError: The connector is refused, fails, or does not start in time.
+        ConnectError: The connector is refused, fails twice, or does not start in time.
         SourceError: The source refuses a statement.
     """
     capture, source = group.capture, services.source(group.capture.source)
@@ -169,7 +170,8 @@ def prepare(services: Services, group: Group) -> None:
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
     _configure_connector(services, capture, wanted, group.tables)
     services.connect.wake(capture.connector)
-    services.connect.wait_running(capture.connector, progress=services.progress)
+    started = StartedConnector(services, capture)
+    started.wait_running()
     interval_s = services.config.source(capture.source).heartbeat_interval_ms / 1000
     heartbeat = partial(
         wait_for_heartbeat,
@@ -178,7 +180,7 @@ def prepare(services: Services, group: Group) -> None:
         after=max(beats.values(), default=0),
         timeout_s=services.config.connect.timeout_s + interval_s,
         progress=services.progress,
-        require_running=lambda: services.connect.require_sound(capture.connector),
+        require_running=started.require_sound,
     )
     known = services.store.topics(capture.source, capture.tier)
     wait_while_sending(services.kafka, known, heartbeat)

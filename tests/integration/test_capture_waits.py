@@ -12,6 +12,11 @@ import pytest
 from bootstrap.capture_proof import Capture
 from bootstrap.errors import HandoffTimeoutError
 from cdc.capture.recovery import Recovery
+from cdc.connect import ConnectClient
+from cdc.errors import ConnectError
+from cdc.runtime.progress import NullProgress
+from operate.context import Services
+from operate.tier_capture import Group, prepare
 from stack.roles import CAPTURE
 from tests.integration.rigs.bootstrapping import Bootstrapping, Watch, fill
 from tests.integration.rigs.captured import wait_until
@@ -53,6 +58,37 @@ def test_a_wait_restarts_a_connector_that_fails_meanwhile(shop: Bootstrapping) -
     finally:
         shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD '{password}'")
     _capture(shop).wait_until_captured(shop.source.write_marker().position, timeout_s=60.0)
+
+
+def test_onboarding_restarts_a_failed_connector_once(
+    shop: Bootstrapping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No run restarts it while the capture has no table that is followed."""
+    fill(shop.database, "orders", 1)
+    shop.add("orders")
+    name, password = shop.capture.connector, shop.database.stack.passwords.get(CAPTURE)
+    group = Group(shop.capture, (shop.table("orders"),))
+    services = Services(shop.config, NullProgress())
+    shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD 'another-one'")
+    try:
+        shop.connect.restart(name, only_failed=False)
+        wait_until(lambda: bool((status := shop.connect.status(name)) and status.failure), "", 60)
+        restarts = list[str]()
+        genuine = ConnectClient.restart
+
+        def noted(client: ConnectClient, connector: str, *, only_failed: bool = True) -> None:
+            restarts.append(connector)
+            genuine(client, connector, only_failed=only_failed)
+
+        monkeypatch.setattr(ConnectClient, "restart", noted)
+        with pytest.raises(ConnectError, match=name):
+            prepare(services, group)
+        assert restarts == [name], "the cause is still there"
+    finally:
+        shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD '{password}'")
+    prepare(services, group)
+    shop.connect.require_sound(name)
+    services.close()
 
 
 def _capture(shop: Bootstrapping) -> Capture:
