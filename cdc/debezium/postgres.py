@@ -89,6 +89,10 @@ _RULES = AuditRules(
         ),
         (r"slot\.stream\.params", "it changes what the server sends"),
         (r"database\.options", "driver.options says how the server prints values"),
+        (
+            r"driver\.socketTimeout",
+            "after a time-out amid a message the driver misreads the next",
+        ),
         (r"database\.initial\.statements", "they change the session that reads definitions"),
         (r"replica\.identity\.autoset\.values", "the connector must not alter tables"),
     ),

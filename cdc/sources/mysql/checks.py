@@ -150,9 +150,22 @@ def _set_meanwhile(session: Session, kind: str) -> set[str]:
 
 
 def _gtid_mode_check(mode: str) -> Check:
-    """Return the line of ``check`` for MySQL's GTID mode; any mode except ON is a warning."""
+    """Return the line of ``check`` for MySQL's GTID mode; any mode except ON is a problem.
+
+    With ON_PERMISSIVE, Debezium stores the GTIDs of its first start for ever. Once the server has
+    purged them, the connector cannot start again, although the server has the stored file.
+    """
     if mode == "ON":
         return Check("gtid_mode", "ok", mode)
+    if mode == "ON_PERMISSIVE":
+        return Check(
+            "gtid_mode",
+            "error",
+            f"{mode}: the connector stores the GTIDs with which it first started, and cannot start"
+            " again once the server has purged their binlogs",
+            "Finish the change before a connector is created: SET GLOBAL gtid_mode = ON on all"
+            " servers.",
+        )
     return Check(
         "gtid_mode",
         "warning",

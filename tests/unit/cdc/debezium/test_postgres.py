@@ -287,6 +287,7 @@ def test_only_confluents_converter_keeps_nulls_and_only_if_it_is_told_to() -> No
         ("slot.seek.to.known.offset.on.start", "false"),
         ("slot.stream.params", "include-xids=true"),
         ("database.options", "-c bytea_output=escape"),
+        ("driver.socketTimeout", "30"),
         ("database.initial.statements", "SET search_path TO elsewhere"),
         ("topic.regex", ".*"),
         ("topic.replacement", "x"),
