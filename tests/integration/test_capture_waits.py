@@ -69,24 +69,25 @@ def test_onboarding_restarts_a_failed_connector_once(
     name, password = shop.capture.connector, shop.database.stack.passwords.get(CAPTURE)
     group = Group(shop.capture, (shop.table("orders"),))
     services = Services(shop.config, NullProgress())
+    prepare(services, group)  # from here on, the connector has the wanted settings
     shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD 'another-one'")
     try:
         shop.connect.restart(name, only_failed=False)
         wait_until(lambda: bool((status := shop.connect.status(name)) and status.failure), "", 60)
-        restarts = list[str]()
-        genuine = ConnectClient.restart
-
-        def noted(client: ConnectClient, connector: str, *, only_failed: bool = True) -> None:
-            restarts.append(connector)
-            genuine(client, connector, only_failed=only_failed)
-
-        monkeypatch.setattr(ConnectClient, "restart", noted)
-        with pytest.raises(ConnectError, match=name):
-            prepare(services, group)
-        assert restarts == [name], "the cause is still there"
     finally:
         shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD '{password}'")
+    with pytest.raises(ConnectError, match=name):
+        shop.connect.require_sound(name)
+    restarts = list[str]()
+    genuine = ConnectClient.restart
+
+    def noted(client: ConnectClient, connector: str, *, only_failed: bool = True) -> None:
+        restarts.append(connector)
+        genuine(client, connector, only_failed=only_failed)
+
+    monkeypatch.setattr(ConnectClient, "restart", noted)
     prepare(services, group)
+    assert restarts == [name]
     shop.connect.require_sound(name)
     services.close()
 
