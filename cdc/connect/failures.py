@@ -165,6 +165,11 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "Give the worker's Kafka user the ACLs that `tributary check` lists.",
     ),
     (
+        r"offsetstoragewriter is already flushing",
+        "Run `tributary retry`, which restarts failed tasks. This is an error of Kafka Connect"
+        " itself, before anything was sent: a restart neither loses nor repeats changes.",
+    ),
+    (
         r"registryclient|restclientexception|apicurio|schema registry",
         "Check that the worker reaches the schema registry (connect.registry_url) and may write.",
     ),

@@ -10,6 +10,7 @@ import pytest
 
 from cdc.debezium import stored_position
 from cdc.log.binlog_position import BinlogPosition, StoredPosition
+from cdc.sources.source_facts import Check
 from cdc.store.table_state import State
 from operate.check import check
 from operate.onboard import bootstrap
@@ -227,6 +228,17 @@ def test_gtids_that_come_or_go_ask_for_copies(shop: Shop) -> None:
         shop.database.execute("UPDATE orders SET v = v + 1 WHERE id = 2")
         run_without_error(shop)
         shop.assert_equal("orders", "idle")
+
+
+def test_a_gtid_mode_that_is_being_changed_is_an_error_until_it_is_on(shop: Shop) -> None:
+    def line() -> Check:
+        return next(one for one in check(shop.services) if one.name.endswith("gtid_mode"))
+
+    plain(shop).switch("ON_PERMISSIVE")
+    assert line().status == "error"
+    assert "cannot start again once the server has purged" in line().detail
+    plain(shop).switch("ON")
+    assert line().status == "ok"
 
 
 def test_a_statement_that_is_logged_is_looked_for_until_the_catalog_shows_it(shop: Shop) -> None:

@@ -123,6 +123,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Run as another user",
         "Correct the error, then run START REPLICA",
         "Set exactly.once.source.support",
+        "Run `tributary retry`, which restarts failed tasks. This is an error of Kafka Connect",
         "Set gtid_mode",
         "Set log_bin",
         "Set log_slave_updates",

@@ -92,6 +92,7 @@ def test_long_messages_are_cut() -> None:
         ("io.apicurio.rest.client.error.RestClientException", "connect.registry_url"),
         ('replication slot "s" is active for PID 7', "Another reader"),
         ("org.apache.kafka.common.errors.RecordTooLargeException: 20", "max.message.bytes"),
+        ("ConnectException: OffsetStorageWriter is already flushing", "`tributary retry`"),
         ("no pg_hba.conf entry for replication connection", "pg_hba.conf"),
         ("no viable alternative at input 'CREATE TABLE o (t text COMPRESSED'", "COMPRESSED"),
         ("extraneous input 'COMPRESSED' expecting {<EOF>, '-'}", "COMPRESSED"),
