@@ -20,7 +20,6 @@ from cdc.capture.remembered_losses import loss_scopes, of_remembered_losses
 from cdc.capture.unneeded_tables import of_unneeded
 from cdc.config.tables import configured_tier
 from cdc.connect import INSTALLATION
-from cdc.debezium import connector_class
 from cdc.errors import LakeError, SourceError
 from cdc.sources.selection import require_named
 from cdc.sources.source_facts import Check
@@ -34,6 +33,7 @@ from operate.empty_store import empty_store
 from operate.engine_limits import EngineLimits, partition_limits
 from operate.forgotten_tables import also_captured
 from operate.lake_storage import folder_here
+from operate.plugin_version import plugin_check
 from operate.readiness import judge
 from operate.readiness_check import nulls_are_kept
 from operate.server_answers import Answers
@@ -277,19 +277,8 @@ def _connect_checks(services: Services) -> list[Check]:
     """Return the lines that ``check`` prints about Kafka Connect's workers."""
     worker = services.connect.worker()
     lines = [_version_line("Connect", worker.version, OLDEST_CONNECT)]
-    for kind in sorted({source.kind for source in services.config.sources.values()}):
-        plugin = worker.plugin(connector_class(kind))
-        if plugin is not None:
-            lines.append(Check("Connect: Debezium", "ok", f"{kind} connector {plugin.version}"))
-            continue
-        lines.append(
-            Check(
-                "Connect: Debezium",
-                "error",
-                f"the worker has no Debezium connector for {kind}",
-                f"Install debezium-connector-{kind} on every worker's plugin.path.",
-            )
-        )
+    kinds = sorted({source.kind for source in services.config.sources.values()})
+    lines += [plugin_check(worker.plugins, kind) for kind in kinds]
     if any(line.status == "error" for line in lines):
         return lines
     lines.append(_exactly_once_line(services, worker.exactly_once))

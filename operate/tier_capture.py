@@ -58,6 +58,7 @@ from operate.lost_capture import (
     skipping_definition,
     users_of,
 )
+from operate.plugin_version import require_plugin
 from operate.started_connector import StartedConnector
 from schemas.table import TableId
 
@@ -139,7 +140,8 @@ def prepare(services: Services, group: Group) -> None:
             the capture's connector; the capture has lost changes, and published tables depend on
             it; or no heartbeat arrives.
         KafkaError: A topic cannot be created, or has a policy that loses changes.
-        ConnectError: The connector is refused, fails twice, or does not start in time.
+        ConnectError: Connect lacks the connector, or has a version that loses changes; or the
+            connector is refused, fails twice, or does not start in time.
         SourceError: The source refuses a statement.
     """
     capture, source = group.capture, services.source(group.capture.source)
@@ -149,6 +151,7 @@ def prepare(services: Services, group: Group) -> None:
     refuse_other_installations(services, capture, wanted)
     services.take_over_if_asked(capture.connector)
     on_source = source.capture(capture)
+    require_plugin(services.connect.plugins(), capture.kind)
     # Nothing is created yet: a connector with these settings would be refused later.
     _refuse_unsound(services, capture, wanted)
     settings = {name: capture.topic_config(name) for name in topics(group)}

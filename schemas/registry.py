@@ -166,7 +166,7 @@ class ConfluentRegistry:
                 f"schema id {schema_id} is {kind}"
                 + (" with references" if document.get("references") else ""),
                 remedy="Use an Avro converter that registers whole schemas (for Apicurio:"
-                " no dereferencing settings).",
+                " apicurio.registry.dereference-schema = true).",
                 schema_id=schema_id,
             )
         return str(text)

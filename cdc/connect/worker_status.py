@@ -31,14 +31,6 @@ class Worker:
     plugins: tuple[Plugin, ...]
     exactly_once: bool | None
 
-    def plugin(self, name: str) -> Plugin | None:
-        """Return a plugin by its Java class; None if the worker does not have the plugin.
-
-        Args:
-            name: The name of the Java class.
-        """
-        return next((plugin for plugin in self.plugins if plugin.name == name), None)
-
 
 @dataclass(frozen=True)
 class FieldProblem:

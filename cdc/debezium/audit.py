@@ -20,6 +20,20 @@ _AVRO = {
     "discard.type.doc.default": frozenset({"false"}),
 }
 """Settings that can change a converter's Avro schemas, each with its harmless values."""
+_OTHER_MESSAGES = re.compile(
+    r"\.(?:"
+    # Apicurio's
+    r"apicurio\.registry\.(?:artifact\..*|artifact-resolver-strategy|auto-register\.if-exists"
+    r"|avro\..*|avro-.*|canonicalize|converter\..*|headers\.(?!enabled$).*|id-handler"
+    r"|schema-resolver|url\.version|use-schema-from-headers)"
+    # Confluent's
+    r"|(?:key|value)\.subject\.name\.strategy|(?:key|value)\.schema\.id\.serializer"
+    r"|avro\.remove\.java\.properties|latest\..*|normalize\.schemas|rule\..*|use\.schema\.id"
+    r"|use\.latest\.with\.metadata"
+    r")"
+)
+"""The settings by which a converter writes messages in another form, or with another schema."""
+_OTHER_FORM = "messages could have another form, or the id of another schema"
 _REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]*\}")
 
 
@@ -43,6 +57,7 @@ def audit(
     required = kind.settings(capture)
     if exactly_once:
         required["exactly.once.support"] = "required"
+    required["heartbeat.action.query"] = kind.heartbeat_sql(capture)
     findings = [
         SettingFinding(
             name, effective.get(name, NOT_SET), value, kind.rules.reasons.get(name, _DEFAULT_REASON)
@@ -52,6 +67,7 @@ def audit(
     ]
     findings += kind.missing_tables(effective)
     findings += _forbidden_properties(effective, kind.rules)
+    findings += _no_heartbeat(effective)
     findings += _wrong_converters(effective)
     findings += _plain_text_secrets(effective)
     return sorted(findings, key=lambda finding: finding.property)
@@ -69,6 +85,14 @@ def _forbidden_properties(
                 shown = NOT_SHOWN if is_sensitive(name) else value
                 yield SettingFinding(name, shown, NOT_SET, reason)
                 break
+
+
+def _no_heartbeat(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
+    """Yield the interval of a Debezium connector's heartbeats if it switches them off."""
+    name = "heartbeat.interval.ms"
+    found = effective.get(name, NOT_SET)
+    if not found.isdecimal() or int(found) == 0:
+        yield SettingFinding(name, found, "more than 0", "nothing would show that it still reads")
 
 
 def keeps_nulls(effective: Mapping[str, str]) -> bool:
@@ -110,6 +134,9 @@ def _wrong_converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
             setting = f"{name}.{key}"
             if (found := effective.get(setting)) is not None and found not in harmless:
                 yield SettingFinding(setting, found, NOT_SET, _ALTERED)
+        for setting, found in effective.items():
+            if setting.startswith(name) and _OTHER_MESSAGES.fullmatch(setting[len(name) :]):
+                yield SettingFinding(setting, found, NOT_SET, _OTHER_FORM)
 
 
 def _plain_text_secrets(effective: Mapping[str, str]) -> Iterator[SettingFinding]:

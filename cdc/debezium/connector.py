@@ -36,14 +36,19 @@ CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
 """The Java class of Confluent's Avro converter."""
 WRITER_SCHEMA: Mapping[str, Mapping[str, str]] = {
     _APICURIO_CONVERTER: {
+        ".apicurio.registry.auto-register": "true",
         ".apicurio.registry.find-latest": "false",
+        # The default of version 2, but not of version 3.
+        ".apicurio.registry.dereference-schema": "true",
         ".apicurio.registry.as-confluent": "true",
         ".apicurio.registry.use-id": "contentId",
         ".apicurio.registry.headers.enabled": "false",
     },
     CONFLUENT_CONVERTER: {".auto.register.schemas": "true", ".use.latest.version": "false"},
 }
-"""For each converter, the settings that put the id of the writer's schema into each record."""
+"""For each converter, the settings that put the id of the whole writer's schema in each record."""
+_APICURIO_LOGINS = ("apicurio.auth", "apicurio.registry.auth")
+"""Where versions 2 and 3 of Apicurio's converter look for the registry's login."""
 
 
 def connector_class(kind: SourceKind) -> str:
@@ -207,12 +212,12 @@ def _converter_settings(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str,
         settings = {
             "": _APICURIO_CONVERTER,
             ".apicurio.registry.url": apicurio_url(url),
-            ".apicurio.registry.auto-register": "true",
             **WRITER_SCHEMA[_APICURIO_CONVERTER],
         }
         if user is not None and password is not None:
-            settings[".apicurio.auth.username"] = user
-            settings[".apicurio.auth.password"] = password
+            for login in _APICURIO_LOGINS:
+                settings[f".{login}.username"] = user
+                settings[f".{login}.password"] = password
     else:
         settings = {
             "": CONFLUENT_CONVERTER,

@@ -114,10 +114,26 @@ _RULES = AuditRules(
             rf"{re.escape(_HISTORY)}(?:\.ddl\.filter|\.producer\.acks)?",
             "the history of definitions could lack some",
         ),
+        (
+            r"database\.initial\.statements|driver\.sessionVariables",
+            "they change the sessions that read definitions and write heartbeats",
+        ),
+        (
+            r"ddl\.parser\.type|resolve\.create\.table\.like\.schema"
+            rf"|{re.escape(_HISTORY)}\.prefer\.ddl",
+            "definitions would be derived in a way that was not tried",
+        ),
+        (r"include\.query", "statements, with values of all columns, would be in the events"),
+        (r"include\.schema\.comments", "schemas would change with comments"),
     ),
     harmless={
         **COMMON_HARMLESS,
         "binlog.buffer.size": frozenset({"0"}),
+        "ddl.parser.type": frozenset({"default"}),
+        "include.query": frozenset({"false"}),
+        "include.schema.comments": frozenset({"false"}),
+        "resolve.create.table.like.schema": frozenset({"false"}),
+        f"{_HISTORY}.prefer.ddl": frozenset({"false"}),
         "gtid.ignore.on.recovery": frozenset({"false"}),
         "event.deserialization.failure.handling.mode": frozenset({"fail"}),
         _HISTORY: frozenset({"io.debezium.storage.kafka.history.KafkaSchemaHistory"}),

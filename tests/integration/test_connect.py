@@ -14,6 +14,7 @@ import stamina
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_class
 from cdc.errors import ConnectError
+from operate.plugin_version import plugin_check
 from stack.local import LocalStack
 from tests.integration.rigs.captured import Captured, capturing, wait_until
 from tests.integration.rigs.plain_worker import PlainWorker
@@ -39,10 +40,9 @@ def test_the_worker_tells_what_it_is(captured: Captured) -> None:
     assert worker.version
     assert worker.exactly_once is True
     assert worker.kafka_cluster_id == captured.kafka.ping()[0]
-    plugin = worker.plugin(connector_class("postgres"))
-    assert plugin is not None
+    (plugin,) = [one for one in worker.plugins if one.name == connector_class("postgres")]
     assert plugin.kind == "source"
-    assert worker.plugin("no.such.Plugin") is None
+    assert plugin_check(worker.plugins, "postgres").status == "ok"
 
 
 def test_the_same_configuration_disturbs_nothing_and_another_one_is_applied(

@@ -118,7 +118,7 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
         seen = variables.get(name)
         if seen is None:
             continue
-        if seen != wanted.value:
+        if not wanted.fits(seen):
             severity: Literal["warning", "error"] = "warning" if wanted.at_crash else "error"
             yield Check(name, severity, seen or "empty", wanted.remedy)
         elif wanted.of_sessions and name in meanwhile:

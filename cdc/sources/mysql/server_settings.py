@@ -28,6 +28,7 @@ class RequiredSetting:
             any other value. If False, only `check` reports another value.
         at_crash: Whether another value loses changes only when the server's machine crashes. If
             True, `check` reports a warning and not an error.
+        also: Other values with the same effect, in small letters.
     """
 
     value: str
@@ -35,6 +36,11 @@ class RequiredSetting:
     of_sessions: bool = False
     loses: bool = True
     at_crash: bool = False
+    also: frozenset[str] = frozenset()
+
+    def fits(self, seen: str) -> bool:
+        """Whether the variable may have this value."""
+        return seen == self.value or seen.lower() in self.also
 
 
 WANTED: Mapping[str, RequiredSetting] = {
@@ -97,6 +103,24 @@ WANTED: Mapping[str, RequiredSetting] = {
         f" {END_OLDER}",
         of_sessions=True,
     ),
+    # The next three exist on newer versions of MariaDB than were tested: they follow its manual,
+    # and what the connector's client of the binlog can read.
+    "binlog_legacy_event_pos": RequiredSetting(
+        "ON",
+        "SET GLOBAL binlog_legacy_event_pos = ON, and in the option file: otherwise events lack"
+        " their position in the binlog, by which the connector and Tributary tell them apart.",
+    ),
+    "binlog_row_event_fragment_threshold": RequiredSetting(
+        str(1 << 30),
+        f"SET GLOBAL binlog_row_event_fragment_threshold = {1 << 30}, and in the option file:"
+        " otherwise the binlog has large rows in parts, which the connector ignores.",
+    ),
+    "binlog_storage_engine": RequiredSetting(
+        "",
+        "Start the server without binlog_storage_engine: the connector cannot read a binlog in"
+        " InnoDB, which has no positions in files.",
+        also=frozenset({"off", "null", "none"}),
+    ),
 }
 """The wanted values by the settings' names. A server can lack some of these settings."""
 
@@ -109,5 +133,5 @@ def losing_settings(variables: Mapping[str, str]) -> Iterator[str]:
     """
     for name, wanted in WANTED.items():
         seen = variables.get(name, wanted.value)
-        if wanted.loses and seen != wanted.value:
+        if wanted.loses and not wanted.fits(seen):
             yield f"{name} is {seen or 'empty'} and must be {wanted.value or 'empty'}"

@@ -295,6 +295,13 @@ FORBIDDEN = {
     HISTORY: "io.debezium.storage.file.history.FileSchemaHistory",
     f"{HISTORY}.ddl.filter": "ALTER.*",
     f"{HISTORY}.producer.acks": "1",
+    f"{HISTORY}.prefer.ddl": "true",
+    "database.initial.statements": "SET sql_log_bin = 0",
+    "driver.sessionVariables": "sql_mode=ANSI",
+    "ddl.parser.type": "legacy",
+    "resolve.create.table.like.schema": "true",
+    "include.query": "true",
+    "include.schema.comments": "true",
 }
 
 
@@ -315,6 +322,7 @@ def test_each_property_that_breaks_the_capture_is_found(name: str) -> None:
         ("connect.keep.alive.interval.ms", "60000"),
         ("database.ssl.truststore", "/etc/ca.p12"),
         ("max.batch.size", "4096"),
+        ("include.query", "false"),
     ],
 )
 def test_properties_that_only_tune_are_let_through(name: str, value: str) -> None:

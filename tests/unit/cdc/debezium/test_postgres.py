@@ -116,7 +116,8 @@ def test_no_secret_is_in_the_configuration() -> None:
         for secret in ENVIRONMENT.values():
             assert secret not in value, name
     assert config["database.password"] == "${env:CAPTURE_PW}"
-    assert config["value.converter.apicurio.auth.password"] == "${env:REGISTRY_PW}"
+    for login in ("apicurio.auth", "apicurio.registry.auth"):  # of versions 2 and 3
+        assert config[f"value.converter.{login}.password"] == "${env:REGISTRY_PW}"
 
 
 def test_a_secret_file_becomes_a_directory_reference() -> None:
@@ -209,8 +210,11 @@ def test_raw_overrides_are_audited_too() -> None:
 PROVEN = [
     *capture_settings(names("shop", read(with_connect()).sources["shop"])),
     "exactly.once.support",
+    "heartbeat.action.query",
     "key.converter",
     "value.converter",
+    "key.converter.apicurio.registry.auto-register",
+    "value.converter.apicurio.registry.dereference-schema",
     "key.converter.apicurio.registry.as-confluent",
     "value.converter.apicurio.registry.use-id",
     "value.converter.apicurio.registry.find-latest",
@@ -305,6 +309,25 @@ def test_only_confluents_converter_keeps_nulls_and_only_if_it_is_told_to() -> No
         ("value.converter.generalized.sum.type.support", "true"),
         ("value.converter.flatten.unions", "true"),
         ("value.converter.discard.type.doc.default", "true"),
+        ("value.converter.apicurio.registry.artifact.version", "3"),
+        ("value.converter.apicurio.registry.artifact-resolver-strategy", "x.SimpleTopicIdStrategy"),
+        ("key.converter.apicurio.registry.auto-register.if-exists", "RETURN"),
+        ("value.converter.apicurio.registry.avro.encoding", "JSON"),
+        ("value.converter.apicurio.registry.id-handler", "x.Legacy8ByteIdHandler"),
+        ("value.converter.apicurio.registry.url.version", "2"),
+        ("value.converter.use.schema.id", "7"),
+        ("value.converter.value.subject.name.strategy", "x.RecordNameStrategy"),
+        ("value.converter.rule.executors", "x"),
+        ("header.converter", "org.apache.kafka.connect.json.JsonConverter"),
+        ("producer.override.bootstrap.servers", "other:9092"),
+        ("producer.override.interceptor.classes", "x"),
+        ("producer.override.partitioner.class", "x"),
+        ("signal.enabled.channels", "source,file"),
+        ("notification.sink.topic.name", "notes"),
+        ("topic.transaction", "tx"),
+        ("transaction.metadata.factory", "x"),
+        ("memory.management.mode", "spill"),
+        ("queue.provider.type", "disk"),
     ],
 )
 def test_each_property_that_breaks_the_capture_is_found(name: str, value: str) -> None:
@@ -327,11 +350,25 @@ def test_each_property_that_breaks_the_capture_is_found(name: str, value: str) -
         ("extended.headers.enabled", "true"),
         ("database.tcpKeepAlive", "true"),
         ("status.update.interval.ms", "5000"),
+        ("signal.enabled.channels", "source"),
+        ("value.converter.apicurio.registry.check-period-ms", "60000"),
+        ("value.converter.apicurio.registry.request.ssl.truststore.location", "/etc/ca.p12"),
+        ("value.converter.apicurio.registry.tls.truststore.location", "/etc/ca.p12"),
+        ("value.converter.schemas.cache.config", "100"),
     ],
 )
 def test_properties_that_only_tune_are_let_through(name: str, value: str) -> None:
     config, capture = plain()
     assert audit({**config, name: value}, capture) == []
+
+
+@pytest.mark.parametrize("interval", ["0", "-1", "often", None])
+def test_a_connector_without_heartbeats_is_found(interval: str | None) -> None:
+    config, capture = plain()
+    without = {key: value for key, value in config.items() if key != "heartbeat.interval.ms"}
+    broken = without if interval is None else {**without, "heartbeat.interval.ms": interval}
+    (finding,) = audit(broken, capture)
+    assert (finding.property, finding.found) == ("heartbeat.interval.ms", interval or NOT_SET)
 
 
 @pytest.mark.parametrize("name", ["database.password", "value.converter.apicurio.auth.password"])

@@ -14,5 +14,12 @@ def test_each_setting_that_loses_changes_is_named_and_no_other() -> None:
         assert found == [f"{name} is 2 and must be {wanted.value or 'empty'}"] * wanted.loses
 
 
+def test_a_binlog_in_files_has_several_names() -> None:
+    for seen in ("", "OFF", "NULL"):
+        assert list(losing_settings({"binlog_storage_engine": seen})) == []
+    (found,) = losing_settings({"binlog_storage_engine": "InnoDB"})
+    assert found == "binlog_storage_engine is InnoDB and must be empty"
+
+
 def test_a_setting_that_the_server_lacks_loses_nothing() -> None:
     assert list(losing_settings({})) == []
