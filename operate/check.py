@@ -279,7 +279,7 @@ def _connect_checks(services: Services) -> list[Check]:
     lines = [_version_line("Connect", worker.version, OLDEST_CONNECT)]
     kinds = sorted({source.kind for source in services.config.sources.values()})
     lines += [plugin_check(worker.plugins, kind) for kind in kinds]
-    if any(line.status == "error" for line in lines):
+    if lines[0].status == "error" or worker.exactly_once is None:
         return lines
     lines.append(_exactly_once_line(services, worker.exactly_once))
     if services.config.connect.username is None:

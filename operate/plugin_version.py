@@ -23,8 +23,8 @@ TESTED: Mapping[SourceKind, tuple[int, int]] = {
 }
 """The series of Debezium's connector with which each kind of source is tested."""
 _LOSSES: Mapping[SourceKind, str] = {
-    "postgres": "before 3.7, it leaves out the last rows of an INSERT of several rows, or of a"
-    " COPY, if its task ends amid them, and no error shows the loss",
+    "postgres": "before 3.7, it leaves out the other rows of a COPY if its task ends amid them, and"
+    " no error shows the loss",
 }
 """Why an older connector must not be used."""
 _NAME = "Connect: Debezium"
@@ -38,7 +38,9 @@ def plugin_check(plugins: Iterable[Plugin], kind: SourceKind) -> Check:
         kind: The kind of source.
     """
     wanted = connector_class(kind)
-    plugin = next((one for one in plugins if one.name == wanted), None)
+    installed = [one for one in plugins if one.name == wanted]
+    # Connect runs the newest of several.
+    plugin = max(installed, key=lambda one: _numbers(one.version), default=None)
     if plugin is None:
         return Check(
             _NAME,
@@ -70,13 +72,17 @@ def require_plugin(plugins: Iterable[Plugin], kind: SourceKind) -> None:
     """
     line = plugin_check(plugins, kind)
     if line.status == "error":
-        raise ConnectError(f"Kafka Connect: {line.detail}", remedy=line.remedy, field="connect.url")
+        raise ConnectError(f"Kafka Connect: {line.detail}", remedy=line.remedy)
 
 
 def _is_older(version: str, tested: tuple[int, int]) -> bool:
     """Whether a version is before the first release of a series; False if it cannot be read."""
-    if not (read := re.match(r"(\d+)\.(\d+)(?:\.\d+)?(.*)", version)):
-        return False
-    series = (int(read[1]), int(read[2]))
-    early = re.search(r"alpha|beta|cr|snapshot", read[3], re.IGNORECASE) is not None
-    return series < tested or (series == tested and early)
+    numbers, first = _numbers(version), (*tested, 0)
+    early = re.search(r"alpha|beta|cr|snapshot", version, re.IGNORECASE) is not None
+    return bool(numbers) and (numbers < first or (numbers == first and early))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the three numbers of a version, such as 3.7.0.Final; empty if it has none."""
+    read = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    return () if read is None else tuple(map(int, read.groups()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cdc.capture.recovery import lost_before_restart, restart
-from cdc.errors import ConnectError
+from cdc.capture.recovery import MARK_FIRST, lost_before_restart, restart
+from cdc.errors import CaptureError, ConnectError
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
@@ -35,8 +35,8 @@ class StartedConnector:
         """Wait until the connector and its tasks run.
 
         Raises:
-            ConnectError: The connector has failed again, or would continue after a loss of changes;
-                or the limit of the wait has passed.
+            ConnectError: The connector has failed again, or the limit of the wait has passed.
+            CaptureError: A restart would hide that changes were lost.
         """
         connect, name = self._services.connect, self._capture.connector
         try:
@@ -50,7 +50,8 @@ class StartedConnector:
         """Check that the connector has not failed; restart it if this is its first failure.
 
         Raises:
-            ConnectError: As for `wait_running`.
+            ConnectError: The connector has failed again.
+            CaptureError: A restart would hide that changes were lost.
         """
         try:
             self._services.connect.require_sound(self._capture.connector)
@@ -59,15 +60,24 @@ class StartedConnector:
                 raise
 
     def _restart(self, error: ConnectError) -> bool:
-        """Restart what has failed of the connector; return False if a restart is not allowed."""
+        """Restart what has failed of the connector; return False if it was restarted before.
+
+        Raises:
+            CaptureError: A restart would hide that changes were lost.
+        """
         services, capture = self._services, self._capture
         source = services.source(capture.source).capture(capture)
         status = services.connect.status(capture.connector)
         if self._restarted or status is None or status.failure is None:
             return False
         self._restarted = True
-        if lost_before_restart(source, services.connect, capture, services.sent) is not None:
-            return False
+        lost = lost_before_restart(source, services.connect, capture, services.sent)
+        if lost is not None:
+            raise CaptureError(
+                f"{error.message} (not restarted, since {lost})",
+                remedy=MARK_FIRST,
+                connector=capture.connector,
+            ) from error
         _log.warning("%s; it is restarted once", error.message)
         restart(services.connect, capture.connector)
         return True

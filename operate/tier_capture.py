@@ -149,9 +149,9 @@ def prepare(services: Services, group: Group) -> None:
         raise error
     wanted = wanted_connector(services, capture, group.tables)
     refuse_other_installations(services, capture, wanted)
+    require_plugin(services.connect.plugins(), capture.kind)
     services.take_over_if_asked(capture.connector)
     on_source = source.capture(capture)
-    require_plugin(services.connect.plugins(), capture.kind)
     # Nothing is created yet: a connector with these settings would be refused later.
     _refuse_unsound(services, capture, wanted)
     settings = {name: capture.topic_config(name) for name in topics(group)}
@@ -398,7 +398,7 @@ def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[s
         reasons = "; ".join(map(str, findings))
         raise CaptureError(
             f"connector {capture.connector} could not be relied on: {reasons}",
-            remedy="Remove these properties from connect.connector.",
+            remedy="Correct these properties in connect.connector.",
             connector=capture.connector,
             field=findings[0].property,
         )

@@ -166,7 +166,8 @@ class ConfluentRegistry:
                 f"schema id {schema_id} is {kind}"
                 + (" with references" if document.get("references") else ""),
                 remedy="Use an Avro converter that registers whole schemas (for Apicurio:"
-                " apicurio.registry.dereference-schema = true).",
+                " apicurio.registry.dereference-schema = true in the connector's converters). What"
+                " was written before needs a copy: run `tributary bootstrap` for the table.",
                 schema_id=schema_id,
             )
         return str(text)

@@ -291,7 +291,7 @@ def _connector_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
             Severity.INCOMPLETE,
             f"{name}: {wrong.property}",
             f"{name}: {wrong}",
-            "Remove it from connect.connector. Then `tributary run` marks the tables whose changes"
+            "Correct it in connect.connector. Then `tributary run` marks the tables whose changes"
             " it may have altered or kept from their topics, and `tributary bootstrap` for them"
             " corrects the connector.",
         )

@@ -167,7 +167,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         r"offsetstoragewriter is already flushing",
         "Run `tributary retry`, which restarts failed tasks. This is an error of Kafka Connect"
-        " itself, before anything was sent: a restart neither loses nor repeats changes.",
+        " itself, after which a restart loses nothing.",
     ),
     (
         r"registryclient|restclientexception|apicurio|schema registry",

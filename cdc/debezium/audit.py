@@ -6,7 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from cdc.config.value_types import is_sensitive
-from cdc.debezium.connector import CONFLUENT_CONVERTER, KINDS, WRITER_SCHEMA
+from cdc.debezium.connector import (
+    APICURIO_CONVERTER,
+    CONFLUENT_CONVERTER,
+    KINDS,
+    WRITER_SCHEMA,
+)
 from cdc.debezium.kind import NOT_SET, NOT_SHOWN, AuditRules, SettingFinding
 from cdc.debezium.names import CaptureNames
 
@@ -20,19 +25,35 @@ _AVRO = {
     "discard.type.doc.default": frozenset({"false"}),
 }
 """Settings that can change a converter's Avro schemas, each with its harmless values."""
-_OTHER_MESSAGES = re.compile(
-    r"\.(?:"
-    # Apicurio's
-    r"apicurio\.registry\.(?:artifact\..*|artifact-resolver-strategy|auto-register\.if-exists"
-    r"|avro\..*|avro-.*|canonicalize|converter\..*|headers\.(?!enabled$).*|id-handler"
-    r"|schema-resolver|url\.version|use-schema-from-headers)"
-    # Confluent's
-    r"|(?:key|value)\.subject\.name\.strategy|(?:key|value)\.schema\.id\.serializer"
-    r"|avro\.remove\.java\.properties|latest\..*|normalize\.schemas|rule\..*|use\.schema\.id"
-    r"|use\.latest\.with\.metadata"
-    r")"
-)
-"""The settings by which a converter writes messages in another form, or with another schema."""
+_FORMS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    APICURIO_CONVERTER: (
+        # The default in version 2. In version 3 it is not, and runs refuse schemas in parts.
+        (r"apicurio\.registry\.dereference-schema", "true"),
+        (r"apicurio\.registry\.artifact\.(?:artifact-id|version|schema\.location)", ""),
+        (r"apicurio\.registry\.artifact-resolver-strategy", r".*\.TopicIdStrategy"),
+        (
+            r"apicurio\.registry\.auto-register\.if-exists",
+            "RETURN_OR_UPDATE|FIND_OR_CREATE_VERSION",
+        ),
+        (r"apicurio\.registry\.avro\.encoding", "BINARY"),
+        (r"apicurio\.registry\.canonicalize", "false"),
+        (r"apicurio\.registry\.converter\.serializer", ""),
+        (r"apicurio\.registry\.id-handler", r".*\.Default4ByteIdHandler"),
+        (r"apicurio\.registry\.schema-resolver", r".*\.DefaultSchemaResolver"),
+        (r"apicurio\.registry\.url\.version", ""),
+    ),
+    CONFLUENT_CONVERTER: (
+        (r"(?:key|value)\.schema\.id\.serializer", r".*\.PrefixSchemaIdSerializer"),
+        (r"context\.name\.strategy", r".*\.NullContextNameStrategy"),
+        (r"rule\..*", ""),
+        (r"use\.latest\.with\.metadata", ""),
+        (r"use\.schema\.id", "-1"),
+    ),
+}
+"""For each converter, the settings by which messages can have another form, or another schema.
+
+Each is a pattern of names, with a pattern of the values that are harmless.
+"""
 _OTHER_FORM = "messages could have another form, or the id of another schema"
 _REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]*\}")
 
@@ -57,7 +78,6 @@ def audit(
     required = kind.settings(capture)
     if exactly_once:
         required["exactly.once.support"] = "required"
-    required["heartbeat.action.query"] = kind.heartbeat_sql(capture)
     findings = [
         SettingFinding(
             name, effective.get(name, NOT_SET), value, kind.rules.reasons.get(name, _DEFAULT_REASON)
@@ -67,7 +87,7 @@ def audit(
     ]
     findings += kind.missing_tables(effective)
     findings += _forbidden_properties(effective, kind.rules)
-    findings += _no_heartbeat(effective)
+    findings += _no_heartbeat(effective, capture)
     findings += _wrong_converters(effective)
     findings += _plain_text_secrets(effective)
     return sorted(findings, key=lambda finding: finding.property)
@@ -87,12 +107,17 @@ def _forbidden_properties(
                 break
 
 
-def _no_heartbeat(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-    """Yield the interval of a Debezium connector's heartbeats if it switches them off."""
+def _no_heartbeat(effective: Mapping[str, str], capture: CaptureNames) -> Iterator[SettingFinding]:
+    """Yield the settings of a Debezium connector by which it sends no heartbeat."""
+    reason = "nothing would show that the connector still reads"
     name = "heartbeat.interval.ms"
     found = effective.get(name, NOT_SET)
     if not found.isdecimal() or int(found) == 0:
-        yield SettingFinding(name, found, "more than 0", "nothing would show that it still reads")
+        yield SettingFinding(name, found, "more than 0", reason)
+    name = "heartbeat.action.query"
+    found = effective.get(name, NOT_SET)
+    if capture.heartbeat_table not in found:
+        yield SettingFinding(name, found, f"a write to {capture.heartbeat_table}", reason)
 
 
 def keeps_nulls(effective: Mapping[str, str]) -> bool:
@@ -134,9 +159,20 @@ def _wrong_converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
             setting = f"{name}.{key}"
             if (found := effective.get(setting)) is not None and found not in harmless:
                 yield SettingFinding(setting, found, NOT_SET, _ALTERED)
-        for setting, found in effective.items():
-            if setting.startswith(name) and _OTHER_MESSAGES.fullmatch(setting[len(name) :]):
-                yield SettingFinding(setting, found, NOT_SET, _OTHER_FORM)
+        yield from _other_forms(effective, f"{name}.", _FORMS[kind])
+
+
+def _other_forms(
+    effective: Mapping[str, str], prefix: str, forms: tuple[tuple[str, str], ...]
+) -> Iterator[SettingFinding]:
+    """Yield the settings of a converter by which messages have another form or schema."""
+    for name, found in effective.items():
+        if not name.startswith(prefix):
+            continue
+        for pattern, harmless in forms:
+            if re.fullmatch(pattern, name[len(prefix) :]) and not re.fullmatch(harmless, found):
+                shown = NOT_SHOWN if is_sensitive(name) else found
+                yield SettingFinding(name, shown, NOT_SET, _OTHER_FORM)
 
 
 def _plain_text_secrets(effective: Mapping[str, str]) -> Iterator[SettingFinding]:

@@ -31,22 +31,21 @@ KINDS: Mapping[SourceKind, ConnectorKind] = {
 _PRODUCER_BUFFER = 32 * 1024 * 1024
 """Kafka's default size for a producer's buffer, in bytes."""
 
-_APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
+APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
+"""The Java class of Apicurio's Avro converter."""
 CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
 """The Java class of Confluent's Avro converter."""
 WRITER_SCHEMA: Mapping[str, Mapping[str, str]] = {
-    _APICURIO_CONVERTER: {
+    APICURIO_CONVERTER: {
         ".apicurio.registry.auto-register": "true",
         ".apicurio.registry.find-latest": "false",
-        # The default of version 2, but not of version 3.
-        ".apicurio.registry.dereference-schema": "true",
         ".apicurio.registry.as-confluent": "true",
         ".apicurio.registry.use-id": "contentId",
         ".apicurio.registry.headers.enabled": "false",
     },
     CONFLUENT_CONVERTER: {".auto.register.schemas": "true", ".use.latest.version": "false"},
 }
-"""For each converter, the settings that put the id of the whole writer's schema in each record."""
+"""For each converter, the settings that put the id of the writer's schema into each record."""
 _APICURIO_LOGINS = ("apicurio.auth", "apicurio.registry.auth")
 """Where versions 2 and 3 of Apicurio's converter look for the registry's login."""
 
@@ -210,9 +209,11 @@ def _converter_settings(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str,
     user, password = registry.username, _secret_reference(registry.password)
     if connect.converter == "apicurio":
         settings = {
-            "": _APICURIO_CONVERTER,
+            "": APICURIO_CONVERTER,
             ".apicurio.registry.url": apicurio_url(url),
-            **WRITER_SCHEMA[_APICURIO_CONVERTER],
+            # Without it, version 3 registers schemas in parts.
+            ".apicurio.registry.dereference-schema": "true",
+            **WRITER_SCHEMA[APICURIO_CONVERTER],
         }
         if user is not None and password is not None:
             for login in _APICURIO_LOGINS:

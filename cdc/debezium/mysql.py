@@ -121,17 +121,13 @@ _RULES = AuditRules(
         (
             r"ddl\.parser\.type|resolve\.create\.table\.like\.schema"
             rf"|{re.escape(_HISTORY)}\.prefer\.ddl",
-            "definitions would be derived in a way that was not tried",
+            "definitions would be derived by a parser that was not tried",
         ),
-        (r"include\.query", "statements, with values of all columns, would be in the events"),
-        (r"include\.schema\.comments", "schemas would change with comments"),
     ),
     harmless={
         **COMMON_HARMLESS,
         "binlog.buffer.size": frozenset({"0"}),
         "ddl.parser.type": frozenset({"default"}),
-        "include.query": frozenset({"false"}),
-        "include.schema.comments": frozenset({"false"}),
         "resolve.create.table.like.schema": frozenset({"false"}),
         f"{_HISTORY}.prefer.ddl": frozenset({"false"}),
         "gtid.ignore.on.recovery": frozenset({"false"}),

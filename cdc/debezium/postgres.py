@@ -98,6 +98,7 @@ _RULES = AuditRules(
     ),
     harmless={
         **COMMON_HARMLESS,
+        "driver.socketTimeout": frozenset({"0"}),
         "flush.lsn.source": frozenset({"true"}),
     },
 )

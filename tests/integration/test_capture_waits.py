@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -50,13 +50,8 @@ def test_a_wait_restarts_a_connector_that_fails_meanwhile(shop: Bootstrapping) -
     """
     fill(shop.database, "orders", 1)
     shop.add("orders")
-    name, password = shop.capture.connector, shop.database.stack.passwords.get(CAPTURE)
-    shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD 'another-one'")
-    try:
-        shop.connect.restart(name, only_failed=False)
-        wait_until(lambda: bool((status := shop.connect.status(name)) and status.failure), "", 60)
-    finally:
-        shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD '{password}'")
+    with _failing(shop):
+        pass
     _capture(shop).wait_until_captured(shop.source.write_marker().position, timeout_s=60.0)
 
 
@@ -66,30 +61,36 @@ def test_onboarding_restarts_a_failed_connector_once(
     """No run restarts it while the capture has no table that is followed."""
     fill(shop.database, "orders", 1)
     shop.add("orders")
-    name, password = shop.capture.connector, shop.database.stack.passwords.get(CAPTURE)
-    group = Group(shop.capture, (shop.table("orders"),))
-    services = Services(shop.config, NullProgress())
-    prepare(services, group)  # from here on, the connector has the wanted settings
-    shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD 'another-one'")
-    try:
-        shop.connect.restart(name, only_failed=False)
-        wait_until(lambda: bool((status := shop.connect.status(name)) and status.failure), "", 60)
-    finally:
-        shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD '{password}'")
-    with pytest.raises(ConnectError, match=name):
-        shop.connect.require_sound(name)
-    restarts = list[str]()
-    genuine = ConnectClient.restart
+    name, restarts, genuine = shop.capture.connector, list[str](), ConnectClient.restart
 
     def noted(client: ConnectClient, connector: str, *, only_failed: bool = True) -> None:
         restarts.append(connector)
         genuine(client, connector, only_failed=only_failed)
 
-    monkeypatch.setattr(ConnectClient, "restart", noted)
-    prepare(services, group)
-    assert restarts == [name]
+    group = Group(shop.capture, (shop.table("orders"),))
+    with closing(Services(shop.config, NullProgress())) as services:
+        prepare(services, group)  # from here on, the connector has the wanted settings
+        with _failing(shop):
+            monkeypatch.setattr(ConnectClient, "restart", noted)
+            with pytest.raises(ConnectError, match=name):
+                prepare(services, group)
+            assert restarts == [name], "it fails again"
+        prepare(services, group)
+        assert restarts == [name, name]
     shop.connect.require_sound(name)
-    services.close()
+
+
+@contextmanager
+def _failing(shop: Bootstrapping) -> Iterator[None]:
+    """Let the connector fail, by a password that is wrong within the ``with`` block."""
+    name, password = shop.capture.connector, shop.database.stack.passwords.get(CAPTURE)
+    shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD 'another-one'")
+    try:
+        shop.connect.restart(name, only_failed=False)
+        wait_until(lambda: bool((status := shop.connect.status(name)) and status.failure), "", 60)
+        yield
+    finally:
+        shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD '{password}'")
 
 
 def _capture(shop: Bootstrapping) -> Capture:

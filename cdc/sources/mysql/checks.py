@@ -163,8 +163,9 @@ def _gtid_mode_check(mode: str) -> Check:
             "error",
             f"{mode}: the connector stores the GTIDs with which it first started, and cannot start"
             " again once the server has purged their binlogs",
-            "Finish the change before a connector is created: SET GLOBAL gtid_mode = ON on all"
-            " servers.",
+            "Finish the change: SET GLOBAL gtid_mode = ON on all servers. If a connector has read"
+            " the server meanwhile, offboard all tables of its source and tier, then onboard them"
+            " again.",
         )
     return Check(
         "gtid_mode",

@@ -29,6 +29,7 @@ class RequiredSetting:
         at_crash: Whether another value loses changes only when the server's machine crashes. If
             True, `check` reports a warning and not an error.
         also: Other values with the same effect, in small letters.
+        at_least: Whether larger numbers fit, too.
     """
 
     value: str
@@ -37,9 +38,12 @@ class RequiredSetting:
     loses: bool = True
     at_crash: bool = False
     also: frozenset[str] = frozenset()
+    at_least: bool = False
 
     def fits(self, seen: str) -> bool:
         """Whether the variable may have this value."""
+        if self.at_least and seen.isdecimal():
+            return int(seen) >= int(self.value)
         return seen == self.value or seen.lower() in self.also
 
 
@@ -114,6 +118,7 @@ WANTED: Mapping[str, RequiredSetting] = {
         str(1 << 30),
         f"SET GLOBAL binlog_row_event_fragment_threshold = {1 << 30}, and in the option file:"
         " otherwise the binlog has large rows in parts, which the connector ignores.",
+        at_least=True,
     ),
     "binlog_storage_engine": RequiredSetting(
         "",

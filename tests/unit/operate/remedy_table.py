@@ -207,7 +207,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     ),
     f"{_TESTS}onboard.py::"
     "test_a_connector_that_lost_changes_is_corrected_once_no_table_goes_on_from_them": (
-        "Remove it from connect.connector. Then `tributary run`",
+        "Correct it in connect.connector. Then `tributary run`",
     ),
     f"{_TESTS}onboard.py::test_a_slot_is_made_anew_whose_publication_was_dropped": (
         "The publication is gone, and changes with it",
@@ -242,7 +242,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "After a change of gtid_mode",
     ),
     f"{_TESTS}mysql_nogtid.py::test_a_gtid_mode_that_is_being_changed_is_an_error_until_it_is_on": (
-        "Finish the change before a connector is created",
+        "Finish the change: SET GLOBAL gtid_mode",
     ),
     f"{_TESTS}capture.py::"
     "test_a_table_that_nobody_captures_can_stop_the_connector_which_is_told_at_once": (

@@ -142,7 +142,11 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Unless no older session is open",
         "Upgrade ",
         "Capture from a server where it is 0",
-        "Use an Avro converter",
+        "Use an Avro converter that registers whole schemas (for Apicurio:"
+        " apicurio.registry.dereference-schema = true in the connector's converters). What was"
+        " written before needs a copy: run `tributary bootstrap`",
+        "Use an Avro converter with a 4-byte schema id",
+        "Start the server without binlog_storage_engine",
         "Without GTIDs `replica` must follow",
     ),
     Why.VALUE: (
@@ -167,6 +171,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Correct columns.include",
         "Correct {}; `tributary config schema`",
         "Correct the named properties",
+        "Correct these properties in connect.connector",
         "Create the file, readable by the user",
         "Edit it, name another file with --config",
         "Export {} with the secret",

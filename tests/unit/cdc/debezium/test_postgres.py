@@ -210,11 +210,9 @@ def test_raw_overrides_are_audited_too() -> None:
 PROVEN = [
     *capture_settings(names("shop", read(with_connect()).sources["shop"])),
     "exactly.once.support",
-    "heartbeat.action.query",
     "key.converter",
     "value.converter",
     "key.converter.apicurio.registry.auto-register",
-    "value.converter.apicurio.registry.dereference-schema",
     "key.converter.apicurio.registry.as-confluent",
     "value.converter.apicurio.registry.use-id",
     "value.converter.apicurio.registry.find-latest",
@@ -312,22 +310,15 @@ def test_only_confluents_converter_keeps_nulls_and_only_if_it_is_told_to() -> No
         ("value.converter.apicurio.registry.artifact.version", "3"),
         ("value.converter.apicurio.registry.artifact-resolver-strategy", "x.SimpleTopicIdStrategy"),
         ("key.converter.apicurio.registry.auto-register.if-exists", "RETURN"),
+        ("value.converter.apicurio.registry.dereference-schema", "false"),
         ("value.converter.apicurio.registry.avro.encoding", "JSON"),
         ("value.converter.apicurio.registry.id-handler", "x.Legacy8ByteIdHandler"),
         ("value.converter.apicurio.registry.url.version", "2"),
-        ("value.converter.use.schema.id", "7"),
-        ("value.converter.value.subject.name.strategy", "x.RecordNameStrategy"),
-        ("value.converter.rule.executors", "x"),
         ("header.converter", "org.apache.kafka.connect.json.JsonConverter"),
-        ("producer.override.bootstrap.servers", "other:9092"),
-        ("producer.override.interceptor.classes", "x"),
-        ("producer.override.partitioner.class", "x"),
         ("signal.enabled.channels", "source,file"),
-        ("notification.sink.topic.name", "notes"),
-        ("topic.transaction", "tx"),
         ("transaction.metadata.factory", "x"),
-        ("memory.management.mode", "spill"),
-        ("queue.provider.type", "disk"),
+        ("connector.plugin.version", "[3.6.1.Final]"),
+        ("value.converter.plugin.version", "2.6.2.Final"),
     ],
 )
 def test_each_property_that_breaks_the_capture_is_found(name: str, value: str) -> None:
@@ -351,10 +342,17 @@ def test_each_property_that_breaks_the_capture_is_found(name: str, value: str) -
         ("database.tcpKeepAlive", "true"),
         ("status.update.interval.ms", "5000"),
         ("signal.enabled.channels", "source"),
+        ("driver.socketTimeout", "0"),
+        ("producer.override.interceptor.classes", "x"),
+        ("value.converter.apicurio.registry.artifact.group-id", "shop"),
+        ("value.converter.apicurio.registry.auto-register.if-exists", "RETURN_OR_UPDATE"),
+        ("value.converter.apicurio.registry.avro.encoding", "BINARY"),
+        ("value.converter.apicurio.registry.avro.schema-cache-size", "100"),
         ("value.converter.apicurio.registry.check-period-ms", "60000"),
+        ("value.converter.apicurio.registry.id-handler", "x.Default4ByteIdHandler"),
         ("value.converter.apicurio.registry.request.ssl.truststore.location", "/etc/ca.p12"),
         ("value.converter.apicurio.registry.tls.truststore.location", "/etc/ca.p12"),
-        ("value.converter.schemas.cache.config", "100"),
+        ("value.converter.use.schema.id", "7"),  # a setting of another converter
     ],
 )
 def test_properties_that_only_tune_are_let_through(name: str, value: str) -> None:
@@ -362,13 +360,54 @@ def test_properties_that_only_tune_are_let_through(name: str, value: str) -> Non
     assert audit({**config, name: value}, capture) == []
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "harmless"),
+    [
+        ("use.schema.id", "7", "-1"),
+        ("value.schema.id.serializer", "x.HeaderSchemaIdSerializer", "x.PrefixSchemaIdSerializer"),
+        ("context.name.strategy", "x.OwnContexts", "io.confluent.x.NullContextNameStrategy"),
+        ("rule.executors", "encrypt", None),
+        ("use.latest.with.metadata", "major.version=2", None),
+        ("latest.cache.size", None, "100"),
+        ("value.subject.name.strategy", None, "x.RecordNameStrategy"),
+    ],
+)
+def test_confluents_converter_writes_the_form_that_runs_read(
+    setting: str, value: str | None, harmless: str | None
+) -> None:
+    config, capture = made(with_connect(converter="confluent"))
+    name = f"value.converter.{setting}"
+    if value is not None:
+        (finding,) = audit({**config, name: value}, capture)
+        assert (finding.property, finding.found) == (name, value)
+    if harmless is not None:
+        assert audit({**config, name: harmless}, capture) == []
+
+
+def test_a_secret_of_a_converters_rules_is_not_repeated() -> None:
+    config, capture = made(with_connect(converter="confluent"))
+    name = "value.converter.rule.executors._default_.param.client.secret"
+    found = audit({**config, name: "hunter2"}, capture)
+    assert {finding.property for finding in found} == {name}
+    assert "hunter2" not in " ".join(map(str, found))
+
+
 @pytest.mark.parametrize("interval", ["0", "-1", "often", None])
 def test_a_connector_without_heartbeats_is_found(interval: str | None) -> None:
     config, capture = plain()
-    without = {key: value for key, value in config.items() if key != "heartbeat.interval.ms"}
-    broken = without if interval is None else {**without, "heartbeat.interval.ms": interval}
+    name = "heartbeat.interval.ms"
+    broken = {key: value for key, value in config.items() if key != name}
+    if interval is not None:
+        broken[name] = interval
     (finding,) = audit(broken, capture)
-    assert (finding.property, finding.found) == ("heartbeat.interval.ms", interval or NOT_SET)
+    assert (finding.property, finding.found) == (name, interval or NOT_SET)
+
+
+def test_heartbeats_must_write_to_the_captures_table() -> None:
+    config, capture = plain()
+    (finding,) = audit({**config, "heartbeat.action.query": "SELECT 1"}, capture)
+    assert (finding.property, finding.found) == ("heartbeat.action.query", "SELECT 1")
+    assert capture.heartbeat_table in finding.required
 
 
 @pytest.mark.parametrize("name", ["database.password", "value.converter.apicurio.auth.password"])

@@ -21,5 +21,11 @@ def test_a_binlog_in_files_has_several_names() -> None:
     assert found == "binlog_storage_engine is InnoDB and must be empty"
 
 
+def test_large_rows_may_be_logged_in_parts_that_no_row_reaches() -> None:
+    for seen, found in ((str(1 << 29), 1), (str(1 << 30), 0), (str(1 << 31), 0)):
+        variables = {"binlog_row_event_fragment_threshold": seen}
+        assert len(list(losing_settings(variables))) == found
+
+
 def test_a_setting_that_the_server_lacks_loses_nothing() -> None:
     assert list(losing_settings({})) == []
