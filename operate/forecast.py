@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.capture.position_check import TopicFacts
 from cdc.run import plan
+from cdc.run.lane import Entry
 from cdc.run.overdue import note_freshness
 from cdc.run.predictions import Predictions
-from cdc.run.schedule import TURN_S, Entry, Rules, Schedule
+from cdc.run.schedule import TURN_S, Rules, Schedule
 from operate.capture_load import CaptureLoad, capture_loads
 from operate.needs import Capacity, Need, capacities, need_of
 from operate.targets import PLANNED, Late, Shortfall, late_tables, shortfalls, with_bursts

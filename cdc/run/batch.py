@@ -92,6 +92,7 @@ class BatchWriter:
         settings: The table's settings.
         record: The table's record, which names topic and tier.
         quarantined: The quarantined records of the table's attempt.
+        part_of_cores: The part of Spark's cores that may read a batch at a time.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class BatchWriter:
         settings: TableSettings,
         record: TableRecord,
         quarantined: HeldQuarantine,
+        part_of_cores: float = 1.0,
     ) -> None:
         self._context = context
         self._source_table = source_table = shape.source_table
@@ -116,6 +118,7 @@ class BatchWriter:
         self._from_binlog = capture.kind != "postgres"
         self._late_rows = LateRows(context.store, settings, self._schema)
         self._held = HeldFrames()
+        keeps_rows = settings.appends or settings.delete_mode == "soft"
         self._reader = BatchReader(
             context,
             self._schema,
@@ -126,14 +129,13 @@ class BatchWriter:
                 own_key=has_own_key(settings, from_binlog=self._from_binlog),
                 identity=source_table.identity_in_log,
                 # Without a row to read by key, every 0 of such a domain would be unclear.
-                nullable=source_table.columns_with_nulls(
-                    trust_domains=settings.appends or settings.delete_mode == "soft",
-                ),
+                nullable=source_table.columns_with_nulls(trust_domains=keeps_rows),
             ),
             quarantines=settings.on_bad_message == "quarantine",
             held=self._held,
         )
         self._reader.moment = self._late_rows.moment
+        self._reader.part_of_cores = part_of_cores
 
     @property
     def _keeps_deleted(self) -> bool:

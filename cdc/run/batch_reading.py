@@ -102,6 +102,8 @@ class BatchReader:
 
     moment: SparkColumn | None = None
     """The time of a change, for the summaries of batches; see `cdc.rows.fold.summarize`."""
+    part_of_cores = 1.0
+    """The part of Spark's cores that may read a batch at a time."""
 
     def __init__(
         self,
@@ -182,9 +184,8 @@ class BatchReader:
                 was read.
         """
         spark = self._context.spark
-        tasks = max(
-            len(piece.start), plan.tasks(piece.offsets, spark.sparkContext.defaultParallelism)
-        )
+        cores = int(self.part_of_cores * spark.sparkContext.defaultParallelism)
+        tasks = max(len(piece.start), plan.tasks(piece.offsets, cores))
         records = self._records(piece, tasks=tasks)
         if not self._writers.known:
             # No schema is known yet. Most often the whole batch has the first record's schema.

@@ -323,10 +323,12 @@ class Turn:
         seconds: The turn's time; if None, the time has no limit.
         events: Maximum number of events in one commit; if None, the limit of the table's settings
             applies.
+        part_of_cores: The part of Spark's cores that may read a batch at a time.
     """
 
     seconds: float | None = None
     events: int | None = None
+    part_of_cores: float = 1.0
 
     def events_per_commit(self, most: int) -> int:
         """Return the maximum number of events in one commit in a table's turn.

@@ -23,7 +23,7 @@ from cdc.run.cost import (
     prior_of,
     written_bytes_per_commit,
 )
-from cdc.run.schedule import Entry
+from cdc.run.lane import Entry
 from cdc.store.table_state import State
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ The rules, in this order:
    If the command goes on, a long run may take a further worker if its table would miss the deadline
    by waiting, and the table's last run did not fail. In any case, a lane that has a long run starts
    another one only within its part: lanes with waiting tables divide, by share, the workers that
-   the other lanes do not need. Without this limit, a lane with a backlog would slow down the other
-   lanes' runs, above all if there are more workers than cores.
+   the other lanes do not need. If there are fewer cores than workers, they divide the cores
+   instead. The batches of a lane's long runs are then also read with no more than the lane's part
+   of the cores. Without these limits, a lane with a backlog would slow down the other lanes' runs.
 3. **Deadlines.** A table that does not commit exceeds its freshness target at a certain time. This
    time is the table's deadline. A table's slack is the time until the deadline, less the predicted
    seconds of the table's work. A table's age is the time since the lake table had all events,
@@ -41,28 +42,23 @@ runs. So the command does not end with a long run on one worker while all other 
 from __future__ import annotations
 
 import math
-import operator
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from typing import TYPE_CHECKING
 
-from schemas.table import TableId
+from cdc.run.lane import RECENT_S, Entry, Lane, latest_start
+
+if TYPE_CHECKING:
+    from schemas.table import TableId
 
 TURN_S = 30.0
 """Seconds after which a table with a backlog gives way to other tables, in continuous runs."""
-LONG_S = 10.0
-"""Predicted seconds above which a run is long."""
-GRACE, GRACE_S = 0.1, 10.0
-"""By this part of its target, or these seconds, a table misses its deadline without being late."""
 LATE_SHARE = 0.05
 """The fraction of a lane's work for late tables in any case, even if other tables cannot wait."""
 LATE_SHARE_OF_SLACK = 0.25
 """The fraction of a lane's work for late tables while the lane's other tables can wait."""
 STARVING_SHARE = 0.75
 """While late tables have at most this fraction of a lane's work, a starving table comes first."""
-MARGIN = 0.2
-"""How early before its deadline a waiting table must commit, as a part of its freshness target."""
 SMALL_MARGIN = 0.1
 """Replaces `MARGIN` in the decision whether a lane's oldest table may run first."""
 COMING = 0.5
@@ -70,71 +66,14 @@ COMING = 0.5
 
 The other workers are left to tables that get work later.
 """
-RECENT_S = 120.0
-"""Age of work, in seconds, at which the work counts with weight 1/e in its lane's recent work."""
 HANGS_AFTER_TURNS = 4.0
 """A run hangs if it takes more than twice its predicted seconds plus this number of turns."""
+NEGLIGIBLE = 0.05
+"""The mean number of workers up to which a lane's recent work does not count as work."""
 REST = ""
 """Name of the lane for all tiers without a share of the workers."""
 _REST_SHARE = 0.05
 """Smallest share of the lane `REST`."""
-_FORGET = 0.98
-"""Factor by which each start of a run multiplies a lane's counts of earlier work."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A table with work, and what the schedule needs to know about the table.
-
-    All times are in seconds on one clock, for example since 1970.
-
-    Args:
-        table: The table.
-        tier: The table's tier, as the configuration names it.
-        deadline: Time at which the table's freshness target is exceeded.
-        target_s: The freshness target, in seconds.
-        seconds: Predicted seconds of the table's next run.
-        lake: Path of the lake table that the table shares with other source tables; None if the
-            table has a lake table of its own.
-        failing: Whether the table's last run failed.
-        ran_at: Time of the end of the table's last run.
-        rest: Predicted seconds of the work that the next run leaves to later runs.
-        behind: Number of the topic's offsets that the lake table lacks; 0 if it is not known.
-    """
-
-    table: TableId
-    tier: str
-    deadline: float
-    target_s: float
-    seconds: float
-    lake: str | None = None
-    failing: bool = False
-    ran_at: float = 0.0
-    rest: float = 0.0
-    behind: int = 0
-
-    @property
-    def starts_by(self) -> float:
-        """The latest time to start the table's work so that it ends by the deadline."""
-        return self.deadline - self.seconds - self.rest
-
-    def age(self, now: float) -> float:
-        """Return the table's age at the time ``now``, in freshness targets: 1 at the deadline."""
-        return 1.0 - (self.deadline - now) / self.target_s
-
-    def starves(self, now: float) -> bool:
-        """Whether the table has waited for its run, and not for a retry, longer than its target."""
-        whole_at = self.deadline - self.target_s
-        return not self.failing and now - max(self.ran_at, whole_at) > self.target_s
-
-    def late(self, now: float) -> bool:
-        """Whether the table's work would end well after the deadline if it started at ``now``."""
-        return now > self.starts_by + min(GRACE_S, GRACE * self.target_s)
-
-    @property
-    def long(self) -> bool:
-        """Whether the run is long by prediction, or may be long because the last run failed."""
-        return self.failing or self.seconds > LONG_S
 
 
 @dataclass(frozen=True)
@@ -148,12 +87,14 @@ class Rules:
         ends: Whether the command ends once all offered tables have run. Its last offer has all long
             runs.
         turn_s: Seconds after which a run leaves its remaining work to the table's next run.
+        cores: Number of Spark's cores; 0 if it can change.
     """
 
     workers: int
     shares: Mapping[str, float] = field(default_factory=dict)
     ends: bool = False
     turn_s: float = TURN_S
+    cores: int = 0
 
     def lane(self, tier: str) -> str:
         """Return the name of the lane in which a tier's tables wait."""
@@ -175,126 +116,6 @@ class Rules:
         return max(1, self.workers - max(1, self.workers // 4))
 
 
-_latest_start = operator.attrgetter("starts_by")
-
-
-def _rank_among_late(entry: Entry) -> float:
-    """Return the rank of a table among late tables; the smallest rank runs first."""
-    return max(entry.deadline, entry.ran_at) + entry.target_s
-
-
-@dataclass
-class _Lane:
-    """The tables that wait in a lane of the schedule, in three orders, and the lane's work.
-
-    Args:
-        share: The lane's share of the workers.
-        by_start: The waiting tables, ordered by `starts_by`.
-        by_rank: The waiting tables, ordered by their rank among late tables.
-        by_age: For each freshness target, the waiting tables with this target, the oldest first.
-        used: Seconds of the lane's work, divided by the share.
-        late_s: Seconds of the lane's work for late tables. The work of earlier runs counts less.
-        all_s: Seconds of the lane's work for all tables. The work of earlier runs counts less.
-        starts: Number of runs that the lane has started.
-        recent_s: Seconds of the lane's work. The longer ago it was done, the less it counts.
-        recent_at: The time of the last change of ``recent_s``.
-    """
-
-    share: float
-    by_start: list[Entry] = field(default_factory=list)
-    by_rank: list[Entry] = field(default_factory=list)
-    by_age: dict[float, list[Entry]] = field(default_factory=dict)
-    used: float = 0.0
-    late_s: float = 0.0
-    all_s: float = 0.0
-    starts: int = 0
-    recent_s: float = 0.0
-    recent_at: float = 0.0
-
-    def fill(self, entries: Iterable[Entry]) -> None:
-        self.by_start = sorted(entries, key=_latest_start)
-        self.by_rank = sorted(self.by_start, key=_rank_among_late)
-        self.by_age = {}
-        for entry in sorted(self.by_start, key=lambda one: one.deadline):
-            self.by_age.setdefault(entry.target_s, []).append(entry)
-
-    def remove(self, entry: Entry) -> None:
-        self.by_start.remove(entry)
-        self.by_rank.remove(entry)
-        self.by_age[entry.target_s].remove(entry)
-
-    def begin(self, seconds: float, *, late: bool, now: float) -> None:
-        """Add a new run's work to the lane's work; all earlier work counts less from now on.
-
-        Args:
-            seconds: The run's predicted seconds.
-            late: Whether the run's table is late.
-            now: The time.
-        """
-        self.starts += 1
-        self.late_s *= _FORGET
-        self.all_s *= _FORGET
-        self.correct(seconds, late=late, started=self.starts, now=now)
-
-    def correct(self, seconds: float, *, late: bool, started: int, now: float) -> None:
-        """Correct the lane's work when a run ends.
-
-        Args:
-            seconds: How many seconds more than predicted the run took; negative if it took less.
-            late: Whether the run's table was late when the run started.
-            started: The value of ``starts`` after the run's start.
-            now: The time.
-        """
-        self.recent_s = max(0.0, self.recent_workers(now) * RECENT_S + seconds)
-        self.recent_at = now if self._set_back(now) else max(self.recent_at, now)
-        self.used += seconds / self.share
-        counts = seconds * _FORGET ** (self.starts - started)
-        if late:
-            self.late_s = max(0.0, self.late_s + counts)
-        self.all_s = max(self.late_s, self.all_s + counts)
-
-    def recent_workers(self, now: float) -> float:
-        """Return the mean number of workers that have recently worked for the lane."""
-        if self._set_back(now):
-            return 0.0
-        return self.recent_s * math.exp(min(0.0, self.recent_at - now) / RECENT_S) / RECENT_S
-
-    def _set_back(self, now: float) -> bool:
-        """Whether the clock was set back since the lane's last work."""
-        return self.recent_at - now > RECENT_S
-
-    def kept(self, now: float) -> Iterator[Entry]:
-        """Yield the lane's tables that are not late by prediction, the least slack first."""
-        first = bisect_left(self.by_start, now - GRACE_S, key=_latest_start)
-        return (entry for entry in islice(self.by_start, first, None) if not entry.late(now))
-
-    def late(self, now: float) -> Iterator[Entry]:
-        """Yield the lane's tables that are late by prediction, by their rank."""
-        return (entry for entry in self.by_rank if entry.late(now))
-
-    def can_wait(self, now: float, seconds: float, workers: float, margin: float = MARGIN) -> bool:
-        """Whether the lane's tables that are not late keep their deadlines after a delay.
-
-        The answer is by prediction.
-
-        Args:
-            now: The time.
-            seconds: The delay until the tables start.
-            workers: Number of workers that run the lane's tables.
-            margin: How early before its deadline each table must commit, as a part of its target.
-        """
-        work, at = 0.0, now + seconds
-        everything = sum(entry.seconds for entry in self.by_start)
-        largest = margin * max(self.by_age, default=0.0)
-        for entry in self.kept(now):
-            if entry.starts_by >= at + everything / workers + largest:
-                return True  # this also holds for all that follow
-            if entry.starts_by < at + work / workers + margin * entry.target_s:
-                return False
-            work += entry.seconds
-        return True
-
-
 @dataclass(frozen=True)
 class _Run:
     """A run in progress.
@@ -302,7 +123,7 @@ class _Run:
     Args:
         entry: The table.
         late: Whether the table was late when the run started.
-        started: The value of `_Lane.starts` after the run's start.
+        started: The value of `Lane.starts` after the run's start.
         began: When the run started.
     """
 
@@ -331,16 +152,16 @@ class Schedule:
     def __init__(self, rules: Rules, *, is_new: bool = True) -> None:
         self._rules = rules
         self._is_new = is_new and not rules.ends
-        self._lanes = {lane: _Lane(rules.share(lane)) for lane in (*rules.shares, REST)}
+        self._lanes = {lane: Lane(rules.share(lane)) for lane in (*rules.shares, REST)}
         self._running: dict[TableId, _Run] = {}
         self._clock = 0.0
-        """The value of `_Lane.used` of the last started run's lane before this start."""
+        """The value of `Lane.used` of the last started run's lane before this start."""
 
     @property
     def waiting(self) -> list[Entry]:
         """The tables that wait for a run, those with the least slack first."""
         entries = (one for lane in self._lanes.values() for one in lane.by_start)
-        return sorted(entries, key=_latest_start)
+        return sorted(entries, key=latest_start)
 
     @property
     def running(self) -> frozenset[TableId]:
@@ -377,6 +198,24 @@ class Schedule:
                 return entry
         return None
 
+    def part_of_cores(self, entry: Entry, now: float) -> float:
+        """Return the part of Spark's cores that may read a batch of a run at a time.
+
+        A task keeps its core until it ends, and other runs wait meanwhile. So if other lanes have
+        work, the long runs of a lane together have the lane's part of the cores.
+
+        Args:
+            entry: The table, whose run has just started.
+            now: The time.
+        """
+        places = self._places(entry, now)
+        if not entry.long or places >= self._rules.workers:
+            return 1.0
+        own = self._lanes[self._rules.lane(entry.tier)]
+        long_runs = len(self._long_runs_of(own)) + sum(one.long for one in own.by_start)
+        together = min(self._long_places(places), long_runs)
+        return places / self._rules.workers / together
+
     def end(self, table: TableId, seconds: float) -> None:
         """Record that a table's run has ended after ``seconds``."""
         run = self._running.pop(table)
@@ -387,14 +226,14 @@ class Schedule:
         ended = max(run.began + seconds, lane.recent_at)  # the machine can have slept meanwhile
         lane.correct(more, late=run.late, started=run.started, now=ended)
 
-    def _begin(self, lane: _Lane, entry: Entry, now: float) -> None:
+    def _begin(self, lane: Lane, entry: Entry, now: float) -> None:
         lane.remove(entry)
         late = entry.late(now)
         self._clock = lane.used
         lane.begin(entry.seconds, late=late, now=now)
         self._running[entry.table] = _Run(entry, late, lane.starts, now)
 
-    def _next(self, lane: _Lane, now: float) -> Entry | None:
+    def _next(self, lane: Lane, now: float) -> Entry | None:
         if self._rules.ends and (entry := self._long_first(lane, now)) is not None:
             return entry
         late = next((one for one in lane.late(now) if self._may_start(one, now)), None)
@@ -412,7 +251,7 @@ class Schedule:
                 return first
         return self._oldest(lane, least, now)
 
-    def _oldest(self, lane: _Lane, least: Entry, now: float) -> Entry:
+    def _oldest(self, lane: Lane, least: Entry, now: float) -> Entry:
         """Return the lane's table with the greatest `Entry.age`, or ``least`` instead.
 
         The result is ``least`` if the oldest table's run would make other tables of the lane late.
@@ -430,7 +269,7 @@ class Schedule:
         workers = self._workers(lane)
         return oldest if lane.can_wait(now, oldest.seconds, workers, SMALL_MARGIN) else least
 
-    def _long_first(self, lane: _Lane, now: float) -> Entry | None:
+    def _long_first(self, lane: Lane, now: float) -> Entry | None:
         """Return the table of the lane's longest long run; None if that run may not come first.
 
         The run may come first only if the lane's tables can keep their deadlines without this run's
@@ -444,7 +283,7 @@ class Schedule:
             return None
         return max(allowed, key=lambda one: one.seconds)
 
-    def _workers(self, lane: _Lane) -> float:
+    def _workers(self, lane: Lane) -> float:
         """Return the number of workers that a lane has by its share.
 
         Lanes without waiting tables leave their shares to the other lanes.
@@ -471,10 +310,34 @@ class Schedule:
     def _leaves_shares(self, entry: Entry, now: float) -> bool:
         """Whether a further long run of a lane leaves the other lanes the workers that they need.
 
-        A lane whose tables do not wait needs twice the workers that it has used recently, but at
-        most its share. If the command ends once all offered tables have run, such a lane needs
-        none. The lanes whose tables wait divide all other workers by their shares. One hanging run
-        of the entry's lane does not count.
+        One hanging run of the entry's lane does not count.
+        """
+        rules, own = self._rules, self._lanes[self._rules.lane(entry.tier)]
+        held = [run.hangs(now, rules) for run in self._long_runs_of(own)]
+        return len(held) - any(held) < self._long_places(self._places(entry, now))
+
+    def _long_places(self, places: float) -> int:
+        """Return the maximum number of long runs of a lane at a time.
+
+        If other lanes have work, there are no more long runs than the lane's part of the cores.
+
+        Args:
+            places: The number of workers that the lane may have.
+        """
+        rules = self._rules
+        if rules.ends:  # no worker is idle for a part of a place
+            return max(1, math.ceil(places))
+        if 0 < rules.cores < rules.workers and places < rules.workers:
+            places *= rules.cores / rules.workers
+        return max(1, int(places))
+
+    def _places(self, entry: Entry, now: float) -> float:
+        """Return the number of workers that the other lanes leave to the entry's lane.
+
+        A lane whose tables do not wait needs twice the workers that it has used recently, unless
+        they are `NEGLIGIBLE`, but at most its share. If the command ends once all offered tables
+        have run, such a lane needs none. The lanes whose tables wait divide all other workers by
+        their shares.
         """
         rules, own = self._rules, self._lanes[self._rules.lane(entry.tier)]
         free, waiting = float(rules.workers), own.share
@@ -482,19 +345,17 @@ class Schedule:
             if lane is not own and lane.by_start:
                 waiting += lane.share
             elif lane is not own and not rules.ends:
-                free -= min(self._part(lane), 2.0 * lane.recent_workers(now))
-        places = round(free * own.share / waiting, 9)
-        held = [
-            run.hangs(now, rules)
-            for run in self._running.values()
-            if run.entry.long and self._lanes[rules.lane(run.entry.tier)] is own
-        ]
-        # A command that ends leaves no worker idle for a part of a place.
-        return len(held) - any(held) < max(1, math.ceil(places) if rules.ends else int(places))
+                recent = lane.recent_workers(now)
+                free -= min(self._part(lane), 2.0 * recent) if recent > NEGLIGIBLE else 0.0
+        return round(free * own.share / waiting, 9)
 
-    def _part(self, lane: _Lane) -> float:
+    def _part(self, lane: Lane) -> float:
         """Return a lane's share as a number of workers."""
         return self._rules.workers * lane.share / sum(one.share for one in self._lanes.values())
 
     def _long_runs(self) -> int:
         return sum(run.entry.long for run in self._running.values())
+
+    def _long_runs_of(self, lane: Lane) -> list[_Run]:
+        running = (run for run in self._running.values() if run.entry.long)
+        return [run for run in running if self._lanes[self._rules.lane(run.entry.tier)] is lane]

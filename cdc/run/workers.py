@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cdc.capture.position_check import TopicFacts
     from cdc.errors import KafkaError
     from cdc.run.context import RunResult, Turn
-    from cdc.run.schedule import Entry
+    from cdc.run.lane import Entry
     from cdc.store.table_state import TableRecord
     from schemas.table import TableId
 
@@ -294,7 +294,9 @@ class Workers:
                     self._touched.add(entry.table)
                     self._touched_since_look.add(entry.table)
                     work = self._waiting.pop(entry.table)
-                    return replace(work, deferred=entry.lake in self._deferrals)
+                    part = self._schedule.part_of_cores(entry, time.time())
+                    turn = replace(work.turn, part_of_cores=part)
+                    return replace(work, turn=turn, deferred=entry.lake in self._deferrals)
                 self._changed.wait(_LOOK_S)
         return None
 

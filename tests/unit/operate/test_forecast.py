@@ -19,8 +19,9 @@ from cdc.kafka import Since
 from cdc.run.commits import run_entry
 from cdc.run.context import RunResult
 from cdc.run.cost import Estimate
+from cdc.run.lane import Entry
 from cdc.run.predictions import Predictions
-from cdc.run.schedule import Entry, Rules
+from cdc.run.schedule import Rules
 from cdc.runtime.progress import NullProgress
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import CommitSummary, State, TableRecord

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
 from cdc.run.cost import PRIOR, Estimate, Observation, estimate, learned, prior_of
-from cdc.run.schedule import Entry
+from cdc.run.lane import Entry
 from cdc.store.table_cost import TableCost
 from schemas.table import TableId
 

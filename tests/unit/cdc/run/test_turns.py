@@ -22,8 +22,9 @@ from cdc.lake.timeline import Committed
 from cdc.run import RunContext, RunResult, cycle, metastore_name, run_table, run_tables, work_finder
 from cdc.run.batch import Applied
 from cdc.run.context import Turn
+from cdc.run.lane import Entry
 from cdc.run.quarantining import HeldQuarantine
-from cdc.run.schedule import TURN_S, Entry
+from cdc.run.schedule import TURN_S
 from cdc.run.workers import Work
 from cdc.store.lease import Leases
 from cdc.store.lease_wish import LeaseWish

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from cdc.capture.position_check import TopicFacts
 from cdc.run.context import Turn
-from cdc.run.schedule import Entry
+from cdc.run.lane import Entry
 from cdc.run.workers import Work
 from schemas.table import TableId
 from tests.records import table_record
