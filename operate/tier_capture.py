@@ -173,6 +173,14 @@ def prepare(services: Services, group: Group) -> None:
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
     _configure_connector(services, capture, wanted, group.tables)
     services.connect.wake(capture.connector)
+    _wait_for_heartbeat(services, capture, after=max(beats.values(), default=0))
+    if upto is not None and _wait_until_captured(services, capture, source, upto):
+        services.captured_looks.update(looks)
+    crash("onboard.after_connector")
+
+
+def _wait_for_heartbeat(services: Services, capture: CaptureNames, *, after: int) -> None:
+    """Wait until the connector has sent a heartbeat after an offset of the heartbeats' topic."""
     started = StartedConnector(services, capture)
     started.wait_running()
     interval_s = services.config.source(capture.source).heartbeat_interval_ms / 1000
@@ -180,16 +188,13 @@ def prepare(services: Services, group: Group) -> None:
         wait_for_heartbeat,
         services.kafka,
         capture,
-        after=max(beats.values(), default=0),
+        after=after,
         timeout_s=services.config.connect.timeout_s + interval_s,
         progress=services.progress,
         require_running=started.require_sound,
     )
     known = services.store.topics(capture.source, capture.tier)
     wait_while_sending(services.kafka, known, heartbeat)
-    if upto is not None and _wait_until_captured(services, capture, source, upto):
-        services.captured_looks.update(looks)
-    crash("onboard.after_connector")
 
 
 def _fingerprint_digests(source: Source, group: Group) -> dict[TableId, str]:

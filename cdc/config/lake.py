@@ -165,14 +165,6 @@ class SparkConfig(Section):
         """Whether the configured Spark runs on this machine only."""
         return self.master == "local" or self.master.startswith("local[")
 
-    @property
-    def threads(self) -> int | None:
-        """Number of tasks that a local Spark executes at a time; None if all cores do."""
-        if self.master == "local":
-            return 1
-        named = re.match(r"local\[(\d+)", self.master)
-        return None if named is None else int(named[1])
-
     def conflicts(self) -> list[Conflict]:
         """Return the settings of Spark that hold a secret or cannot work, as (key path, problem).
 

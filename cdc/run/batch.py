@@ -19,7 +19,7 @@ from cdc.rows.log_rows import ReachedPlace, absent, inserted, reached
 from cdc.rows.replayed import at_places, replayed
 from cdc.rows.semantic_types import quoted
 from cdc.rows.visibility import Reading
-from cdc.run.batch_reading import Batch, BatchReader, HeldFrames
+from cdc.run.batch_reading import Batch, BatchReader, Held
 from cdc.run.commits import last_records, watermark
 from cdc.run.former_labels import FormerLabels
 from cdc.run.late_rows import LateRows
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.lake.guard import Guard
     from cdc.rows.kafka_records import Range
-    from cdc.run.context import RunContext
+    from cdc.run.context import RunContext, Turn
     from cdc.run.follow import LakeShape
     from cdc.store.table_state import TableRecord
 
@@ -92,7 +92,7 @@ class BatchWriter:
         settings: The table's settings.
         record: The table's record, which names topic and tier.
         quarantined: The quarantined records of the table's attempt.
-        part_of_cores: The part of Spark's cores that may read a batch at a time.
+        turn: The table's turn; no limits if None.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class BatchWriter:
         settings: TableSettings,
         record: TableRecord,
         quarantined: HeldQuarantine,
-        part_of_cores: float = 1.0,
+        turn: Turn | None = None,
     ) -> None:
         self._context = context
         self._source_table = source_table = shape.source_table
@@ -117,7 +117,7 @@ class BatchWriter:
         capture = context.capture(record)
         self._from_binlog = capture.kind != "postgres"
         self._late_rows = LateRows(context.store, settings, self._schema)
-        self._held = HeldFrames()
+        self._held = Held()
         keeps_rows = settings.appends or settings.delete_mode == "soft"
         self._reader = BatchReader(
             context,
@@ -135,7 +135,7 @@ class BatchWriter:
             held=self._held,
         )
         self._reader.moment = self._late_rows.moment
-        self._reader.part_of_cores = part_of_cores
+        self._reader.turn = turn
 
     @property
     def _keeps_deleted(self) -> bool:

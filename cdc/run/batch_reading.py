@@ -6,6 +6,7 @@ The records become rows in the normal form of `cdc.rows.decode`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from cdc.rows.kafka_records import Range, read_changes
 from cdc.rows.masking import hidden
 from cdc.rows.visibility import Reading
 from cdc.run import plan
+from cdc.run.core_gate import all_cores
 from cdc.run.former_labels import FormerLabels
 from cdc.run.later_definitions import LaterDefinitions, require_own_definition
 from cdc.run.pending_columns import LateColumns
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-    from cdc.run.context import RunContext
+    from cdc.run.context import RunContext, Turn
     from schemas.avro import DebeziumSchema
     from schemas.table import TableSchema
 
@@ -65,11 +67,12 @@ class RawRecord:
     size: int
 
 
-class HeldFrames:
-    """The data frames that a batch keeps in memory until the batch is done."""
+class Held:
+    """What a batch holds until it is done: data frames in memory, and cores of Spark."""
 
     def __init__(self) -> None:
         self._held: list[DataFrame] = []
+        self._cores = ExitStack()
 
     def hold(self, frame: DataFrame) -> DataFrame:
         """Persist a data frame of a batch and return it."""
@@ -82,9 +85,15 @@ class HeldFrames:
         self._held.pop().unpersist()
 
     def drop_all(self) -> None:
-        """Release every frame of the batch."""
+        """Release every frame of the batch, and its cores."""
         while self._held:
             self.drop()
+        self._cores.close()
+
+    def tasks(self, cores: AbstractContextManager[int]) -> int:
+        """Hold cores until `drop_all`; return the number of tasks that may read the batch."""
+        self._cores.close()
+        return self._cores.enter_context(cores)
 
 
 class BatchReader:
@@ -97,13 +106,13 @@ class BatchReader:
         rules: The rules by which events are decoded. `expect` adds each batch's late columns.
         quarantines: Whether the settings allow quarantine. The remedy of errors depends on this
             setting.
-        held: Keeps the rows of batches in memory.
+        held: Keeps the rows of batches in memory, and cores.
     """
 
     moment: SparkColumn | None = None
     """The time of a change, for the summaries of batches; see `cdc.rows.fold.summarize`."""
-    part_of_cores = 1.0
-    """The part of Spark's cores that may read a batch at a time."""
+    turn: Turn | None = None
+    """The table's turn, which divides Spark's cores; None if the table runs alone."""
 
     def __init__(
         self,
@@ -113,7 +122,7 @@ class BatchReader:
         *,
         rules: EventRules,
         quarantines: bool,
-        held: HeldFrames,
+        held: Held,
     ) -> None:
         self._context = context
         self._schema = schema
@@ -184,8 +193,12 @@ class BatchReader:
                 was read.
         """
         spark = self._context.spark
-        cores = int(self.part_of_cores * spark.sparkContext.defaultParallelism)
-        tasks = max(len(piece.start), plan.tasks(piece.offsets, cores))
+        cores = spark.sparkContext.defaultParallelism
+        tasks = plan.tasks(piece.offsets, cores)
+        if tasks > 1 and self._context.config.spark.local:
+            hold = all_cores if self.turn is None else self.turn.cores
+            tasks = self._held.tasks(hold(tasks, cores))
+        tasks = max(len(piece.start), tasks)
         records = self._records(piece, tasks=tasks)
         if not self._writers.known:
             # No schema is known yet. Most often the whole batch has the first record's schema.

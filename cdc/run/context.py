@@ -22,6 +22,7 @@ from cdc.lake.shard_timeline import timeline_of
 from cdc.lake.shards import TURN_S, ShardTable, SharedTable
 from cdc.lake.write import FollowedTable, LakeTable
 from cdc.run.comparison import SettingsDigests, settings_digests
+from cdc.run.core_gate import Cores, all_cores
 from cdc.run.predictions import Predictions
 from cdc.run.published_generation import Served
 from cdc.run.published_settings import PublishedSettings
@@ -323,12 +324,12 @@ class Turn:
         seconds: The turn's time; if None, the time has no limit.
         events: Maximum number of events in one commit; if None, the limit of the table's settings
             applies.
-        part_of_cores: The part of Spark's cores that may read a batch at a time.
+        cores: Holds cores for a large batch while it is applied.
     """
 
     seconds: float | None = None
     events: int | None = None
-    part_of_cores: float = 1.0
+    cores: Cores = all_cores
 
     def events_per_commit(self, most: int) -> int:
         """Return the maximum number of events in one commit in a table's turn.

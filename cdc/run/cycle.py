@@ -87,8 +87,7 @@ def run_tables(
     """
     ends = not spaced
     config = context.config
-    count, cores = parallel or config.spark.parallel_tables, _fixed_cores(context)
-    rules = Rules(count, config.pool_shares, ends, TURN_S, cores)
+    rules = Rules(parallel or config.spark.parallel_tables, config.pool_shares, ends, TURN_S)
     with Workers(rules, lambda work, number: _run_due(context, work, number)) as workers:
         workers.begin_round()
         finder = _find_work(context, records, look_at_idle=look_at_idle, spaced=spaced)
@@ -121,12 +120,6 @@ def _find_work(
     """
     wanted = _runnable_tables(context, records)
     return WorkFinder(context, wanted, look_at_idle=look_at_idle, spaced=spaced)
-
-
-def _fixed_cores(context: RunContext) -> int:
-    """Return the number of Spark's cores; 0 if it can change, as on a cluster."""
-    spark = context.config.spark
-    return (spark.threads or context.cpu.cores) if spark.local else 0
 
 
 def _runnable_tables(context: RunContext, records: Iterable[TableRecord]) -> list[TableRecord]:
@@ -256,8 +249,7 @@ def run_continuously(
         if (results := workers.results()) and report is not None:
             report(results)
 
-    spark, shares = context.config.spark, context.config.pool_shares
-    rules = Rules(spark.parallel_tables, shares, turn_s=TURN_S, cores=_fixed_cores(context))
+    rules = Rules(context.config.spark.parallel_tables, context.config.pool_shares, turn_s=TURN_S)
     run = partial(_run_due, context)
     # The workers end first. No table starts after a request to stop: 20 s later, the JVM is killed.
     with _Background() as background, Workers(rules, run, stop.is_set) as workers:

@@ -13,9 +13,9 @@ The rules, in this order:
    If the command goes on, a long run may take a further worker if its table would miss the deadline
    by waiting, and the table's last run did not fail. In any case, a lane that has a long run starts
    another one only within its part: lanes with waiting tables divide, by share, the workers that
-   the other lanes do not need. If there are fewer cores than workers, they divide the cores
-   instead. The batches of a lane's long runs are then also read with no more than the lane's part
-   of the cores. Without these limits, a lane with a backlog would slow down the other lanes' runs.
+   the other lanes do not need. Without this limit, a lane with a backlog would slow down the other
+   lanes' runs, above all if there are more workers than cores. `cdc.run.core_gate` divides the
+   cores in the same way.
 3. **Deadlines.** A table that does not commit exceeds its freshness target at a certain time. This
    time is the table's deadline. A table's slack is the time until the deadline, less the predicted
    seconds of the table's work. A table's age is the time since the lake table had all events,
@@ -68,8 +68,8 @@ The other workers are left to tables that get work later.
 """
 HANGS_AFTER_TURNS = 4.0
 """A run hangs if it takes more than twice its predicted seconds plus this number of turns."""
-NEGLIGIBLE = 0.05
-"""The mean number of workers up to which a lane's recent work does not count as work."""
+NEGLIGIBLE = 0.2
+"""The mean number of workers up to which recent work of other lanes leaves a lane all cores."""
 REST = ""
 """Name of the lane for all tiers without a share of the workers."""
 _REST_SHARE = 0.05
@@ -87,14 +87,12 @@ class Rules:
         ends: Whether the command ends once all offered tables have run. Its last offer has all long
             runs.
         turn_s: Seconds after which a run leaves its remaining work to the table's next run.
-        cores: Number of Spark's cores; 0 if it can change.
     """
 
     workers: int
     shares: Mapping[str, float] = field(default_factory=dict)
     ends: bool = False
     turn_s: float = TURN_S
-    cores: int = 0
 
     def lane(self, tier: str) -> str:
         """Return the name of the lane in which a tier's tables wait."""
@@ -199,27 +197,26 @@ class Schedule:
         return None
 
     def part_of_cores(self, entry: Entry, now: float) -> float:
-        """Return the part of Spark's cores that may read a batch of a run at a time.
+        """Return the part of Spark's cores that the tasks of a lane's large batches may have now.
 
-        A task keeps its core until it ends, and other runs wait meanwhile. So if other lanes have
-        work, the long runs of a lane together have the lane's part of the cores.
+        The part is 1 if the other lanes have no work.
 
         Args:
-            entry: The table, whose run has just started.
+            entry: A table of the lane, which runs.
             now: The time.
         """
-        places = self._places(entry, now)
-        if not entry.long or places >= self._rules.workers:
+        workers, places = self._rules.workers, self._places(entry, now)
+        others_wait = any(
+            lane.by_start and lane is not self._lane(entry) for lane in self._lanes.values()
+        )
+        if workers == 1 or not (others_wait or workers - places > 2.0 * NEGLIGIBLE):
             return 1.0
-        own = self._lanes[self._rules.lane(entry.tier)]
-        long_runs = len(self._long_runs_of(own)) + sum(one.long for one in own.by_start)
-        together = min(self._long_places(places), long_runs)
-        return places / self._rules.workers / together
+        return places / workers
 
     def end(self, table: TableId, seconds: float) -> None:
         """Record that a table's run has ended after ``seconds``."""
         run = self._running.pop(table)
-        lane = self._lanes[self._rules.lane(run.entry.tier)]
+        lane = self._lane(run.entry)
         # A lane can use workers that other lanes do not need. If runs on them hang, the bound lets
         # the lane's tables wait for minutes, not for hours, until others have caught up.
         more = min(seconds - run.entry.seconds, self._rules.turn_s)
@@ -312,41 +309,30 @@ class Schedule:
 
         One hanging run of the entry's lane does not count.
         """
-        rules, own = self._rules, self._lanes[self._rules.lane(entry.tier)]
-        held = [run.hangs(now, rules) for run in self._long_runs_of(own)]
-        return len(held) - any(held) < self._long_places(self._places(entry, now))
-
-    def _long_places(self, places: float) -> int:
-        """Return the maximum number of long runs of a lane at a time.
-
-        If other lanes have work, there are no more long runs than the lane's part of the cores.
-
-        Args:
-            places: The number of workers that the lane may have.
-        """
-        rules = self._rules
-        if rules.ends:  # no worker is idle for a part of a place
-            return max(1, math.ceil(places))
-        if 0 < rules.cores < rules.workers and places < rules.workers:
-            places *= rules.cores / rules.workers
-        return max(1, int(places))
+        rules, own = self._rules, self._lane(entry)
+        held = [
+            run.hangs(now, rules)
+            for run in self._running.values()
+            if run.entry.long and self._lane(run.entry) is own
+        ]
+        places = self._places(entry, now)
+        # A command that ends leaves no worker idle for a part of a place.
+        return len(held) - any(held) < max(1, math.ceil(places) if rules.ends else int(places))
 
     def _places(self, entry: Entry, now: float) -> float:
         """Return the number of workers that the other lanes leave to the entry's lane.
 
-        A lane whose tables do not wait needs twice the workers that it has used recently, unless
-        they are `NEGLIGIBLE`, but at most its share. If the command ends once all offered tables
-        have run, such a lane needs none. The lanes whose tables wait divide all other workers by
-        their shares.
+        A lane whose tables do not wait needs twice the workers that it has used recently, but at
+        most its share. If the command ends once all offered tables have run, such a lane needs
+        none. The lanes whose tables wait divide all other workers by their shares.
         """
-        rules, own = self._rules, self._lanes[self._rules.lane(entry.tier)]
+        rules, own = self._rules, self._lane(entry)
         free, waiting = float(rules.workers), own.share
         for lane in self._lanes.values():
             if lane is not own and lane.by_start:
                 waiting += lane.share
             elif lane is not own and not rules.ends:
-                recent = lane.recent_workers(now)
-                free -= min(self._part(lane), 2.0 * recent) if recent > NEGLIGIBLE else 0.0
+                free -= min(self._part(lane), 2.0 * lane.recent_workers(now))
         return round(free * own.share / waiting, 9)
 
     def _part(self, lane: Lane) -> float:
@@ -356,6 +342,5 @@ class Schedule:
     def _long_runs(self) -> int:
         return sum(run.entry.long for run in self._running.values())
 
-    def _long_runs_of(self, lane: Lane) -> list[_Run]:
-        running = (run for run in self._running.values() if run.entry.long)
-        return [run for run in running if self._lanes[self._rules.lane(run.entry.tier)] is lane]
+    def _lane(self, entry: Entry) -> Lane:
+        return self._lanes[self._rules.lane(entry.tier)]

@@ -262,19 +262,18 @@ class _TableRun:
 
     def _apply_range(self, shape: LakeShape, latest: Committed, end: Mapping[int, int]) -> None:
         """Commit batches up to end offsets, or until the turn is over."""
-        turn = self._turn or Turn()
         writer = BatchWriter(
             self._context,
             shape,
             settings=self._settings,
             record=self._record,
             quarantined=HeldQuarantine(self._facts.quarantined, self._lease.transaction),
-            part_of_cores=turn.part_of_cores,
+            turn=self._turn,
         )
         newest, at = latest, dict(latest.record.offsets)
         end = {partition: max(offset, end.get(partition, 0)) for partition, offset in at.items()}
         total = sum(end[partition] - offset for partition, offset in at.items())
-        most = turn.events_per_commit(self._settings.max_events_per_run)
+        most = (self._turn or Turn()).events_per_commit(self._settings.max_events_per_run)
         task = self._context.progress.start(f"run {self._table}", total, "offsets")
         try:
             while at != end:
@@ -295,7 +294,7 @@ class _TableRun:
                 if shape.lake.keep_up(self._lease.check):
                     context = self._context
                     self._record = commits.keep_size(context.spark, context.store, self._record)
-                if turn.is_over(time.monotonic() - self._began):
+                if self._turn is not None and self._turn.is_over(time.monotonic() - self._began):
                     return
                 if at != end:  # each commit checks the lease itself; this saves a useless batch
                     self._lease.check()
@@ -306,7 +305,7 @@ class _TableRun:
         """Whether an unfinished run ends here because another process waits for the table."""
         if self._turn is None or not unfinished or not self._lease.is_wanted():
             return False
-        warning = f"a run of {self._table} left it to a process that waits for it, with more to do"
+        warning = f"table {self._table} has more changes, left to a process that waits for it"
         _log.info("%s", warning)
         self.result = replace(self.result, warnings=(*self.result.warnings, warning))
         return True

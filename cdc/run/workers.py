@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from cdc.run.core_gate import CoreGate
 from cdc.run.schedule import Rules, Schedule
 
 if TYPE_CHECKING:
@@ -117,6 +119,7 @@ class Workers:
         self._run = run
         self._ends = ends
         self._schedule = Schedule(rules)
+        self._gate = CoreGate(self._part_of_cores)
         self._waiting: dict[TableId, Work] = {}
         self._deferrals: dict[str, _Deferral] = {}
         self._left_out: frozenset[str] = frozenset()
@@ -294,11 +297,16 @@ class Workers:
                     self._touched.add(entry.table)
                     self._touched_since_look.add(entry.table)
                     work = self._waiting.pop(entry.table)
-                    part = self._schedule.part_of_cores(entry, time.time())
-                    turn = replace(work.turn, part_of_cores=part)
+                    turn = replace(work.turn, cores=partial(self._gate.hold, entry))
                     return replace(work, turn=turn, deferred=entry.lake in self._deferrals)
                 self._changed.wait(_LOOK_S)
         return None
+
+    def _part_of_cores(self, entry: Entry) -> tuple[str, float]:
+        """Return the name of a table's lane, and the lane's part of the cores now."""
+        with self._changed:
+            part = self._schedule.part_of_cores(entry, time.time())
+        return self._rules.lane(entry.tier), part
 
     def _held(self) -> frozenset[str]:
         """Return the paths of the shared lake tables whose shards wait without a worker."""

@@ -366,7 +366,7 @@ def test_a_run_leaves_its_table_to_a_command_that_waits(
 
         result = orders.run(registry=Interrupting(shared.registry, ask))
         assert (result.error, result.commits) == (None, 1)
-        assert "left it to a process that waits for it" in result.warnings[0]
+        assert "left to a process that waits for it" in result.warnings[0]
         assert got.wait(60)
     assert orders.run().commits == 4
     orders.assert_equal()

@@ -112,7 +112,7 @@ WANTED: Mapping[str, RequiredSetting] = {
     "binlog_legacy_event_pos": RequiredSetting(
         "ON",
         "SET GLOBAL binlog_legacy_event_pos = ON, and in the option file: otherwise events lack"
-        " their position in the binlog, by which the connector and Tributary tell them apart.",
+        " their position in the binlog, by which the connector and Tributary distinguish them.",
     ),
     "binlog_row_event_fragment_threshold": RequiredSetting(
         str(1 << 30),

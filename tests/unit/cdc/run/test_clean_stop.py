@@ -29,7 +29,7 @@ class Gone:
     def __init__(self, *, ending: bool) -> None:
         self.ending = ending
         self.config = SimpleNamespace(
-            spark=SimpleNamespace(parallel_tables=1, local=False), pool_shares={}, lake=None
+            spark=SimpleNamespace(parallel_tables=1), pool_shares={}, lake=None
         )
         self.published_settings = PublishedSettings()
         self.secret_files = SecretFiles()

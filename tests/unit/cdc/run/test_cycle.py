@@ -45,7 +45,7 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     monkeypatch.setattr(cycle, "remove_former", lambda *_, **__: None)
     monkeypatch.setattr(cycle, "name_idle", lambda _, idle, **__: named.extend(idle))
     settings = SimpleNamespace(lake=None, pool_shares={})
-    settings.spark = SimpleNamespace(parallel_tables=1, local=False)
+    settings.spark = SimpleNamespace(parallel_tables=1)
     context = SimpleNamespace(config=settings, published_settings=PublishedSettings())
     context.settings_of_idle = lambda _: None
     context.store = SimpleNamespace(now=lambda: NOW)
@@ -84,9 +84,7 @@ def test_tables_with_events_do_not_wait_for_the_check_of_idle_tables(
     monkeypatch.setattr(cycle, "_runnable_tables", lambda *_: [])
     monkeypatch.setattr(cycle, "_tidy_after_round", tidy)
     monkeypatch.setattr(cycle, "_must_end", lambda _, asked: asked.is_set())
-    settings = SimpleNamespace(
-        pool_shares={}, spark=SimpleNamespace(parallel_tables=1, local=False)
-    )
+    settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=1))
     context = cast("Any", SimpleNamespace(config=settings, rounds=Rounds()))
     cycle.run_continuously(context, list, stop, min_interval_s=0.01)
     assert done == ["idle tables", "all captures", "tidy for 20 s"]
@@ -129,9 +127,7 @@ def test_a_run_that_ends_also_begins_with_events_while_it_checks_idle_tables(
     monkeypatch.setattr(cycle, "_runnable_tables", lambda *_: [])
     monkeypatch.setattr(cycle, "_tidy_after_round", lambda *_: None)
     monkeypatch.setattr(cycle, "_run_due", run)
-    settings = SimpleNamespace(
-        pool_shares={}, spark=SimpleNamespace(parallel_tables=4, local=False)
-    )
+    settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=4))
     records = [table_record(table=TableId("shop", "public", name)) for name in names]
     results = cycle.run_tables(cast("Any", SimpleNamespace(config=settings)), records)
     assert [result.table.name for result in results] == list(names)
@@ -150,9 +146,7 @@ def test_an_unforeseen_error_of_the_check_of_idle_tables_ends_the_command(
     monkeypatch.setattr(cycle, "_runnable_tables", lambda *_: [])
     monkeypatch.setattr(cycle, "_must_end", lambda *_: False)
     monkeypatch.setattr(cycle, "_spark_is_gone", lambda _: False)
-    settings = SimpleNamespace(
-        pool_shares={}, spark=SimpleNamespace(parallel_tables=1, local=False)
-    )
+    settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=1))
     context = cast("Any", SimpleNamespace(config=settings, rounds=Rounds()))
     with pytest.raises(ZeroDivisionError):
         cycle.run_continuously(context, list, threading.Event(), min_interval_s=0.01)
@@ -183,9 +177,7 @@ def test_captures_are_watched_although_no_round_is_possible(
 
     monkeypatch.setattr(cycle, "_try_round", lambda *_, **__: False)
     monkeypatch.setattr(cycle, "_must_end", lambda _, asked: asked.is_set())
-    settings = SimpleNamespace(
-        pool_shares={}, spark=SimpleNamespace(parallel_tables=1, local=False)
-    )
+    settings = SimpleNamespace(pool_shares={}, spark=SimpleNamespace(parallel_tables=1))
     context = cast("Any", SimpleNamespace(config=settings, rounds=Rounds()))
     cycle.run_continuously(context, list, stop, min_interval_s=0.01, watch=watch)
     assert watched == [True]

@@ -88,53 +88,6 @@ def test_long_runs_of_a_lane_leave_a_tier_the_workers_that_it_has_used_recently(
     assert long_runs(schedule, 9, now + 9 * RECENT_S) == 2, "six of eight in all"
 
 
-@pytest.mark.parametrize(("cores", "most"), [(0, 4), (16, 4), (8, 4), (4, 2), (2, 1), (1, 1)])
-def test_with_fewer_cores_than_workers_long_runs_leave_other_tiers_cores(
-    cores: int, most: int
-) -> None:
-    schedule = scheduled(workers=8, shares={"critical": 0.5}, cores=cores)
-    work_of_tier(schedule, "critical", workers=4.0, until=NOW)
-    assert long_runs(schedule, 9, NOW) == most
-    idle_since = NOW + 5 * RECENT_S
-    assert long_runs(schedule, 9, idle_since) + most == 6, "no other tier has work any more"
-
-
-@pytest.mark.parametrize(
-    ("long_ones", "parts"),
-    [
-        # One giant has the whole part of its tier.
-        (1, [0.5]),
-        (2, [0.25, 0.25]),
-        # More tables wait than may run.
-        (9, [0.125, 0.125, 0.125, 0.125]),
-    ],
-)
-def test_long_runs_of_a_tier_divide_its_part_of_the_cores(
-    long_ones: int, parts: list[float]
-) -> None:
-    schedule = scheduled(workers=8, shares={"critical": 0.5})
-    work_of_tier(schedule, "critical", workers=4.0, until=NOW)
-    giants = [entry(f"giant{n}", seconds=3 * LONG_S) for n in range(long_ones)]
-    short = entry("short")
-    schedule.offer([short])
-    assert schedule.take(NOW) == short
-    assert schedule.part_of_cores(short, NOW) == 1.0
-    schedule.offer(giants)
-    found = list[float]()
-    while (one := schedule.take(NOW)) is not None:
-        found.append(schedule.part_of_cores(one, NOW))
-    assert found == pytest.approx(parts, abs=0.01)
-
-
-def test_a_long_run_has_all_cores_if_no_other_tier_has_work() -> None:
-    giant = entry("giant", seconds=3 * LONG_S)
-    for shares in ({}, {"critical": 0.5}):
-        schedule = Schedule(Rules(8, shares), is_new=False)
-        schedule.offer([giant])
-        assert schedule.take(NOW) == giant
-        assert schedule.part_of_cores(giant, NOW) == 1.0
-
-
 def test_workers_that_an_idle_tier_does_not_need_are_lent_only_once() -> None:
     """Two tiers with backlogs divide what the idle one leaves, and each keeps its own part."""
     shares = {"critical": 0.5, "standard": 0.2, "bulk": 0.1}

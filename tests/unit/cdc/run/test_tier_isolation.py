@@ -67,14 +67,14 @@ def cores(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="module")
 def usual(cores: int) -> Freshness:
-    return of_critical(healthy, Rules(WORKERS, {"critical": SHARE}, cores=cores), cores)
+    return of_critical(healthy, Rules(WORKERS, {"critical": SHARE}), cores)
 
 
 @pytest.mark.parametrize("fault", [poisoned, lagging])
 def test_a_tier_with_a_share_is_as_fresh_beside_a_tier_that_fails_or_lags(
     usual: Freshness, cores: int, fault: Callable[[Table], None]
 ) -> None:
-    found = of_critical(fault, Rules(WORKERS, {"critical": SHARE}, cores=cores), cores)
+    found = of_critical(fault, Rules(WORKERS, {"critical": SHARE}), cores)
     assert found.mean <= 1.1 * usual.mean
     assert found.p95 <= 1.1 * usual.p95
     assert found.missed <= usual.missed

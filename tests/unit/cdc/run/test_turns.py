@@ -99,7 +99,7 @@ def test_a_run_gives_way_after_the_commit_during_which_another_process_asks(
     record = command.put(State.INCREMENTAL)
     result = run_table(command.context(), record, turn=turn)
     assert (result.error, result.commits) == (None, commits)
-    assert any("left it to a process" in warning for warning in result.warnings) == bool(turn)
+    assert any("left to a process" in warning for warning in result.warnings) == bool(turn)
     again = run_table(command.context(), record, turn=turn)
     assert again.skipped == bool(turn), "the waiter comes first"
     wish.withdraw()

@@ -23,10 +23,11 @@ def work(
     seconds: float = 1.0,
     end: int = 9,
     lake: str | None = None,
+    tier: str = "default",
 ) -> Work:
     """A table that waits for a run."""
     table = TableId("shop", "public", name)
     facts = TopicFacts("T1", {0: 0}, {0: end})
-    entry = Entry(table, "default", time.time() + 900.0, 900.0, seconds, lake)
+    entry = Entry(table, tier, time.time() + 900.0, 900.0, seconds, lake)
     captures = cast("Any", None)
     return Work(table_record(table), facts, captures, entry, Turn(), time.time(), found)
