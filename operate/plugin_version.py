@@ -23,8 +23,8 @@ TESTED: Mapping[SourceKind, tuple[int, int]] = {
 }
 """The series of Debezium's connector with which each kind of source is tested."""
 _LOSSES: Mapping[SourceKind, str] = {
-    "postgres": "before 3.7, it leaves out the other rows of a COPY if its task ends amid them, and"
-    " no error shows the loss",
+    "postgres": "before 3.7, it leaves out the rest of a COPY's rows if its task ends amid them,"
+    " and no error shows the loss",
 }
 """Why an older connector must not be used."""
 _NAME = "Connect: Debezium"
@@ -78,7 +78,7 @@ def require_plugin(plugins: Iterable[Plugin], kind: SourceKind) -> None:
 def _is_older(version: str, tested: tuple[int, int]) -> bool:
     """Whether a version is before the first release of a series; False if it cannot be read."""
     numbers, first = _numbers(version), (*tested, 0)
-    early = re.search(r"alpha|beta|cr|snapshot", version, re.IGNORECASE) is not None
+    early = re.search(r"\b(?:alpha|beta|cr)\d|snapshot", version, re.IGNORECASE) is not None
     return bool(numbers) and (numbers < first or (numbers == first and early))
 
 

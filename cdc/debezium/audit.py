@@ -13,7 +13,7 @@ from cdc.debezium.connector import (
     WRITER_SCHEMA,
 )
 from cdc.debezium.kind import NOT_SET, NOT_SHOWN, AuditRules, SettingFinding
-from cdc.debezium.names import CaptureNames
+from cdc.debezium.names import SCHEMA, CaptureNames
 
 _DEFAULT_REASON = "the stream would not be what the run expects"
 _ALTERED = "events would lack what the run reads values by"
@@ -33,7 +33,8 @@ _FORMS: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"apicurio\.registry\.artifact-resolver-strategy", r".*\.TopicIdStrategy"),
         (
             r"apicurio\.registry\.auto-register\.if-exists",
-            "RETURN_OR_UPDATE|FIND_OR_CREATE_VERSION",
+            # All but RETURN, which gives new data the id of the old schema.
+            "RETURN_OR_UPDATE|UPDATE|FAIL|FIND_OR_CREATE_VERSION|CREATE_VERSION",
         ),
         (r"apicurio\.registry\.avro\.encoding", "BINARY"),
         (r"apicurio\.registry\.canonicalize", "false"),
@@ -116,8 +117,9 @@ def _no_heartbeat(effective: Mapping[str, str], capture: CaptureNames) -> Iterat
         yield SettingFinding(name, found, "more than 0", reason)
     name = "heartbeat.action.query"
     found = effective.get(name, NOT_SET)
-    if capture.heartbeat_table not in found:
-        yield SettingFinding(name, found, f"a write to {capture.heartbeat_table}", reason)
+    table = f"{SCHEMA}.{capture.heartbeat_table}"
+    if not re.search(rf"\bINSERT INTO {re.escape(table)}(?!\w)", found):
+        yield SettingFinding(name, found, f"an INSERT INTO {table}", reason)
 
 
 def keeps_nulls(effective: Mapping[str, str]) -> bool:

@@ -139,4 +139,5 @@ def losing_settings(variables: Mapping[str, str]) -> Iterator[str]:
     for name, wanted in WANTED.items():
         seen = variables.get(name, wanted.value)
         if wanted.loses and not wanted.fits(seen):
-            yield f"{name} is {seen or 'empty'} and must be {wanted.value or 'empty'}"
+            least = "at least " if wanted.at_least else ""
+            yield f"{name} is {seen or 'empty'} and must be {least}{wanted.value or 'empty'}"

@@ -403,11 +403,20 @@ def test_a_connector_without_heartbeats_is_found(interval: str | None) -> None:
     assert (finding.property, finding.found) == (name, interval or NOT_SET)
 
 
-def test_heartbeats_must_write_to_the_captures_table() -> None:
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT 1",
+        "SELECT * FROM tributary.heartbeat",
+        "INSERT INTO tributary.heartbeat_log VALUES (1)",
+    ],
+)
+def test_heartbeats_must_write_to_the_captures_table(query: str) -> None:
     config, capture = plain()
-    (finding,) = audit({**config, "heartbeat.action.query": "SELECT 1"}, capture)
-    assert (finding.property, finding.found) == ("heartbeat.action.query", "SELECT 1")
-    assert capture.heartbeat_table in finding.required
+    assert capture.heartbeat_table == "heartbeat"
+    (finding,) = audit({**config, "heartbeat.action.query": query}, capture)
+    assert (finding.property, finding.found) == ("heartbeat.action.query", query)
+    assert finding.required == "an INSERT INTO tributary.heartbeat"
 
 
 @pytest.mark.parametrize("name", ["database.password", "value.converter.apicurio.auth.password"])

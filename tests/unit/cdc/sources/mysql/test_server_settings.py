@@ -11,7 +11,8 @@ def test_each_setting_that_loses_changes_is_named_and_no_other() -> None:
     assert list(losing_settings(SOUND)) == []
     for name, wanted in WANTED.items():
         found = list(losing_settings({**SOUND, name: "2"}))
-        assert found == [f"{name} is 2 and must be {wanted.value or 'empty'}"] * wanted.loses
+        needed = f"at least {wanted.value}" if wanted.at_least else wanted.value or "empty"
+        assert found == [f"{name} is 2 and must be {needed}"] * wanted.loses
 
 
 def test_a_binlog_in_files_has_several_names() -> None:
