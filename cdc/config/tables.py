@@ -390,9 +390,9 @@ class TierSettings(Section):
     """The part of spark.parallel_tables that the tier's tables have while these tables have work.
     Other tiers use what the tier leaves. But runs of more than ten seconds leave another tier its
     part if that tier's tables wait; if none waits, run --continuous leaves it twice the workers
-    that it has used recently, up to its part. In a local Spark, the batches of more than 50,000
-    events divide the cores in the same way. Default: no part of its own. The tiers without a
-    pool_share have the rest together, which is at least a twentieth."""
+    that it has used recently, up to its part. In a local Spark, batches of more than 50,000
+    events in such runs divide the cores in the same way. Default: no part of its own. The tiers
+    without a pool_share have the rest together, which is at least a twentieth."""
 
 
 def _listed_columns(columns: Iterable[str]) -> str:

@@ -26,7 +26,7 @@ from cdc.errors import LakeError
 from cdc.lake.data_files import file_system, files_of, instant_of, literal, paths_of, stats_of
 from cdc.lake.storage_errors import storage_error
 from cdc.lake.timeline import Timeline
-from cdc.runtime.spark import java_class, java_reason
+from cdc.runtime.spark import is_local, java_class, java_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,8 +40,7 @@ def may_come_late(spark: SparkSession) -> bool:
     This is so if executors run on other machines. In local mode, Spark repeats no task, so a commit
     never has such late files.
     """
-    master = str(spark.sparkContext.master)
-    return not (master == "local" or master.startswith("local["))
+    return not is_local(spark)
 
 
 def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_columns: int) -> None:

@@ -267,7 +267,7 @@ class BatchWriter:
         """Read a batch's range again, up to its first TRUNCATE, and return the shorter batch."""
         if all(at >= truncate for at in piece.start.values()):
             raise self._truncate_error(truncate)
-        self._held.drop()
+        self._held.drop_all()
         return self._reader.read(piece.up_to(truncate), tolerated=tolerated)
 
     def _decided_truncate(

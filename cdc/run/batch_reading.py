@@ -27,6 +27,7 @@ from cdc.run.former_labels import FormerLabels
 from cdc.run.later_definitions import LaterDefinitions, require_own_definition
 from cdc.run.pending_columns import LateColumns
 from cdc.run.writer_schemas import WriterSchemas
+from cdc.runtime.spark import is_local
 from cdc.runtime.step_times import step
 from schemas.errors import RegistryError
 
@@ -86,10 +87,13 @@ class Held:
 
     def drop_all(self) -> None:
         """Release every frame of the batch, and its cores."""
-        while self._held:
-            self.drop()
-        self._cores.close()
+        try:
+            while self._held:
+                self.drop()
+        finally:
+            self._cores.close()
 
+    @step("wait")
     def tasks(self, cores: AbstractContextManager[int]) -> int:
         """Hold cores until `drop_all`; return the number of tasks that may read the batch."""
         self._cores.close()
@@ -112,7 +116,7 @@ class BatchReader:
     moment: SparkColumn | None = None
     """The time of a change, for the summaries of batches; see `cdc.rows.fold.summarize`."""
     turn: Turn | None = None
-    """The table's turn, which divides Spark's cores; None if the table runs alone."""
+    """The table's turn, which divides Spark's cores among tables; None if it has no turn."""
 
     def __init__(
         self,
@@ -195,7 +199,7 @@ class BatchReader:
         spark = self._context.spark
         cores = spark.sparkContext.defaultParallelism
         tasks = plan.tasks(piece.offsets, cores)
-        if tasks > 1 and self._context.config.spark.local:
+        if tasks > 1 and is_local(spark):
             hold = all_cores if self.turn is None else self.turn.cores
             tasks = self._held.tasks(hold(tasks, cores))
         tasks = max(len(piece.start), tasks)

@@ -26,8 +26,12 @@ Cores = Callable[[int, int], AbstractContextManager[int]]
 
 The arguments are the number of tasks that the batch has work for, and the number of Spark's cores.
 """
-LONGEST_WAIT_S = 300.0
-"""Seconds after which a batch no longer waits for a core, so that no hanging task stops others."""
+LONGEST_WAIT_S = 60.0
+"""Seconds after which a batch no longer waits for a core.
+
+So no hanging task stops others. And the run of the waiting batch keeps its table's lease, for which
+commands wait.
+"""
 _POLL_S = 0.1
 """Seconds between two looks of a waiting batch at its lane's part, which time changes."""
 
@@ -74,7 +78,7 @@ class CoreGate:
             self._batches[lane] += 1
         try:
             if wait_while(none_left, timeout_s=LONGEST_WAIT_S, poll_s=_POLL_S):
-                _log.info("table %s goes on, although its tier has no core left", entry.table)
+                _log.info("table %s goes on, although its lane has no core left", entry.table)
                 got = self._take(entry, 1, cores, least=1)
             yield got
         finally:

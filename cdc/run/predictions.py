@@ -169,9 +169,9 @@ class Predictions:
                 return None
             events = passed_offsets(last.offsets, result.offsets)
             span = _span_s(last.watermark, result.watermark)
-            began = result.started_at
+            began, worked = result.started_at, result.seconds - result.steps.get("wait", 0.0)
             seen = Observation(
-                *(result.commits, events, result.seconds, began, cold, span),
+                *(result.commits, events, worked, began, cold, span),
                 cpu_s=result.cpu_s,
                 cores=cores,
                 written_bytes=result.written_bytes,

@@ -199,13 +199,17 @@ class Schedule:
     def part_of_cores(self, entry: Entry, now: float) -> float:
         """Return the part of Spark's cores that the tasks of a lane's large batches may have now.
 
-        The part is 1 if the other lanes have no work.
+        The part is 1 if no table of other lanes waits, and their recent work is `NEGLIGIBLE`. It is
+        also 1 for a run that is not long: any number of such runs can take place at a time, and
+        if they waited for cores, other lanes would wait for their workers.
 
         Args:
             entry: A table of the lane, which runs.
             now: The time.
         """
         workers, places = self._rules.workers, self._places(entry, now)
+        if not entry.long:
+            return 1.0
         others_wait = any(
             lane.by_start and lane is not self._lane(entry) for lane in self._lanes.values()
         )

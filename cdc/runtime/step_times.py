@@ -19,6 +19,7 @@ T = TypeVar("T")
 STEPS = {
     "check": "compare the table's definition and capture with the source's",
     "follow": "follow a change of the schema",
+    "wait": "wait for cores that large batches of the tier's other tables hold",
     "read": "read and decode the records of the topic",
     "fill": "look up values that records lack",
     "write": "write the rows to the lake, and commit",

@@ -6,7 +6,9 @@ import itertools
 import queue
 import re
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -14,7 +16,8 @@ import pytest
 
 from cdc.kafka import KnownRecord
 from cdc.log.position import Lsn
-from cdc.run import RunResult, run_continuously, run_table, run_tables, work_finder
+from cdc.run import RunResult, plan, run_continuously, run_table, run_tables, work_finder
+from cdc.run.context import Turn
 from cdc.store.lease import Leases
 from cdc.store.lease_wish import is_wanted
 from cdc.store.table_state import State, transition
@@ -243,6 +246,28 @@ def test_truncate_can_pause_the_table(orders: Orders) -> None:
     orders.replication.store.put(transition(paused, State.INCREMENTAL, at=now))
     assert orders.run().error is None
     assert orders.lake("id") == [(2,)]
+
+
+def test_a_large_batch_holds_cores_until_its_commit(
+    orders: Orders, shared: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "EVENTS_PER_TASK", 3)
+    orders.execute("INSERT INTO T SELECT n, 'n', null, n FROM generate_series(1, 8) n")
+    before, wishes, commits = len(orders.timeline.commits()), list[int](), list[int]()
+
+    @contextmanager
+    def hold(wanted: int, cores: int) -> Iterator[int]:
+        assert wanted <= cores
+        wishes.append(wanted)
+        yield 1
+        commits.append(len(orders.timeline.commits()) - before)
+
+    result = run_table(shared.context(), shared.record(orders.name), turn=Turn(cores=hold))
+    assert (result.error, result.commits) == (None, 1)
+    assert min(wishes) > 1
+    assert commits == [1], "the cores are given back once, after the commit"
+    assert "wait" in result.steps
+    orders.assert_equal()
 
 
 @settings(max_events_per_run=10)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
+from typing import Any, cast
 
 import pytest
 
 from cdc.run import core_gate
+from cdc.run.batch_reading import Held
+from cdc.run.context import RunResult
 from cdc.run.core_gate import CoreGate, all_cores
 from cdc.run.lane import LONG_S, RECENT_S, Entry
 from cdc.run.schedule import Rules, Schedule
 from cdc.run.workers import Work, Workers
+from cdc.runtime.step_times import begin_steps
+from cdc.store.table_state import State
 from tests.unit.cdc.run.waiting_work import WAIT_S, work
 
 NOW = 1000.0
@@ -143,29 +148,56 @@ def test_a_single_worker_reads_with_all_cores() -> None:
     assert schedule.part_of_cores(giant, NOW) == 1.0
 
 
-def test_workers_divide_the_cores_by_the_shares_of_what_waits_now() -> None:
+def test_a_run_that_is_not_long_waits_for_no_core() -> None:
+    schedule = Schedule(Rules(8, {"critical": 0.25}), is_new=False)
+    short = running(schedule, entry("short", seconds=LONG_S))
+    schedule.offer([entry("waits", tier="critical")])
+    assert schedule.part_of_cores(short, NOW) == 1.0
+
+
+@pytest.mark.parametrize(("waits", "tasks"), [(True, 4), (False, 8)])
+def test_workers_divide_the_cores_by_what_waits_when_a_batch_asks(waits: bool, tasks: int) -> None:
     found, began, go_on = list[int](), threading.Event(), threading.Event()
 
-    def run(one: Work, _: int) -> None:
+    def run(one: Work, _: int) -> RunResult:
         if one.entry.tier == "other":
             began.set()
             assert go_on.wait(WAIT_S)
-            with one.turn.cores(20, 8) as tasks:
-                found.append(tasks)
-        raise _EndError
+            with one.turn.cores(20, 8) as got:
+                found.append(got)
+        return RunResult(one.table, State.INCREMENTAL)
 
-    workers = Workers(Rules(2, {"critical": 0.5}), run)  # type: ignore[arg-type]
-    workers.begin_round()
-    workers.offer([work("giant", tier="other")])
-    assert began.wait(WAIT_S)
-    with workers._changed:
-        workers._schedule.offer([entry("waits", tier="critical")])
-    go_on.set()
-    with pytest.raises(_EndError):
+    with Workers(Rules(2, {"critical": 0.5}, ends=True), run) as workers:
+        workers.begin_round()
+        giant = work("giant", tier="other", seconds=3 * LONG_S)
+        workers.offer([giant])
+        assert began.wait(WAIT_S)
+        with workers._changed:
+            workers._schedule.offer([entry("waits", tier="critical")] * waits)
+            go_on.set()
         workers.finish()
-    workers.close()
-    assert found == [4]
+    assert found == [tasks]
 
 
-class _EndError(Exception):
-    """Ends a worker's thread after one run."""
+def test_a_batch_gives_back_its_cores_although_spark_has_ended() -> None:
+    class Gone:
+        def cache(self) -> Gone:
+            return self
+
+        def unpersist(self) -> None:
+            raise ConnectionError("Spark has ended")
+
+    divided, held = gate({"other": 0.5}), Held()
+    assert held.tasks(divided.hold(entry("a"), 9, 2)) == 1
+    held.hold(cast("Any", Gone()))
+    with pytest.raises(ConnectionError):
+        held.drop_all()
+    assert held.tasks(divided.hold(entry("b"), 9, 2)) == 1, "without a wait"
+    held.drop_all()
+
+
+def test_a_wait_for_cores_is_a_step_of_its_own() -> None:
+    steps, held = begin_steps(), Held()
+    held.tasks(gate({"other": 0.5}).hold(entry("a"), 9, 2))
+    held.drop_all()
+    assert set(steps.ended()) == {"wait"}
