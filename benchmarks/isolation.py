@@ -7,7 +7,7 @@ same work both times. The critical tier's changes must not be older than 1.1 tim
 first time.
 
     python -m benchmarks.isolation [--tables 10] [--rate 200] [--seconds 300] [--warm-up 120]
-      [--target 60] [--rows 200000] [--backlog 1500000]
+      [--target 60] [--rows 200000] [--backlog 2500000]
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def main() -> int:
     parser.add_argument("--warm-up", type=int, default=120, help="length of the load before it")
     parser.add_argument("--target", type=int, default=60, help="the critical tier's target")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of each other table")
-    parser.add_argument("--backlog", type=int, default=1_500_000, help="updates of each of them")
+    parser.add_argument("--backlog", type=int, default=2_500_000, help="updates of each of them")
     return on_a_stack(measure, parser.parse_args())
 
 
