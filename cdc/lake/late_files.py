@@ -26,7 +26,8 @@ from cdc.errors import LakeError
 from cdc.lake.data_files import file_system, files_of, instant_of, literal, paths_of, stats_of
 from cdc.lake.storage_errors import storage_error
 from cdc.lake.timeline import Timeline
-from cdc.runtime.spark import is_local, java_class, java_reason
+from cdc.runtime.executors import is_local
+from cdc.runtime.spark import java_class, java_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

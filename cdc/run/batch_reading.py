@@ -27,7 +27,7 @@ from cdc.run.former_labels import FormerLabels
 from cdc.run.later_definitions import LaterDefinitions, require_own_definition
 from cdc.run.pending_columns import LateColumns
 from cdc.run.writer_schemas import WriterSchemas
-from cdc.runtime.spark import is_local
+from cdc.runtime.executors import is_local
 from cdc.runtime.step_times import step
 from schemas.errors import RegistryError
 

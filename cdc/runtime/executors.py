@@ -1,4 +1,4 @@
-"""Compares a cluster's executors with the driver, before any table is touched.
+"""Finds where executors are, and compares a cluster's with the driver before any table is touched.
 
 The versions come from one small Spark job that calls only Spark's built-in functions. So the
 executors need no Python and no code of Tributary.
@@ -183,3 +183,9 @@ def _registered_executors(spark: SparkSession) -> int:
     """Return how many executors are registered with Spark's driver."""
     executors = spark.sparkContext._jsc.sc().statusStore().executorList(True)
     return int(executors.size()) - 1  # the driver is in the list
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether a session's executors are threads of its driver."""
+    master = str(spark.sparkContext.master)
+    return master == "local" or master.startswith("local[")

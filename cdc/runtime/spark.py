@@ -105,12 +105,6 @@ _AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.
 """Settings of Hadoop that Spark needs at its start to log in and to find files; no secrets."""
 
 
-def is_local(spark: SparkSession) -> bool:
-    """Whether a session's executors are threads of its driver."""
-    master = str(spark.sparkContext.master)
-    return master == "local" or master.startswith("local[")
-
-
 def session(
     config: Config, app_name: str = "tributary", *, tables: int = 0, ends_soon: bool = False
 ) -> SparkSession:

@@ -172,9 +172,11 @@ def test_workers_divide_the_cores_by_what_waits_when_a_batch_asks(waits: bool, t
         giant = work("giant", tier="other", seconds=3 * LONG_S)
         workers.offer([giant])
         assert began.wait(WAIT_S)
-        with workers._changed:
-            workers._schedule.offer([entry("waits", tier="critical")] * waits)
-            go_on.set()
+        with workers._changed:  # no other thread takes it, since one is enough for one table
+            later = [work("later", tier="critical")] * waits
+            workers._waiting = {one.table: one for one in later}
+            workers._schedule.offer(one.entry for one in later)
+        go_on.set()
         workers.finish()
     assert found == [tasks]
 
