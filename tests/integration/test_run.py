@@ -253,6 +253,7 @@ def test_a_large_batch_holds_cores_until_its_commit(
 ) -> None:
     monkeypatch.setattr(plan, "EVENTS_PER_TASK", 3)
     orders.execute("INSERT INTO T SELECT n, 'n', null, n FROM generate_series(1, 8) n")
+    shared.settle()
     before, wishes, commits = len(orders.timeline.commits()), list[int](), list[int]()
 
     @contextmanager
