@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from bootstrap.capture_proof import Capture
 from bootstrap.errors import HandoffTimeoutError
 from cdc.capture.recovery import Recovery
 from cdc.connect import ConnectClient
+from cdc.connect.worker_status import Plugin
 from cdc.errors import ConnectError
 from cdc.runtime.progress import NullProgress
 from operate.context import Services
@@ -78,6 +80,24 @@ def test_onboarding_restarts_a_failed_connector_once(
         prepare(services, group)
         assert restarts == [name, name]
     shop.connect.require_sound(name)
+
+
+def test_onboarding_refuses_a_connector_that_loses_rows(
+    shop: Bootstrapping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the version that the worker reports is another one."""
+    genuine = ConnectClient.plugins
+
+    def older(client: ConnectClient) -> list[Plugin]:
+        return [replace(one, version="3.6.1.Final") for one in genuine(client)]
+
+    group = Group(shop.capture, (shop.table("orders"),))
+    monkeypatch.setattr(ConnectClient, "plugins", older)
+    with (
+        closing(Services(shop.config, NullProgress())) as services,
+        pytest.raises(ConnectError, match="leaves out the rest of a COPY's rows"),
+    ):
+        prepare(services, group)
 
 
 @contextmanager

@@ -115,6 +115,7 @@ def test_no_secret_is_in_the_configuration() -> None:
         for secret in ENVIRONMENT.values():
             assert secret not in value, name
     assert config["database.password"] == "${env:CAPTURE_PW}"
+    assert config["value.converter.apicurio.registry.dereference-schema"] == "true"
     for login in ("apicurio.auth", "apicurio.registry.auth"):  # of versions 2 and 3
         assert config[f"value.converter.{login}.password"] == "${env:REGISTRY_PW}"
 

@@ -65,6 +65,19 @@ def test_a_turn_is_cut_where_its_run_cuts_it(store: Store) -> None:
     assert predictions.demand(RECORD, settings, {0: 1_000_100}, math.inf).rest == 0.0
 
 
+def test_a_wait_for_cores_is_no_work_of_the_table(store: Store) -> None:
+    """Else commits would become so small that no batch waits, and then large again."""
+    learned = []
+    for waited in (0.0, 50.0):
+        predictions = Predictions(store)
+        for number in range(40):
+            upto = 100 + 100_000 * (1 + number % 2)
+            seconds = 0.0001 * (upto - 100) + waited
+            predictions.learn(RECORD, result(seconds, upto, steps={"wait": waited}))
+        learned.append(predictions.events_of_turn(ORDERS, 30.0))
+    assert learned[0] == learned[1]
+
+
 def test_the_span_of_a_runs_events_is_that_of_the_watermarks(store: Store) -> None:
     predictions = Predictions(store)
     rates = []
